@@ -1,0 +1,41 @@
+# Everything a clone needs: `make demo`, `make test`. The environment lives in .venv.
+
+PYTHON ?= python3
+VENV   ?= .venv
+PIP_FLAGS ?=
+
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+
+# Reinstalled only when the package's metadata or the pinned versions change.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; call make PYTHON=/path/to/python3."; exit 1; }
+	$(PYTHON) -m venv $(VENV) || \
+	  { echo "Could not create $(VENV): is the venv module (Debian: python3-venv) there?"; exit 1; }
+	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## train a toy classifier, compute its partition, write a picture to out/
+	$(BIN)/python -m splinecam.demo --out out
+
+test: $(STAMP)  ## run all tests
+	$(BIN)/python -m pytest -q -n 2
+
+lint: $(STAMP)  ## check format, style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(STAMP)  ## time the workloads against plain forward passes
+	$(BIN)/python benchmarks/bench.py
+
+clean:  ## remove the environment and everything that was generated
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,38 @@
+"""SplineCam: the exact linear regions of piecewise-linear networks on 2-D domains.
+
+>>> import splinecam as sc
+>>> from torch import nn
+>>> net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+>>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
+>>> len(part.regions) >= 1
+True
+"""
+
+from splinecam.domain import Domain
+from splinecam.errors import (
+    CaptureError,
+    DomainError,
+    LimitError,
+    SplineCamError,
+    UnsupportedOpError,
+    ValidationError,
+)
+from splinecam.ops import op_table
+from splinecam.partition import Partition, Region, Unresolved, partition
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CaptureError",
+    "Domain",
+    "DomainError",
+    "LimitError",
+    "Partition",
+    "Region",
+    "SplineCamError",
+    "Unresolved",
+    "UnsupportedOpError",
+    "ValidationError",
+    "op_table",
+    "partition",
+]

@@ -1,0 +1,443 @@
+"""Convex polygons in a plane, and the embedding of that plane in a model's input space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from splinecam.errors import DomainError
+from splinecam.predicates import DEGENERATE, EPS, PLANAR
+
+__all__ = ["Domain"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Domain:
+    """A convex polygon in the plane ``x = origin + uv @ basis`` of a model's input space.
+
+    ``origin: (D,)``, ``basis: (2, D)`` with orthonormal rows, ``corners: (k, 2)`` plane
+    coordinates, counter-clockwise and strictly convex; D is the product of ``input_shape``.
+
+    >>> Domain.box(-1, 1)
+    Domain(4 corners, area 4, diameter 2.83, input shape (2,))
+    """
+
+    origin: Tensor
+    basis: Tensor
+    corners: Tensor
+    input_shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input_shape", tuple(int(n) for n in self.input_shape))
+        for name in ("origin", "basis", "corners"):
+            object.__setattr__(self, name, _finite(getattr(self, name), name))
+        D = math.prod(self.input_shape)
+        for name, shape in (("origin", (D,)), ("basis", (2, D))):
+            if tuple(getattr(self, name).shape) != shape:
+                raise DomainError(
+                    f"{name} has shape {tuple(getattr(self, name).shape)}, but input shape "
+                    f"{self.input_shape} needs {shape}. Build domains with Domain.box, polygon, "
+                    "through or around."
+                )
+        gram = self.basis @ self.basis.T - torch.eye(2, dtype=torch.float64)
+        if float(gram.abs().max()) > PLANAR:
+            raise DomainError(
+                "The rows of basis are not orthonormal. Use Domain.polygon, which finds an "
+                "orthonormal basis for points in input space."
+            )
+        if self.corners.ndim != 2 or self.corners.shape[1] != 2:
+            raise DomainError(
+                f"corners has shape {tuple(self.corners.shape)}, expected (k, 2) plane "
+                "coordinates. For points in input space use Domain.polygon."
+            )
+        magnitude = float(self.origin.abs().max())
+        object.__setattr__(self, "corners", _convex_corners(self.corners, magnitude))
+
+    # -- constructors ---------------------------------------------------------------------------
+
+    @classmethod
+    def box(cls, lo: Any, hi: Any, *, input_shape: Sequence[int] | None = None) -> Domain:
+        """The axis-aligned rectangle from ``lo`` to ``hi`` (numbers or pairs) for 2-D inputs.
+
+        Plane coordinates equal inputs. ``input_shape`` holds two numbers, by default ``(2,)``.
+
+        >>> Domain.box((0, 0), (2, 1)).area
+        2.0
+        """
+        shape = (2,) if input_shape is None else tuple(input_shape)
+        if math.prod(shape) != 2:
+            raise DomainError(
+                f"Domain.box is for inputs of two numbers, but input_shape is {shape}. Use "
+                "Domain.around, through or polygon to choose a plane in a larger input space."
+            )
+        low, high = _pair(lo, "lo"), _pair(hi, "hi")
+        for axis in range(2):
+            if not float(low[axis]) < float(high[axis]):
+                raise DomainError(
+                    f"lo must be below hi on both axes, but on axis {axis} lo is "
+                    f"{float(low[axis]):g} and hi is {float(high[axis]):g}."
+                )
+        return _plane2(_rectangle(low, high), shape)
+
+    @classmethod
+    def polygon(cls, points: Any) -> Domain:
+        """The convex polygon with corners ``points: (k, *input_shape)``, in order, any orientation.
+
+        A repeated closing point and points on a straight side are dropped. For inputs of two
+        numbers plane coordinates equal inputs; otherwise the first corner is their origin and
+        the u axis points to the corner farthest from it.
+
+        >>> Domain.polygon([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).area
+        0.5
+        """
+        x, shape = _points(points)
+        if math.prod(shape) == 2:
+            return _plane2(x, shape)
+        basis = _plane_basis(x)
+        uv = (x - x[0]) @ basis.T
+        _require_planar(x, x[0] + uv @ basis)
+        return cls(x[0], basis, uv, shape)
+
+    @classmethod
+    def through(
+        cls,
+        a: Any,
+        b: Any,
+        c: Any,
+        *,
+        margin: float = 0.2,
+        shape: Literal["square", "tight"] = "square",
+    ) -> Domain:
+        """A rectangle around three samples, in the plane through them.
+
+        ``a`` is the origin of the plane coordinates and ``b`` lies on the positive u axis.
+        ``margin`` is the fraction of the samples' extent added on each side; ``"square"``
+        has the larger extent on both axes, ``"tight"`` each axis its own.
+
+        >>> Domain.through([0., 0, 0], [1, 0, 0], [0, 1, 0], margin=0.0).area
+        1.0
+        """
+        if not (math.isfinite(margin) and margin >= 0):
+            raise DomainError(f"margin is {margin}; give a finite number that is at least 0.")
+        if shape not in ("square", "tight"):
+            raise DomainError(f'shape is {shape!r}; choose "square" or "tight".')
+        samples = {"a": _tensor(a, "a"), "b": _tensor(b, "b"), "c": _tensor(c, "c")}
+        if len({t.shape for t in samples.values()}) > 1:
+            shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in samples.items())
+            raise DomainError(
+                f"The three samples differ in shape: {shapes}. Give three single samples of the "
+                "model's input shape, without a batch dimension."
+            )
+        x, input_shape = _points(torch.stack(list(samples.values())))
+        basis = _frame(x)
+        uv = (x - x[0]) @ basis.T
+        lo, hi = uv.amin(0), uv.amax(0)
+        half = (hi - lo) * (0.5 + margin)
+        if shape == "square":
+            half = half.max().expand(2)
+        mid = (lo + hi) / 2
+        return cls(x[0], basis, _rectangle(mid - half, mid + half), input_shape)
+
+    @classmethod
+    def around(cls, x: Any, *, side: float, seed: int = 0) -> Domain:
+        """The square of the given ``side`` centred on the single input ``x``, randomly oriented.
+
+        ``x`` is the origin of the plane coordinates. The plane's orientation depends on
+        ``seed`` only; for inputs of two numbers the square is axis-aligned.
+
+        >>> Domain.around([0.0] * 5, side=2.0, seed=3).area
+        4.0
+        """
+        if not (math.isfinite(side) and side > 0):
+            raise DomainError(f"side is {side}; give a finite number above 0.")
+        center = _finite(_tensor(x, "x"), "x")
+        input_shape = tuple(center.shape)
+        D = center.numel()
+        if D < 2:
+            raise DomainError(
+                f"x has {D} number(s), but a plane needs inputs of at least two numbers."
+            )
+        half = torch.full((2,), side / 2, dtype=torch.float64)
+        flat = center.reshape(-1)
+        basis = torch.eye(2, dtype=torch.float64)
+        if D > 2:
+            generator = torch.Generator().manual_seed(seed)
+            frame = torch.randn(D, 2, generator=generator, dtype=torch.float64)
+            basis = torch.linalg.qr(frame).Q.T.contiguous()
+        return cls(flat, basis, _rectangle(-half, half), input_shape)
+
+    # -- the plane and the input space -----------------------------------------------------------
+
+    def embed(self, uv: Tensor) -> Tensor:
+        """The inputs ``(N, *input_shape)`` at plane coordinates ``uv: (N, 2)``, on uv's device."""
+        uv = torch.as_tensor(uv).to(torch.float64)
+        if uv.ndim != 2 or uv.shape[1] != 2:
+            raise DomainError(
+                f"uv has shape {tuple(uv.shape)}; embed takes plane coordinates (N, 2)."
+            )
+        x = uv @ self.basis.to(uv.device) + self.origin.to(uv.device)
+        return x.reshape(uv.shape[0], *self.input_shape)
+
+    def project(self, x: Any) -> tuple[Tensor, Tensor]:
+        """Plane coordinates ``(N, 2)`` of inputs and their distances ``(N,)`` off the plane.
+
+        ``x`` is a batch ``(N, *input_shape)``, a flat batch ``(N, D)``, or one input (N = 1).
+
+        >>> Domain.box(-1, 1).project([[0.5, 0.25]])
+        (tensor([[0.5000, 0.2500]], dtype=torch.float64), tensor([0.], dtype=torch.float64))
+        """
+        points = _as_float64(x, "x")
+        shape, D = tuple(points.shape), self.dim
+        if shape in (self.input_shape, (D,)) or shape[1:] in (self.input_shape, (D,)):
+            offset = points.reshape(-1, D) - self.origin.to(points.device)
+        else:
+            raise DomainError(
+                f"x has shape {shape}, expected one input {self.input_shape} or a batch "
+                f"(N, {', '.join(map(str, self.input_shape))})."
+            )
+        basis = self.basis.to(points.device)
+        uv = offset @ basis.T
+        return uv, torch.linalg.vector_norm(offset - uv @ basis, dim=1)
+
+    @property
+    def dim(self) -> int:
+        """D, the number of entries of one input."""
+        return math.prod(self.input_shape)
+
+    @property
+    def area(self) -> float:
+        """The polygon's area in the plane."""
+        return float(_cross(*_fan(self.corners)).sum()) / 2
+
+    @property
+    def diameter(self) -> float:
+        """The largest distance between two corners."""
+        return float(torch.pdist(self.corners).max())
+
+    @property
+    def center(self) -> Tensor:
+        """The polygon's centroid ``(2,)`` in plane coordinates."""
+        p, q = _fan(self.corners)
+        weight = _cross(p, q)
+        return self.corners[0] + (weight[:, None] * (p + q)).sum(0) / (3 * weight.sum())
+
+    def __repr__(self) -> str:
+        return (
+            f"Domain({len(self.corners)} corners, area {self.area:.3g}, "
+            f"diameter {self.diameter:.3g}, input shape {self.input_shape})"
+        )
+
+
+# -- reading points ------------------------------------------------------------------------------
+
+
+def _as_float64(value: Any, name: str) -> Tensor:
+    """``value`` (tensor, array or nested lists of real numbers) as a detached float64 tensor."""
+    try:
+        if isinstance(value, Tensor):
+            tensor = value.detach()
+        elif isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value):
+            tensor = torch.stack([_as_float64(v, name) for v in value])
+        else:
+            tensor = torch.from_numpy(np.array(value))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DomainError(
+            f"{name} is not an array of numbers ({error}). Give a tensor, an array or nested "
+            "lists, with all points of the same shape."
+        ) from error
+    if tensor.is_complex():
+        raise DomainError(f"{name} is complex; a domain needs real numbers.")
+    return tensor.to(torch.float64)
+
+
+def _tensor(value: Any, name: str) -> Tensor:
+    return _as_float64(value, name).cpu().clone()
+
+
+def _finite(value: Any, name: str) -> Tensor:
+    """``value`` as float64 on the CPU; an error names the first entry that is not finite."""
+    tensor = _tensor(value, name)
+    bad = (~tensor.isfinite()).nonzero()
+    if len(bad):
+        where = "".join(f"[{int(i)}]" for i in bad[0])
+        entry = float(tensor[tuple(bad[0])])
+        raise DomainError(f"{name}{where} is {entry}; all coordinates must be finite numbers.")
+    return tensor
+
+
+def _pair(value: Any, name: str) -> Tensor:
+    tensor = _finite(value, name)
+    if tensor.numel() not in (1, 2):
+        raise DomainError(f"{name} has {tensor.numel()} numbers; give one number or a pair.")
+    return tensor.reshape(-1).expand(2)
+
+
+def _points(points: Any) -> tuple[Tensor, tuple[int, ...]]:
+    """``points: (k, *shape)`` flattened to ``(k, D)``, and the shape; at least three of them."""
+    x = _finite(points, "points")
+    if x.ndim < 2 or len(x) < 3:
+        count = len(x) if x.ndim else 0
+        raise DomainError(
+            f"points has shape {tuple(x.shape)}: {count} point(s), but a polygon needs at least "
+            "three. Give them as (k, *input_shape), k >= 3."
+        )
+    shape = tuple(x.shape[1:])
+    if math.prod(shape) < 2:
+        raise DomainError(
+            f"Each point has shape {shape}, but a plane needs inputs of at least two numbers."
+        )
+    return x.reshape(len(x), -1), shape
+
+
+# -- geometry ------------------------------------------------------------------------------------
+
+
+def _plane2(corners: Tensor, shape: tuple[int, ...]) -> Domain:
+    """A domain in an input space of two numbers, where plane coordinates are the inputs."""
+    zero, eye = torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
+    return Domain(zero, eye, corners, shape)
+
+
+def _rectangle(lo: Tensor, hi: Tensor) -> Tensor:
+    """Corners ``(4, 2)``, counter-clockwise from ``lo``."""
+    return torch.stack([lo, torch.stack([hi[0], lo[1]]), hi, torch.stack([lo[0], hi[1]])])
+
+
+def _cross(p: Tensor, q: Tensor) -> Tensor:
+    return p[..., 0] * q[..., 1] - p[..., 1] * q[..., 0]
+
+
+def _fan(corners: Tensor) -> tuple[Tensor, Tensor]:
+    """The sides ``p, q: (k - 2, 2)`` of the triangles that fan out from the first corner."""
+    rays = corners[1:] - corners[0]
+    return rays[:-1], rays[1:]
+
+
+def _frame(x: Tensor) -> Tensor:
+    """Orthonormal rows ``(2, D)``: along ``x[1] - x[0]``, and from that line towards ``x[2]``."""
+    d1, d2 = x[1] - x[0], x[2] - x[0]
+    scale = max(float(d1.abs().max()), float(d2.abs().max()))
+    _require_resolved(x, scale)
+    n1 = float(torch.linalg.vector_norm(d1 / scale)) if scale else 0.0
+    if n1 <= DEGENERATE:
+        raise DomainError(
+            "The samples a and b are identical, so they span no plane. Give three different "
+            "samples that are not on one line."
+        )
+    u = d1 / (scale * n1)
+    rest = d2 / scale
+    # Twice is enough: the second pass removes what rounding left of u in the difference.
+    v = rest - (rest @ u) * u
+    v = v - (v @ u) * u
+    n2 = float(torch.linalg.vector_norm(v))
+    if n2 <= DEGENERATE:
+        raise DomainError(
+            "The samples a, b and c lie on one line, so they span no plane. Give three samples "
+            "that are not on one line."
+        )
+    return torch.stack([u, v / n2])
+
+
+def _plane_basis(x: Tensor) -> Tensor:
+    """The frame of three well-spread points of ``x: (k, D)``: 0, its farthest, the most off."""
+    rays = x - x[0]
+    scale = float(rays.abs().max())
+    if scale == 0:
+        raise DomainError(f"All {len(x)} points are identical; give the corners of a polygon.")
+    rays = rays / scale
+    far = int(torch.linalg.vector_norm(rays, dim=1).argmax())
+    u = rays[far] / torch.linalg.vector_norm(rays[far])
+    off = torch.linalg.vector_norm(rays - (rays @ u)[:, None] * u, dim=1)
+    if float(off.max()) <= DEGENERATE:
+        raise DomainError(
+            f"All {len(x)} points lie on one line, so they span no polygon. Give at least three "
+            "points that are not on one line."
+        )
+    return _frame(torch.stack([x[0], x[far], x[int(off.argmax())]]))
+
+
+def _require_resolved(x: Tensor, extent: float) -> None:
+    """Points so far from zero that float64 cannot tell them apart make no polygon."""
+    magnitude = float(x.abs().max())
+    if extent <= EPS * magnitude:
+        raise DomainError(
+            f"The points are identical to float64 precision: they extend over {extent:.3g} at "
+            f"coordinates of size {magnitude:.3g}. Give a larger polygon or one nearer to zero."
+        )
+
+
+def _require_planar(x: Tensor, flat: Tensor) -> None:
+    """Every point ``x: (k, D)`` must equal its image ``flat`` in the plane, relative to extent."""
+    off = torch.linalg.vector_norm(x - flat, dim=1)
+    extent = float(torch.linalg.vector_norm(x - x[0], dim=1).max())
+    worst = int(off.argmax())
+    rounding = EPS * math.sqrt(x.shape[1]) * float(x.abs().max())
+    if float(off[worst]) > PLANAR * extent + 4 * rounding:
+        raise DomainError(
+            f"The points are not in one plane: point {worst} is {float(off[worst]):.3g} off the "
+            f"plane of the others (extent {extent:.3g}). Use Domain.through for a plane through "
+            "three samples, or project the points first."
+        )
+
+
+def _convex_corners(corners: Tensor, magnitude: float) -> Tensor:
+    """Counter-clockwise, strictly convex corners ``(k, 2)``, or an error that names the corner.
+
+    Repeated points and points on a straight side are dropped. ``magnitude`` is the size of the
+    input coordinates behind the corners: what is below its rounding is no bend.
+    """
+    if len(corners) < 3:
+        raise DomainError(f"A polygon needs at least three corners, got {len(corners)}.")
+    extent = float((corners.amax(0) - corners.amin(0)).max())
+    _require_resolved(corners, extent)
+    index = torch.arange(len(corners))
+    step = (corners - corners.roll(-1, 0)).abs().amax(1)
+    index = index[step > DEGENERATE * extent]
+    # Scaled to unit extent so that products neither underflow nor overflow.
+    unit = (corners - corners[0]) / extent
+    if len(index) >= 3:
+        p, q = _fan(unit[index])
+        doubled = float(_cross(p, q).sum())
+    if len(index) < 3 or abs(doubled) <= 2 * DEGENERATE:
+        raise DomainError(
+            f"The polygon is degenerate: its area is below {DEGENERATE:g} of its squared extent "
+            f"({extent:.3g}). Give at least three corners that are not on one line."
+        )
+    if doubled < 0:
+        index = index.flip(0)
+    noise = 4 * EPS * max(magnitude, float(corners.abs().max())) / extent
+    index = index[_turns(unit, index, noise)]
+    start = int(index.argmin())
+    return corners[index.roll(-start)].contiguous()
+
+
+def _turns(unit: Tensor, index: Tensor, noise: float) -> Tensor:
+    """Which of the corners ``unit[index]`` turn left, ``(k,)``; right turns are an error.
+
+    ``noise`` is the rounding error of the corners, which may bend a straight side.
+    """
+    ring = unit[index]
+    before, after = ring - ring.roll(1, 0), ring.roll(-1, 0) - ring
+    turn = _cross(before, after)
+    b, a = torch.linalg.vector_norm(before, dim=1), torch.linalg.vector_norm(after, dim=1)
+    slack = DEGENERATE * a * b + noise * (a + b)
+    straight: Tensor = (turn.abs() <= slack) & ((before * after).sum(1) > 0)
+    wrong = (turn <= slack) & ~straight
+    if bool(wrong.any()):
+        raise DomainError(
+            f"The polygon is not convex at point {int(index[wrong][0])}. Give the corners of a "
+            "convex polygon in order; split other shapes into convex parts."
+        )
+    angle = torch.atan2(turn, (before * after).sum(1)).sum()
+    if float(angle) > 3 * math.pi:
+        raise DomainError(
+            "The polygon winds around more than once. Give the corners of a convex polygon in "
+            "order around it."
+        )
+    return straight.logical_not()

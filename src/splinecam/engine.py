@@ -1,0 +1,283 @@
+"""Run a captured network over a mesh: affine stages on all vertices, cuts that refine the mesh.
+
+The state between two stages is the mesh and the live activations of its vertices. A vertex made
+inside a face is not evaluated when it is made: its activations are interpolated, passed through
+the non-linearity and the next affine stage a block at a time, while they are in the cache.
+
+When the activations of a stage would not fit the memory budget, the mesh is cut in two tiles, which are
+carried through the rest of the network one after the other and glued together.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from splinecam.domain import Domain
+from splinecam.errors import LimitError
+from splinecam.mesh import Mesh, polygon_mesh
+from splinecam.ops import Bound
+from splinecam.predicates import EPS
+from splinecam.program import Cut, Program
+from splinecam.refine import Births, Doubts, Functions, Refinement, refine
+from splinecam.tiles import Tile, cut_in_two, glue
+
+__all__ = ["Frame", "Outcome", "run"]
+
+# Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
+# fill a GPU.
+_BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}
+
+# Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
+_MESH_BYTES = 2000
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The engine's own coordinates, in which the domain is centred and spans about [-1, 1].
+
+    plane = center + scale * local; the scale is a power of two, so scaling never rounds.
+    """
+
+    center: Tensor
+    scale: float
+
+    @classmethod
+    def of(cls, domain: Domain) -> Frame:
+        return cls(domain.center, 2.0 ** math.ceil(math.log2(domain.diameter / 2)))
+
+    def to_plane(self, local: Tensor) -> Tensor:
+        """Plane coordinates (N, 2) of local ones."""
+        return self.center.to(local) + self.scale * local
+
+    def to_local(self, plane: Tensor) -> Tensor:
+        """Local coordinates (N, 2) of plane ones."""
+        return (plane - self.center.to(plane)) / self.scale
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The final mesh in local coordinates, the output (V, n_out) at its vertices with its rounding error
+    (n_out,), and the places that rounding could not settle, each with the name of the cut."""
+
+    mesh: Mesh
+    output: Tensor
+    error: Tensor
+    doubts: list[tuple[str, Doubts]]
+
+
+@dataclass
+class _State:
+    """Mesh and live activations between two stages.
+
+    rows: values at the first vertices; births: how the remaining ones lie between those;
+    pending: the non-linearity still to be applied to both.
+    """
+
+    mesh: Mesh
+    rows: dict[str, Tensor]
+    bounds: dict[str, Bound]
+    births: Births | None = None
+    pending: Cut | None = None
+    doubts: list[tuple[str, Doubts]] = field(default_factory=list)
+
+    def blocks(self, live: tuple[str, ...], numbers: int) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        """The live values, a block of vertices at a time: (first vertex, values)."""
+        needed = {self.pending.source if self._is_pending(name) else name for name in live}  # type: ignore[union-attr]
+        width = max(math.prod(self.rows[name].shape[1:]) for name in needed)
+        step = max(16, numbers // max(width, 1))
+        known = next(iter(self.rows.values())).shape[0]
+        for start in range(0, known, step):
+            values = {name: self.rows[name][start : start + step] for name in needed}
+            yield start, self._activate(live, values)
+        born = 0 if self.births is None else self.births.t.shape[0]
+        for start in range(0, born, step):
+            chosen = slice(start, start + step)
+            values = {name: self.births.interpolate(self.rows[name], chosen) for name in needed}  # type: ignore[union-attr]
+            yield known + start, self._activate(live, values)
+
+    def select(self, tile: Tile) -> _State:
+        """The state of a tile of the mesh, with the values of all its vertices."""
+        known = next(iter(self.rows.values())).shape[0]
+        ids = tile.vertex_ids
+        old, born = ids[ids < known], ids[ids >= known] - known  # ids ascend
+        rows = {}
+        for name, value in self.rows.items():
+            rows[name] = value[old]
+            if born.shape[0] and self.births is not None:
+                new = self.births.select(born).interpolate(value)
+                rows[name] = torch.cat([rows[name], new])
+        return _State(tile.mesh, rows, dict(self.bounds), None, self.pending)
+
+    def _is_pending(self, name: str) -> bool:
+        return self.pending is not None and self.pending.result == name
+
+    def _activate(self, live: tuple[str, ...], values: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self.pending is None:
+            return values
+        out = {name: values[name] for name in live if not self._is_pending(name)}
+        if self.pending.result in live:
+            out[self.pending.result] = self.pending.apply(values[self.pending.source])
+        return out
+
+
+Report = Callable[[str, int, float], None]
+"""Hears of every cut: its name, the regions so far, and the share of the work it stands for."""
+
+
+def run(
+    program: Program,
+    domain: Domain,
+    *,
+    memory: int | None = None,
+    max_regions: int | None = None,
+    report: Report = lambda name, regions, share: None,
+) -> Outcome:
+    """Partition the domain by the program's network within ``memory`` bytes."""
+    frame = Frame.of(domain)
+    corners = frame.to_local(domain.corners).to(program.device)
+    x = domain.embed(domain.corners).to(program.device)
+    magnitude = x.abs().amax(0, keepdim=True)
+    state = _State(
+        polygon_mesh(corners),
+        {program.input_name: x},
+        {program.input_name: Bound(magnitude, EPS * magnitude)},
+    )
+    budget = free_memory(program.device) if memory is None else memory
+    state = _Run(program, _widths(program, x[:1]), budget, max_regions, report).finish(state, 0)
+    name = program.output_name
+    output = state.rows[name].reshape(state.mesh.num_vertices, -1)
+    return Outcome(state.mesh, output, state.bounds[name].error.reshape(-1), state.doubts)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes a partition may take by default: most of what the device has free."""
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    else:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(free * 0.75)
+
+
+def _widths(program: Program, x: Tensor) -> list[int]:
+    """Numbers per vertex that are alive after each stage."""
+    live, widths = {program.input_name: x}, []
+    for index, stage in enumerate(program.stages):
+        live = program.advance(index, live)
+        widths.append(sum(value.numel() for value in live.values()))
+        if stage.cut is not None:
+            live[stage.cut.result] = stage.cut.apply(live[stage.cut.source])
+    return widths
+
+
+@dataclass
+class _Run:
+    """One computation: what stays the same while states are carried through the stages."""
+
+    program: Program
+    widths: list[int]
+    memory: int
+    max_regions: int | None
+    report: Report
+    finished: int = 0  # regions of tiles that are done
+
+    def finish(self, state: _State, index: int, share: float = 1.0) -> _State:
+        """Carry a state from a stage to the end of the network."""
+        stages = self.program.stages
+        for i in range(index, len(stages)):
+            if state.mesh.num_faces > 1 and self._bytes(state, i) > self.memory:
+                return self._in_tiles(state, i, share)
+            low, high = _advance(self.program, i, state)
+            cut = stages[i].cut
+            if cut is not None:
+                self._cut(state, cut, i, low, high)
+                self.report(cut.name, self.finished + state.mesh.num_faces, share)
+        return state
+
+    def _bytes(self, state: _State, index: int) -> int:
+        """Memory of one stage: activations before and after it, their signs, and the mesh."""
+        before = sum(value.numel() for value in state.rows.values())
+        after = state.mesh.num_vertices * self.widths[index]
+        return 8 * (before + after) + after // 2 + _MESH_BYTES * state.mesh.num_faces
+
+    def _in_tiles(self, state: _State, index: int, share: float) -> _State:
+        tiles, ends, done = cut_in_two(state.mesh), [], self.finished
+        for tile in tiles:
+            ends.append(self.finish(state.select(tile), index, share / 2))
+            self.finished += ends[-1].mesh.num_faces
+        self.finished = done
+        refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
+        mesh, places = glue(state.mesh, refined)
+        rows = {}
+        for name, value in ends[0].rows.items():
+            rows[name] = value.new_empty((mesh.num_vertices, *value.shape[1:]))
+            for end, place in zip(ends, places, strict=True):
+                rows[name][place] = end.rows[name]
+        bounds = {
+            name: Bound(*(torch.maximum(*pair) for pair in zip(*(e.bounds[name] for e in ends), strict=True)))
+            for name in ends[0].bounds
+        }
+        doubts = state.doubts + ends[0].doubts + ends[1].doubts
+        return _State(mesh, rows, bounds, doubts=doubts)
+
+    def _cut(self, state: _State, cut: Cut, index: int, low: Tensor, high: Tensor) -> None:
+        """Refine the mesh along the knots of a non-linearity; its evaluation stays pending."""
+        z = state.rows[cut.source].reshape(state.mesh.num_vertices, -1)
+        bound = state.bounds[cut.source]
+        error = bound.error.reshape(-1) + EPS * torch.maximum(low.abs(), high.abs())
+        functions = Functions.crossing(z, cut.levels, error, low, high)
+        state.pending = cut
+        if functions.m:
+            made = self._refine(state.mesh, functions, cut.name, index)
+            _grow(state, made)
+            state.doubts += [(cut.name, doubt) for doubt in made.doubts]
+        state.bounds[cut.result] = cut.bound(bound, low, high)
+
+    def _refine(self, mesh: Mesh, functions: Functions, name: str, index: int) -> Refinement:
+        fits = self.memory // _MESH_BYTES
+        most = fits if self.max_regions is None else min(fits, self.max_regions - self.finished)
+        try:
+            return refine(mesh, functions, index, max_faces=most)
+        except LimitError:
+            limit = "max_regions" if most < fits else "the memory budget"
+            raise LimitError(
+                f"The partition exceeds {limit} ({self.finished + most:,} regions) at {name!r}; it "
+                f"had {self.finished + mesh.num_faces:,} regions before that. Raise the limit, or choose "
+                "a smaller domain."
+            ) from None
+
+
+def _advance(program: Program, index: int, state: _State) -> tuple[Tensor, Tensor]:
+    """Evaluate one affine stage at all vertices; returns the range (n,) of what is cut next."""
+    stage = program.stages[index]
+    vertices = state.mesh.num_vertices
+    rows: dict[str, Tensor] = {}
+    low = high = state.mesh.uv.new_zeros(0)
+    for start, live in state.blocks(stage.live_in, _BLOCK[program.device.type]):
+        for name, value in program.advance(index, live).items():
+            if name not in rows:
+                rows[name] = value.new_empty((vertices, *value.shape[1:]))
+            rows[name][start : start + value.shape[0]] = value
+            if stage.cut is not None and name == stage.cut.source:
+                flat = value.reshape(value.shape[0], -1)
+                least, most = flat.amin(0), flat.amax(0)
+                low = torch.minimum(low, least) if start else least
+                high = torch.maximum(high, most) if start else most
+    state.bounds = program.bounds(index, {name: state.bounds[name] for name in stage.live_in})
+    state.rows, state.births, state.pending = rows, None, None
+    return low, high
+
+
+def _grow(state: _State, made: Refinement) -> None:
+    """Adopt the refined mesh: values on edges now, values inside faces when they are needed."""
+    state.mesh, state.births = made.mesh, made.inside
+    for name, value in state.rows.items():
+        state.rows[name] = torch.cat([value, made.on_edges.interpolate(value)])
+        bound = state.bounds[name]
+        state.bounds[name] = Bound(bound.magnitude, bound.error + EPS * bound.magnitude)
+

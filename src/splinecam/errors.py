@@ -1,0 +1,63 @@
+"""The exception tree: every message says what is wrong, where, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "CaptureError",
+    "DomainError",
+    "LimitError",
+    "OffendingOp",
+    "SplineCamError",
+    "UnsupportedOpError",
+    "ValidationError",
+]
+
+
+class SplineCamError(Exception):
+    """Base class of every error that SplineCam raises on purpose."""
+
+
+class DomainError(SplineCamError, ValueError):
+    """The polygon is not planar, not convex, degenerate, or does not fit the model's input."""
+
+
+class CaptureError(SplineCamError):
+    """The model cannot be turned into a graph of operations, or its graph cannot be run."""
+
+
+@dataclass(frozen=True)
+class OffendingOp:
+    """One operation that is not piecewise linear: its name in the model, its op, where, why."""
+
+    name: str
+    target: str
+    location: str
+    reason: str
+
+    def __str__(self) -> str:
+        where = f" at {self.location}" if self.location else ""
+        return f"{self.name} ({self.target}){where}: {self.reason}"
+
+
+class UnsupportedOpError(CaptureError):
+    """Some operations are not continuous piecewise linear; ``ops`` lists every one of them."""
+
+    def __init__(self, ops: list[OffendingOp]) -> None:
+        self.ops = tuple(ops)
+        noun = "op is" if len(ops) == 1 else "ops are"
+        lines = "\n".join(f"  - {op}" for op in ops)
+        super().__init__(
+            f"{len(ops)} {noun} not supported:\n{lines}\n"
+            "Replace them by continuous piecewise-linear operations; "
+            "splinecam.op_table() lists what is supported."
+        )
+
+
+class LimitError(SplineCamError):
+    """The partition would exceed ``max_regions`` or the memory budget."""
+
+
+class ValidationError(SplineCamError, AssertionError):
+    """A partition does not hold what it promises; the message lists every failed check."""

@@ -1,0 +1,236 @@
+"""From a module to a flat graph of ATen calls, by ``torch.export``, leaving the module as it was."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from splinecam.errors import CaptureError
+from splinecam.ops import Affine, Piecewise, rule_of, target_name
+
+__all__ = [
+    "argument_names",
+    "arguments_of",
+    "defaults",
+    "export_graph",
+    "location_of",
+    "name_of",
+    "needed_by",
+    "unwrap",
+]
+
+_MAX_BATCH = 2**31
+_FRESH = frozenset(
+    f"aten.{name}"
+    for name in (
+        "clone lift_fresh_copy zeros ones full empty zeros_like ones_like full_like empty_like "
+        "new_zeros new_ones new_full new_empty cat stack"
+    ).split()
+)
+_MAY_BE_VIEWS = frozenset({"aten.einsum", "aten.sum", "aten.nansum", "aten.mean"})
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The module itself, without what ``torch.compile`` or data parallelism put around it."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            inner = model.module
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner
+
+
+def _contents(value: Any) -> Any:
+    if isinstance(value, (dict, list, set)):
+        return value.copy()
+    return None
+
+
+def _put_back(value: Any, contents: Any) -> None:
+    if isinstance(value, dict):
+        same = len(value) == len(contents) and all(
+            k in contents and contents[k] is v for k, v in value.items()
+        )
+    elif isinstance(value, list):
+        same = len(value) == len(contents) and all(
+            a is b for a, b in zip(value, contents, strict=True)
+        )
+    else:
+        same = value == contents
+    if not same:
+        value.clear()
+        value.extend(contents) if isinstance(value, list) else value.update(contents)
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Undo what running ``forward`` did to the attributes of the model and of its submodules."""
+    saved = []
+    for module in model.modules():
+        state = module.__dict__
+        inner = [(value, _contents(value)) for value in state.values()]
+        saved.append((state, dict(state), [pair for pair in inner if pair[1] is not None]))
+    try:
+        yield
+    finally:
+        for state, copy, inner in saved:
+            _put_back(state, copy)
+            for value, contents in inner:
+                _put_back(value, contents)
+
+
+def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
+    """Two points in the model's own type and on its own device."""
+    tensors = [*model.parameters(), *model.buffers()]
+    own = next((t for t in tensors if t.is_floating_point()), None)
+    dtype = torch.get_default_dtype() if own is None else own.dtype
+    device = torch.device("cpu") if own is None else own.device
+    values = torch.linspace(-1, 1, 2 * prod(input_shape), dtype=torch.float64)
+    return values.view(2, *input_shape).to(device=device, dtype=dtype)
+
+
+def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
+    """The model's exported program without in-place operations; the model stays as it was."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise CaptureError("the model is a ScriptModule: pass the nn.Module it was made from")
+    batch = torch.export.Dim("batch", max=_MAX_BATCH)
+    with warnings.catch_warnings(), torch.no_grad(), untouched(model):
+        warnings.simplefilter("ignore")
+        try:
+            exported = torch.export.export(
+                model, (_example(model, input_shape),), dynamic_shapes=({0: batch},), strict=False
+            )
+        except Exception as error:
+            raise CaptureError(_explain(error, input_shape)) from error
+        if _make_functional(exported.graph):
+            return exported
+        try:
+            return exported.run_decompositions({})
+        except Exception as error:
+            message = f"its in-place operations cannot be undone: {_first_line(error)}"
+            raise CaptureError(message) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else type(error).__name__
+    return text if len(text) <= 240 else text[:240] + " ..."
+
+
+def _explain(error: Exception, input_shape: tuple[int, ...]) -> str:
+    text, line = str(error), _first_line(error)
+    if isinstance(error, TypeError) and "argument" in line:
+        return (
+            f"the model cannot be called with one input: {line}. "
+            "Wrap it in a module whose forward takes one tensor."
+        )
+    if "data-dependent" in text or "data dependent" in text:
+        return (
+            "the model's control flow depends on the values of its input, "
+            f"so it has no fixed graph: {line}"
+        )
+    if "batch" in text and ("specialize" in text or "Constraints violated" in text):
+        return (
+            "the model fixes the size of its batch or mixes the points of the batch: it must "
+            f"accept any number of points in dimension 0 ({line})"
+        )
+    return f"the model cannot be run on an input of shape (batch, {_shape(input_shape)}): {line}"
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape))
+
+
+def _is_fresh(node: Any) -> bool:
+    """Whether a node's result shares no memory with anything else."""
+    if not isinstance(node, fx.Node) or node.op != "call_function":
+        return False
+    name, rule = target_name(node.target), rule_of(node.target)
+    if name in _MAY_BE_VIEWS:
+        return False
+    if isinstance(rule, Affine):
+        return name in _FRESH or not (rule.exact or rule.reshapes or rule.identity)
+    return name in _FRESH or isinstance(rule, Piecewise)
+
+
+def _make_functional(graph: fx.Graph) -> bool:
+    """Replace in-place calls on values that nothing else sees; False if others remain."""
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            continue
+        base = node.args[0] if node.args else None
+        packet = getattr(torch.ops.aten, str(schema.name).removeprefix("aten::")[:-1], None)
+        overload = getattr(packet, schema.overload_name or "default", None)
+        if not _is_fresh(base) or len(base.users) != 1 or overload is None:
+            return False
+        node.target = overload
+    return True
+
+
+def name_of(node: fx.Node) -> tuple[str, bool]:
+    """A node's readable name, and whether it is the name of one of torch's own modules."""
+    path, kind = "", ""
+    for key, entry in (node.meta.get("nn_module_stack") or {}).items():
+        if not str(key).startswith("_empty"):
+            path, kind = entry[0], entry[1] if isinstance(entry[1], str) else _qualified(entry[1])
+    path = re.sub(r"@\d+", "", path)
+    op = target_name(node.target).rpartition(".")[2].strip("_")
+    own = path != "" and kind.startswith("torch.nn.modules.") and ".container." not in kind
+    return (path, True) if own else (f"{path}.{op}" if path else op, False)
+
+
+def _qualified(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def location_of(node: fx.Node) -> str:
+    """Where the call stands in the user's code: ``net.py:31``, or nothing."""
+    inside = os.path.dirname(torch.__file__)
+    found = ""
+    for path, line in re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or ""):
+        if not path.startswith(inside):
+            found = f"{os.path.basename(path)}:{line}"
+    return found
+
+
+def argument_names(node: fx.Node) -> tuple[str, ...]:
+    """The names of a call's arguments in its schema, in order."""
+    schema = getattr(node.target, "_schema", None)
+    return tuple(argument.name for argument in schema.arguments) if schema else ()
+
+
+def defaults(node: fx.Node) -> dict[str, Any]:
+    """The default values of a call's arguments."""
+    schema = getattr(node.target, "_schema", None)
+    arguments = schema.arguments if schema else ()
+    return {a.name: a.default_value for a in arguments if a.has_default_value()}
+
+
+def arguments_of(node: fx.Node) -> dict[str, Any]:
+    """A call's arguments by name, with the defaults filled in."""
+    return (
+        defaults(node)
+        | dict(zip(argument_names(node), node.args, strict=False))
+        | dict(node.kwargs)
+    )
+
+
+def needed_by(output: fx.Node) -> set[fx.Node]:
+    """The nodes that the output depends on."""
+    seen, waiting = {output}, [output]
+    while waiting:
+        for node in waiting.pop().all_input_nodes:
+            if node not in seen:
+                seen.add(node)
+                waiting.append(node)
+    return seen

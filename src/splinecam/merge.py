@@ -1,0 +1,58 @@
+"""Unite neighbouring regions on which the network is the same affine map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splinecam.maps import AffineMaps
+from splinecam.mesh import Mesh
+from splinecam.predicates import SAFETY
+
+__all__ = ["Merged", "components", "merge"]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Pieces of the domain with one affine map each; they need not be convex.
+
+    labels: (F,) the piece of each region; edges: (N,) indices of the edges that still separate two pieces,
+    or a piece from the outside.
+    """
+
+    labels: Tensor
+    edges: Tensor
+
+    def __len__(self) -> int:
+        return int(self.labels.max()) + 1
+
+    def __repr__(self) -> str:
+        return f"Merged({len(self):,} pieces of {self.labels.shape[0]:,} regions)"
+
+
+def merge(mesh: Mesh, maps: AffineMaps) -> Merged:
+    """Join faces across every edge on which the slope does not change beyond rounding."""
+    faces = mesh.halfedge_face().view(-1, 2)
+    inner = (faces >= 0).all(1)
+    a, b = faces[inner].unbind(1)
+    jump = (maps.weight[a] - maps.weight[b]).abs().amax((1, 2))
+    same = jump <= SAFETY * (maps.error[a] + maps.error[b])
+    labels = components(mesh.num_faces, a[same], b[same])
+    separating = ~inner
+    separating[inner.nonzero()[:, 0]] = labels[a] != labels[b]
+    return Merged(labels, separating.nonzero()[:, 0])
+
+
+def components(n: int, a: Tensor, b: Tensor) -> Tensor:
+    """Label (n,) the connected components of the graph with edges a-b, 0, 1, ... by lowest node."""
+    root = torch.arange(n, device=a.device)
+    while True:
+        low = torch.minimum(root[a], root[b])
+        hooked = root.scatter_reduce(0, root[a], low, "amin").scatter_reduce(0, root[b], low, "amin")
+        while not torch.equal(hooked, hooked[hooked]):
+            hooked = hooked[hooked]
+        if torch.equal(hooked, root):
+            return torch.unique(root, return_inverse=True)[1]
+        root = hooked

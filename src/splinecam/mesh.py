@@ -1,0 +1,148 @@
+"""The planar subdivision: convex faces with shared vertices and edges, as flat arrays.
+
+    half-edge 2e runs edges[e, 0] -> edges[e, 1], its twin 2e + 1 runs back;
+    a face is a counter-clockwise cycle of half-edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from splinecam.ragged import offsets_of, owners_of, take_rows
+
+__all__ = ["Mesh", "polygon_mesh"]
+
+BORDER = -1  # the "op" that made the domain's border and corners
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """A subdivision of a convex polygon into V vertices, E edges and F convex faces.
+
+    uv: (V, 2); edges: (E, 2); offsets: (F + 1,) and corners: (H,) half-edges, face by face;
+    edge_op, edge_unit: (E,) the cut and unit that drew the edge (-1: the domain's border);
+    vertex_op: (V,) the cut that made the vertex (-1: a corner of the domain).
+    """
+
+    uv: Tensor
+    edges: Tensor
+    offsets: Tensor
+    corners: Tensor
+    edge_op: Tensor
+    edge_unit: Tensor
+    vertex_op: Tensor
+
+    @property
+    def num_vertices(self) -> int:
+        return int(self.uv.shape[0])
+
+    @property
+    def num_edges(self) -> int:
+        return int(self.edges.shape[0])
+
+    @property
+    def num_faces(self) -> int:
+        return int(self.offsets.shape[0]) - 1
+
+    def counts(self) -> Tensor:
+        """Number of corners of each face, (F,)."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+    def owners(self) -> Tensor:
+        """Face of each corner, (H,)."""
+        return owners_of(self.counts(), self.corners.shape[0])
+
+    def corner_vertices(self) -> Tensor:
+        """Vertex at which each corner's half-edge starts, (H,)."""
+        return self.edges.view(-1)[self.corners]
+
+    def next_corner(self) -> Tensor:
+        """Index of the corner that follows each corner around its face, (H,)."""
+        following = torch.arange(1, self.corners.shape[0] + 1, device=self.corners.device)
+        following[self.offsets[1:] - 1] = self.offsets[:-1]
+        return following
+
+    def previous_corner(self) -> Tensor:
+        """Index of the corner before each corner around its face, (H,)."""
+        before = torch.arange(-1, self.corners.shape[0] - 1, device=self.corners.device)
+        before[self.offsets[:-1]] = self.offsets[1:] - 1
+        return before
+
+    def halfedge_corner(self) -> Tensor:
+        """Corner at which each half-edge lies, -1 for the outer side of the border, (2E,)."""
+        where = self.corners.new_full((2 * self.num_edges,), -1)
+        where[self.corners] = torch.arange(self.corners.shape[0], device=where.device)
+        return where
+
+    def halfedge_face(self) -> Tensor:
+        """Face to the left of each half-edge, -1 outside the domain, (2E,)."""
+        face = self.corners.new_full((2 * self.num_edges,), -1)
+        face[self.corners] = self.owners()
+        return face
+
+    def sums(self, corner_values: Tensor) -> Tensor:
+        """Sum over each face's corners: (H, ...) -> (F, ...)."""
+        out = corner_values.new_zeros((self.num_faces, *corner_values.shape[1:]))
+        return out.index_add_(0, self.owners(), corner_values)
+
+    def means(self) -> Tensor:
+        """Mean of each face's vertices, (F, 2): an interior point, and the fan's local origin."""
+        return self.sums(self.uv[self.corner_vertices()]) / self.counts()[:, None]
+
+    def areas_and_centroids(self) -> tuple[Tensor, Tensor]:
+        """Signed area (F,) and centroid (F, 2) of each face, from coordinates local to the face."""
+        middle = self.means()
+        p = self.uv[self.corner_vertices()] - middle[self.owners()]
+        q = p[self.next_corner()]
+        cross = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
+        doubled = self.sums(cross)
+        moment = self.sums((p + q) * cross[:, None])
+        flat = doubled <= 0
+        shift = moment / (3 * torch.where(flat, 1.0, doubled))[:, None]
+        return doubled / 2, middle + torch.where(flat[:, None], 0.0, shift)
+
+    def perimeters(self) -> Tensor:
+        """Length of each face's boundary, (F,)."""
+        p = self.uv[self.corner_vertices()]
+        return self.sums((p[self.next_corner()] - p).norm(dim=1))
+
+    def select(self, faces: Tensor) -> tuple[Mesh, Tensor, Tensor]:
+        """The sub-mesh of some faces, with the old indices of its vertices and edges."""
+        entries, counts = take_rows(self.offsets, faces)
+        halves = self.corners[entries]
+        edge_ids, new_edge = torch.unique(halves >> 1, return_inverse=True)
+        edges = self.edges[edge_ids]
+        vertex_ids, new_vertex = torch.unique(edges, return_inverse=True)
+        mesh = Mesh(
+            uv=self.uv[vertex_ids],
+            edges=new_vertex.view(-1, 2),
+            offsets=offsets_of(counts),
+            corners=2 * new_edge + (halves & 1),
+            edge_op=self.edge_op[edge_ids],
+            edge_unit=self.edge_unit[edge_ids],
+            vertex_op=self.vertex_op[vertex_ids],
+        )
+        return mesh, vertex_ids, edge_ids
+
+    def to(self, device: torch.device) -> Mesh:
+        """The same mesh on another device."""
+        return replace(self, **{k: v.to(device) for k, v in self.__dict__.items()})
+
+
+def polygon_mesh(uv: Tensor) -> Mesh:
+    """The mesh of one convex polygon, given counter-clockwise: (k, 2)."""
+    k = uv.shape[0]
+    index = torch.arange(k, device=uv.device)
+    border = torch.full((k,), BORDER, device=uv.device)
+    return Mesh(
+        uv=uv,
+        edges=torch.stack([index, (index + 1) % k], 1),
+        offsets=torch.tensor([0, k], device=uv.device),
+        corners=2 * index,
+        edge_op=border,
+        edge_unit=border.clone(),
+        vertex_op=border.clone(),
+    )

@@ -1,0 +1,175 @@
+"""The registry: one rule per ATen operation, and the table of them for the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+__all__ = [
+    "Affine",
+    "Call",
+    "Knots",
+    "OpRow",
+    "Piecewise",
+    "Rejected",
+    "Rule",
+    "Terminal",
+    "op_table",
+    "op_table_markdown",
+    "registered_ops",
+    "rule_of",
+]
+
+Call = Mapping[str, Any]
+"""The arguments of an operation by their names in its ATen schema."""
+
+
+@dataclass(frozen=True)
+class Knots:
+    """Where the slope of a function of one variable changes: K levels and the K + 1 slopes.
+
+    Every entry is a number or a tensor that broadcasts against the operation's result.
+    """
+
+    levels: tuple[float | Tensor, ...]
+    slopes: tuple[float | Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Affine:
+    """An operation that is affine in its activations; the fields name arguments by their role.
+
+    ``data``: may be activations, added to each other. ``product``: multiplied with each other, so
+    at most one may be an activation. ``factor``: constants that multiply. ``offset``: constants
+    that are added. ``shape_only``: read for its shape alone. Any other argument is a constant.
+    """
+
+    data: tuple[str, ...] = ("self", "input", "tensors")
+    product: tuple[str, ...] = ()
+    factor: tuple[str, ...] = ()
+    offset: tuple[str, ...] = ()
+    shape_only: tuple[str, ...] = ()
+    dims: tuple[str, ...] = ()  # names of dimension arguments that must not be the batch
+    exact: bool = False  # moves values about without arithmetic: no rounding
+    identity: bool = False  # the result is the first argument itself
+    reshapes: bool = False  # the result is the first argument in the result's shape
+    run: Callable[..., Any] | None = None  # called in place of the operation itself
+    absolute: Callable[..., Any] | None = None  # the operation with every coefficient's modulus
+    bound: Callable[..., tuple[Tensor, Tensor]] | None = None  # (magnitude, error) by hand
+    check: Callable[[Call], str | None] | None = None  # the reason against this call, if any
+    notes: str = ""
+
+
+@dataclass(frozen=True)
+class Piecewise:
+    """A continuous piecewise-linear function of one variable, applied to every unit.
+
+    ``knots`` answers with the knots of one call, or with the reason why it is not continuous or
+    not piecewise linear. ``source`` names the arguments of which one is the variable.
+    """
+
+    knots: Callable[[Call], Knots | str]
+    source: tuple[str, ...] = ("self",)
+    notes: str = ""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """An operation that cannot be in a piecewise-linear network, and why."""
+
+    reason: str
+    notes: str = ""
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """An operation that is stripped at the very end of a network, and rejected elsewhere."""
+
+    label: str
+    elementwise: bool
+    reason: str = "it is not piecewise linear (allowed only as the last operation)"
+    notes: str = "stripped when it makes the output"
+
+
+Rule = Affine | Piecewise | Rejected | Terminal
+
+_RULES: dict[str, Rule] = {}
+
+
+def register(names: str, rule: Rule) -> None:
+    """Give every operation in ``names`` (separated by blanks, without ``aten.``) this rule."""
+    for name in names.split():
+        key = f"aten.{name}"
+        if key in _RULES:
+            raise ValueError(f"{key} has a rule already")
+        _RULES[key] = rule
+
+
+def affine(names: str, **fields: Any) -> None:
+    """Register affine operations; the fields are those of :class:`Affine`."""
+    register(names, Affine(**fields))
+
+
+def target_name(target: object, *, overload: bool = False) -> str:
+    """The readable name of a graph node's target: ``aten.relu``, or ``aten.max.dim`` in full."""
+    schema = getattr(target, "_schema", None)
+    if schema is None:
+        return str(getattr(target, "__name__", target))
+    name = str(schema.name).replace("::", ".")
+    return f"{name}.{schema.overload_name or 'default'}" if overload else name
+
+
+def rule_of(target: object) -> Rule | None:
+    """The rule of a graph node's target; one overload may differ from the others."""
+    full = target_name(target, overload=True)
+    return _RULES.get(full) or _RULES.get(target_name(target))
+
+
+def registered_ops() -> dict[str, Rule]:
+    """Every registered operation and its rule, by name."""
+    return dict(_RULES)
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One row of the table of operations."""
+
+    op: str
+    kind: str
+    notes: str
+
+
+def op_table() -> tuple[OpRow, ...]:
+    """Every operation that SplineCam knows: its name, its kind, and what to know about it."""
+    rows = []
+    for name, rule in _RULES.items():
+        kind = type(rule).__name__.lower()
+        notes = rule.notes
+        if isinstance(rule, Rejected):
+            notes = rule.reason
+        rows.append(OpRow(name, kind, notes))
+    order = ("affine", "piecewise", "terminal", "rejected")
+    return tuple(sorted(rows, key=lambda row: (order.index(row.kind), row.op)))
+
+
+def op_table_markdown() -> str:
+    """The table of operations as Markdown: one section per kind, one row per note."""
+    titles = {
+        "affine": "Affine",
+        "piecewise": "Piecewise linear, of one variable",
+        "terminal": "Stripped at the end",
+        "rejected": "Rejected",
+    }
+    lines: list[str] = []
+    for kind, title in titles.items():
+        by_notes: dict[str, list[str]] = {}
+        for row in op_table():
+            if row.kind == kind:
+                by_notes.setdefault(row.notes, []).append(f"`{row.op.removeprefix('aten.')}`")
+        lines += [f"## {title}", "", "| ATen operations | notes |", "|---|---|"]
+        lines += [f"| {', '.join(ops)} | {notes} |" for notes, ops in by_notes.items()]
+        lines.append("")
+    return "\n".join(lines)

@@ -1,0 +1,66 @@
+"""The operations that a piecewise-linear network cannot have, each with its reason."""
+
+from __future__ import annotations
+
+from splinecam.ops.registry import Rejected, Terminal, register
+
+SMOOTH = "it is not piecewise linear"
+NORM = "it divides by a statistic of the activations: not piecewise linear"
+JUMP = "it is discontinuous"
+MASK = "a mask computed from activations jumps: such an operation is discontinuous"
+MAXIMA = "cuts by maxima of several activations are not supported yet"
+RANDOM = "it is random"
+ATTENTION = "attention multiplies activations with each other: not piecewise linear"
+PRODUCT = "it multiplies activations with each other: not piecewise linear"
+DATA = "its result depends on the data in a way that is not piecewise linear"
+
+register("softmax _softmax", Terminal("softmax", elementwise=False))
+register("log_softmax _log_softmax", Terminal("log_softmax", elementwise=False))
+register("sigmoid special_expit", Terminal("sigmoid", elementwise=True))
+register("log_sigmoid log_sigmoid_forward", Terminal("logsigmoid", elementwise=True))
+
+register(
+    "gelu silu mish elu selu celu softplus tanh exp exp2 expm1 log log2 log10 log1p sqrt "
+    "rsqrt sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh erf erfc pow reciprocal "
+    "hardswish glu logsumexp logaddexp sinc logit special_erf special_log_softmax softmin "
+    "cosine_similarity pairwise_distance cdist",
+    Rejected(SMOOTH),
+)
+register(
+    "norm linalg_vector_norm linalg_norm std var var_mean std_mean prod cumprod", Rejected(SMOOTH)
+)
+register(
+    "layer_norm native_layer_norm group_norm native_group_norm instance_norm rms_norm "
+    "local_response_norm normalize",
+    Rejected(NORM),
+)
+register("square float_power det linalg_det linalg_inv inverse", Rejected(PRODUCT))
+register(
+    "scaled_dot_product_attention _native_multi_head_attention _transformer_encoder_layer_fwd "
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention",
+    Rejected(ATTENTION),
+)
+register(
+    "sign sgn floor ceil round trunc fix frac fmod remainder floor_divide hardshrink heaviside "
+    "fake_quantize_per_tensor_affine quantize_per_tensor bucketize searchsorted nan_to_num",
+    Rejected(JUMP),
+)
+register(
+    "gt ge lt le eq ne greater greater_equal less less_equal not_equal logical_not logical_and "
+    "logical_or logical_xor isnan isinf isfinite signbit bitwise_not bitwise_and bitwise_or any all "
+    "isclose",
+    Rejected(MASK),
+)
+register(
+    "max min amax amin aminmax argmax argmin max_pool1d max_pool2d max_pool3d "
+    "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d "
+    "adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d sort "
+    "argsort topk kthvalue median nanmedian msort cummax cummin mode quantile "
+    "max_unpool2d max_unpool3d",
+    Rejected(MAXIMA),
+)
+register("bernoulli rand_like randn_like randint_like multinomial normal poisson", Rejected(RANDOM))
+register("nonzero masked_select item _local_scalar_dense unique _unique2 bincount", Rejected(DATA))
+register(
+    "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell", Rejected(SMOOTH)
+)

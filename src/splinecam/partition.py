@@ -1,0 +1,350 @@
+"""The result: a domain divided into regions, each with its polygon and affine map."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, overload
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from splinecam.capture import capture
+from splinecam.domain import Domain
+from splinecam.engine import Frame, Outcome, run
+from splinecam.locate import Locator
+from splinecam.maps import AffineMaps, affine_maps
+from splinecam.merge import Merged, merge
+from splinecam.predicates import PLANAR
+from splinecam.program import Program
+
+if TYPE_CHECKING:
+    from splinecam.validate import Report
+
+__all__ = ["Partition", "Region", "Unresolved", "partition"]
+
+
+class Unresolved(NamedTuple):
+    """A place (u, v) in the plane that float64 could not settle, the cut it happened at, and why."""
+
+    place: tuple[float, float]
+    cut: str
+    reason: str
+
+
+def partition(
+    model: nn.Module,
+    domain: Domain,
+    *,
+    device: str | torch.device = "auto",
+    memory: int | None = None,
+    max_regions: int | None = None,
+    progress: bool = True,
+) -> Partition:
+    """The exact partition of a domain into the linear regions of a piecewise-linear network.
+
+    model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
+    changed. device: where to compute, by default a GPU if there is one. memory: bytes to stay
+    within (default: most of what the device has free). max_regions: stop with a ``LimitError``
+    beyond this many. progress: show a bar, in interactive use only.
+
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    >>> part = partition(model, Domain.box(-1, 1), progress=False)
+    >>> part.validate().ok
+    True
+    """
+    where = _device(device)
+    program = capture(model, domain.input_shape, device=where)
+    interactive = sys.stderr.isatty() or "ipykernel" in sys.modules
+    cuts = sum(stage.cut is not None for stage in program.stages)
+    with (
+        tqdm(total=cuts, unit="cut", disable=not (progress and interactive), leave=False) as bar,
+        torch.no_grad(),
+    ):
+
+        def report(name: str, regions: int, share: float) -> None:
+            bar.set_description_str(f"{name}: {regions:,} regions")
+            bar.update(share)
+
+        outcome = run(program, domain, memory=memory, max_regions=max_regions, report=report)
+    return Partition(model, program, domain, outcome)
+
+
+def _device(device: str | torch.device) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(device)
+
+
+class Partition:
+    """A convex polygon divided into V vertices, E edges and F regions, as flat tensors.
+
+    Coordinates are plane coordinates of ``domain``. A region is a convex cell on which every unit
+    keeps one linear piece; ``merged()`` unites neighbours with equal maps.
+    """
+
+    def __init__(
+        self, model: nn.Module | None, program: Program, domain: Domain, outcome: Outcome
+    ) -> None:
+        self.model = model
+        self.program = program
+        self.domain = domain
+        self.mesh = outcome.mesh
+        self.frame = Frame.of(domain)
+        self.values = outcome.output
+        self.value_error = outcome.error
+        self.unresolved = tuple(
+            Unresolved((u, v), name, doubt.reason)
+            for name, doubt in outcome.doubts
+            for u, v in self.frame.to_plane(doubt.uv).tolist()
+        )
+
+    # -- arrays -------------------------------------------------------------------------------
+
+    @cached_property
+    def vertices(self) -> Tensor:
+        """Plane coordinates of the vertices, (V, 2)."""
+        return self.frame.to_plane(self.mesh.uv)
+
+    @property
+    def edges(self) -> Tensor:
+        """End vertices of each edge, (E, 2)."""
+        return self.mesh.edges
+
+    @property
+    def edge_op(self) -> Tensor:
+        """Index into ``cuts`` of what drew each edge, -1 for the domain's border, (E,)."""
+        return self.mesh.edge_op
+
+    @property
+    def edge_unit(self) -> Tensor:
+        """Unit (flat index) of that cut which switches on each edge, -1 for the border, (E,)."""
+        return self.mesh.edge_unit
+
+    @property
+    def vertex_op(self) -> Tensor:
+        """Index into ``cuts`` of what made each vertex, -1 for the domain's corners, (V,)."""
+        return self.mesh.vertex_op
+
+    @property
+    def face_offsets(self) -> Tensor:
+        """Where each region's corners begin in ``face_vertices``, (F + 1,)."""
+        return self.mesh.offsets
+
+    @cached_property
+    def face_vertices(self) -> Tensor:
+        """Vertices of all regions, counter-clockwise, region after region, (H,)."""
+        return self.mesh.corner_vertices()
+
+    @property
+    def num_corners(self) -> Tensor:
+        """Number of vertices of each region, (F,)."""
+        return self.mesh.counts()
+
+    @cached_property
+    def areas(self) -> Tensor:
+        """Area of each region, (F,)."""
+        return self._areas_and_centroids[0] * self.frame.scale**2
+
+    @cached_property
+    def centroids(self) -> Tensor:
+        """Centroid of each region, (F, 2)."""
+        return self.frame.to_plane(self._areas_and_centroids[1])
+
+    @cached_property
+    def _areas_and_centroids(self) -> tuple[Tensor, Tensor]:
+        return self.mesh.areas_and_centroids()
+
+    @cached_property
+    def maps(self) -> AffineMaps:
+        """The affine maps in the engine's own coordinates, anchored inside each region."""
+        with torch.no_grad():
+            return affine_maps(
+                self.mesh, self.values, self.value_error, self.program, self.domain, self.frame
+            )
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """Slope of each region's affine map in plane coordinates, (F, n_out, 2)."""
+        return self.maps.weight / self.frame.scale
+
+    @cached_property
+    def bias(self) -> Tensor:
+        """Offset of each region's affine map: output = weight @ uv + bias, (F, n_out)."""
+        anchor = self.frame.to_plane(self.maps.anchor)
+        return self.maps.value - (self.weight @ anchor[:, :, None])[:, :, 0]
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        """Names of the non-linearities, in the order in which they cut."""
+        return tuple(stage.cut.name for stage in self.program.stages if stage.cut is not None)
+
+    @property
+    def stripped(self) -> str | None:
+        """The final softmax, log-softmax or sigmoid that was left out, if any."""
+        return self.program.stripped
+
+    @cached_property
+    def edge_faces(self) -> Tensor:
+        """Regions left and right of each edge, -1 outside the domain, (E, 2)."""
+        return self.mesh.halfedge_face().view(-1, 2)
+
+    # -- questions ----------------------------------------------------------------------------
+
+    @property
+    def regions(self) -> Regions:
+        """The regions as a sequence of light views."""
+        return Regions(self)
+
+    def __len__(self) -> int:
+        return self.mesh.num_faces
+
+    def locate(self, x: Tensor) -> Tensor:
+        """Region of each input (N, \\*input_shape), -1 outside the domain or off its plane, (N,)."""
+        uv, distance = self.domain.project(x)
+        local = self.frame.to_local(uv.to(self.mesh.uv))
+        reach = float(self.domain.origin.abs().max()) + self.domain.diameter
+        off = distance.to(local.device) > PLANAR * reach
+        return torch.where(off, -1, self._locator(local))
+
+    @cached_property
+    def _locator(self) -> Locator:
+        return Locator(self.mesh)
+
+    def neighbours(self, region: int) -> Tensor:
+        """Regions that share an edge with the given one, ascending."""
+        start, end = self.mesh.offsets[region], self.mesh.offsets[region + 1]
+        twins = self.mesh.corners[start:end] ^ 1
+        found = torch.unique(self.edge_faces.view(-1)[twins])
+        return found[found >= 0]
+
+    def patterns(self, regions: Tensor | Sequence[int] | None = None) -> dict[str, Tensor]:
+        """Which piece each unit is in, per cut: the number of its knots below the value, (N, n) each."""
+        chosen = slice(None) if regions is None else torch.as_tensor(regions, device=self.mesh.uv.device)
+        uv = self.mesh.means()[chosen]
+        with torch.no_grad():
+            return self.program.patterns(self.domain.embed(self.frame.to_plane(uv)))
+
+    def jacobian(self, regions: Tensor | Sequence[int]) -> Tensor:
+        """Derivative of the output in input space, (N, n_out, \\*input_shape)."""
+        chosen = torch.as_tensor(regions, device=self.mesh.uv.device)
+        x = self.domain.embed(self.frame.to_plane(self.mesh.means()[chosen]))
+
+        def one(point: Tensor) -> Tensor:
+            return self.program(point[None]).reshape(-1)
+
+        return torch.stack([torch.func.jacrev(one)(point) for point in x])
+
+    def merged(self) -> Merged:
+        """Unite neighbouring regions that have the same affine map."""
+        return merge(self.mesh, self.maps)
+
+    def validate(self, *, samples: int = 2000, seed: int = 0) -> Report:
+        """Check the structure, and the maps against the real model; raises ``ValidationError``."""
+        from splinecam.validate import validate
+
+        return validate(self, samples=samples, seed=seed)
+
+    def plot(self, **options: object) -> object:
+        """Draw regions, edges and decision boundary; see ``splinecam.plot.plot``."""
+        from splinecam.plot import plot
+
+        return plot(self, **options)
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{len(self):,} regions",
+            f"{self.mesh.num_edges:,} edges",
+            f"{self.values.shape[1]} output{'s' * (self.values.shape[1] != 1)}",
+            f"{len(self.cuts)} cut{'s' * (len(self.cuts) != 1)}",
+        ]
+        if self.stripped:
+            parts.append(f"final {self.stripped} left out")
+        if self.unresolved:
+            parts.append(f"{len(self.unresolved):,} unresolved places")
+        return f"Partition({', '.join(parts)}, on {self.mesh.uv.device})"
+
+
+@dataclass(frozen=True)
+class Regions(Sequence["Region"]):
+    """The regions of a partition; indexing makes a view, nothing is copied."""
+
+    partition: Partition
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    @overload
+    def __getitem__(self, index: int) -> Region: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Region]: ...
+    def __getitem__(self, index: int | slice) -> Region | list[Region]:
+        if isinstance(index, slice):
+            return [Region(self.partition, i) for i in range(*index.indices(len(self)))]
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(f"region {index} of a partition with {len(self):,} regions")
+        return Region(self.partition, int(position))
+
+    def __iter__(self) -> Iterator[Region]:
+        return (Region(self.partition, i) for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"Regions({len(self):,})"
+
+
+@dataclass(frozen=True)
+class Region:
+    """One convex cell: output = weight @ uv + bias on it."""
+
+    partition: Partition
+    index: int
+
+    @property
+    def vertices(self) -> Tensor:
+        """Plane coordinates of the corners, counter-clockwise, (k, 2)."""
+        p = self.partition
+        start, end = p.face_offsets[self.index], p.face_offsets[self.index + 1]
+        return p.vertices[p.face_vertices[start:end]]
+
+    @property
+    def area(self) -> float:
+        return float(self.partition.areas[self.index])
+
+    @property
+    def centroid(self) -> Tensor:
+        """Plane coordinates, (2,)."""
+        return self.partition.centroids[self.index]
+
+    @property
+    def weight(self) -> Tensor:
+        """Slope of the output in plane coordinates, (n_out, 2)."""
+        return self.partition.weight[self.index]
+
+    @property
+    def bias(self) -> Tensor:
+        """Offset of the output, (n_out,)."""
+        return self.partition.bias[self.index]
+
+    @property
+    def pattern(self) -> dict[str, Tensor]:
+        """Which piece each unit is in, per cut, (n,) each."""
+        return {k: v[0] for k, v in self.partition.patterns([self.index]).items()}
+
+    @property
+    def neighbours(self) -> Tensor:
+        """Regions on the other side of its edges, ascending."""
+        return self.partition.neighbours(self.index)
+
+    def jacobian(self) -> Tensor:
+        """Derivative of the output in input space, (n_out, \\*input_shape)."""
+        return self.partition.jacobian([self.index])[0]
+
+    def __repr__(self) -> str:
+        u, v = self.centroid.tolist()
+        k = int(self.partition.num_corners[self.index])
+        return f"Region({self.index}: {k} vertices, area {self.area:.4g}, around ({u:.4g}, {v:.4g}))"

@@ -1,0 +1,374 @@
+"""Cut a mesh by the zero sets of many functions that are affine on every face.
+
+1. Signs:  decided once per vertex, so all faces around it agree (``signs``).
+2. Edges:  where a function changes sign along an edge, a new vertex; both faces of the edge see it.
+3. Chords: around a convex face a function falls once from + to - and rises once from - to +; the chord
+           runs between these two places, which are corners by now.
+4. Faces:  each is cut by its chords on its own (``arrange``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from splinecam.arrange import Arrangement, Chords, Lines, Loops, arrange
+from splinecam.mesh import Mesh
+from splinecam.predicates import EPS, SAFETY, UV_ERROR, cluster
+from splinecam.ragged import argsort_rows, offsets_of, owners_of, places_of, take_rows
+from splinecam.signs import Signs, set_bits
+
+__all__ = ["Births", "Doubts", "Functions", "Refinement", "refine"]
+
+# Signs are computed for this many numbers at a time, so that they stay in the cache.
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Columns ``z[:, unit] - level`` to cut by.
+
+    z: (V, n) values at the vertices; unit: (m,); level: (m,); error: (m,) rounding error.
+    """
+
+    z: Tensor
+    unit: Tensor
+    level: Tensor
+    error: Tensor
+
+    @classmethod
+    def crossing(cls, z: Tensor, levels: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions:
+        """Only the functions that change sign somewhere: levels (K, n); error, low, high (n,)."""
+        error = error + EPS * levels.abs()
+        alive = (low < levels - SAFETY * error) & (high > levels + SAFETY * error)
+        k, unit = alive.nonzero(as_tuple=True)
+        return cls(z, unit, levels[k, unit], error[k, unit])
+
+    @property
+    def m(self) -> int:
+        return int(self.unit.shape[0])
+
+    def at(self, vertex: Tensor, column: Tensor) -> Tensor:
+        """Values of single functions at single vertices, (N,)."""
+        flat = self.z.view(-1)[vertex * self.z.shape[1] + self.unit[column]]
+        return flat - self.level[column]
+
+    def signs(self) -> Signs:
+        """Signs of all functions at all vertices, a block of vertices at a time."""
+        vertices, n = self.z.shape
+        signs = Signs.empty(vertices, self.m, self.z.device)
+        everything = self.m == n and bool((self.unit[1:] > self.unit[:-1]).all())
+        shifted = bool(self.level.any())
+        step = max(1, _CHUNK // max(self.m, 1))
+        for start in range(0, vertices, step):
+            block = self.z[start : start + step]
+            block = block if everything else block[:, self.unit]
+            block = block - self.level if shifted else block
+            signs.store(start, block, SAFETY * self.error)
+        return signs
+
+
+@dataclass(frozen=True)
+class Births:
+    """New vertices as points between two older ones: ``lerp(x[p], x[q], t)``, all (N,)."""
+
+    p: Tensor
+    q: Tensor
+    t: Tensor
+
+    def select(self, chosen: Tensor) -> Births:
+        """Some of the new vertices."""
+        return Births(self.p[chosen], self.q[chosen], self.t[chosen])
+
+    def interpolate(self, x: Tensor, rows: slice = slice(None)) -> Tensor:
+        """Values at (some of) the new vertices from the values x of the older ones."""
+        t = self.t[rows].view(-1, *[1] * (x.dim() - 1))
+        return torch.lerp(x.index_select(0, self.p[rows]), x.index_select(0, self.q[rows]), t)
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """Places (N, 2) that rounding could not settle, and why."""
+
+    uv: Tensor
+    reason: str
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """The refined mesh; its new vertices: first those on edges, then those inside faces."""
+
+    mesh: Mesh
+    on_edges: Births
+    inside: Births
+    doubts: list[Doubts]
+
+
+def refine(
+    mesh: Mesh, functions: Functions, op: int, *, max_faces: int | None = None
+) -> Refinement:
+    """Cut every face of the mesh along the zero sets of the functions; ``op`` is their provenance."""
+    cuts = _cut_edges(mesh, functions, functions.signs())
+    falls, rises, doubts = _chord_ends(mesh, cuts)
+    if not falls.key.shape[0]:
+        return Refinement(mesh, _no_births(mesh), _no_births(mesh), doubts)
+    doubts += cuts.doubts
+    split = _split_edges(mesh, cuts, op)
+    faces, local = torch.unique_consecutive(falls.key // functions.m, return_inverse=True)
+    loops = _boundaries(mesh, split, cuts, faces)
+    column = falls.key % functions.m
+    chords, lines = _chords(loops, local, falls, rises, split.uv)
+    if max_faces is not None:
+        max_faces -= mesh.num_faces - faces.shape[0]
+    made = arrange(
+        loops, chords, lines, split.uv, first_edge=split.num_edges, max_faces=max_faces
+    )
+    births = Births(cuts.a, cuts.b, cuts.t)
+    return _assemble(mesh, split, faces, made, lines, functions.unit[column], births, op, doubts)
+
+
+# -- edges ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """Where functions change sign along edges, ordered along each edge.
+
+    Hits, (N,): edge, column, whether the function falls from edges[e, 0] on, group (the new vertex),
+    width of the strip the line may lie in. Groups, (C,): edge, end vertices a, b, fraction t;
+    first: (E + 1,) the groups of each edge.
+    """
+
+    edge: Tensor
+    column: Tensor
+    falling: Tensor
+    group: Tensor
+    width: Tensor
+    group_edge: Tensor
+    a: Tensor
+    b: Tensor
+    t: Tensor
+    first: Tensor
+    functions: Functions
+    signs: Signs
+    doubts: list[Doubts]
+
+
+def _cut_edges(mesh: Mesh, functions: Functions, signs: Signs) -> _Cuts:
+    edge, column = _sign_changes(mesh.edges, signs)
+    a, b = mesh.edges[edge, 0], mesh.edges[edge, 1]
+    za, zb = functions.at(a, column), functions.at(b, column)
+    slope = (za - zb).abs()
+    t = za.abs() / slope
+    length = (mesh.uv[b] - mesh.uv[a]).norm(dim=1)
+    width = functions.error[column] / slope * length + UV_ERROR
+    order = argsort_rows(edge, t)
+    edge, column, t, width, length = (x[order] for x in (edge, column, t, width, length))
+    group, best, doubtful = cluster(edge, t, width / length)
+    group_edge = edge[best]
+    a, b, t_best = mesh.edges[group_edge, 0], mesh.edges[group_edge, 1], t[best]
+    doubts = []
+    if bool(doubtful.any()):
+        e, td = edge[doubtful], t[doubtful][:, None]
+        place = torch.lerp(mesh.uv[mesh.edges[e, 0]], mesh.uv[mesh.edges[e, 1]], td)
+        doubts.append(Doubts(place, "cuts of an edge too close to tell apart"))
+    first = offsets_of(torch.bincount(group_edge, minlength=mesh.num_edges))
+    falling = za[order] > 0
+    return _Cuts(
+        edge, column, falling, group, width, group_edge, a, b, t_best, first, functions, signs, doubts
+    )
+
+
+def _sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
+    """Edges and columns where the ends have opposite signs, ordered by edge, then column."""
+    found = []
+    step = max(1, _CHUNK // max(signs.positive.shape[1], 1))
+    for start in range(0, edges.shape[0], step):
+        a, b = edges[start : start + step].unbind(1)
+        change = signs.positive[a] & signs.negative[b] | signs.negative[a] & signs.positive[b]
+        edge, column = set_bits(change)
+        found.append((edge + start, column))
+    return torch.cat([e for e, _ in found]), torch.cat([c for _, c in found])
+
+
+def _split_edges(mesh: Mesh, cuts: _Cuts, op: int) -> Mesh:
+    """Divide the cut edges. Group g becomes vertex V + g and begins edge E + g; faces stay old."""
+    count = cuts.group_edge.shape[0]
+    made = torch.arange(count, device=mesh.uv.device)
+    vertex = made + mesh.num_vertices
+    last = torch.ones(count, dtype=torch.bool, device=made.device)
+    last[:-1] = cuts.group_edge[1:] != cuts.group_edge[:-1]
+    leading = torch.roll(last, 1)
+    pieces = torch.stack([vertex, torch.where(last, cuts.b, vertex + 1)], 1)
+    edges = torch.cat([mesh.edges, pieces])
+    edges[cuts.group_edge[leading], 1] = vertex[leading]
+    point = torch.lerp(mesh.uv[cuts.a], mesh.uv[cuts.b], cuts.t[:, None])
+    return replace(
+        mesh,
+        uv=torch.cat([mesh.uv, point]),
+        edges=edges,
+        edge_op=torch.cat([mesh.edge_op, mesh.edge_op[cuts.group_edge]]),
+        edge_unit=torch.cat([mesh.edge_unit, mesh.edge_unit[cuts.group_edge]]),
+        vertex_op=torch.cat([mesh.vertex_op, mesh.vertex_op.new_full((count,), op)]),
+    )
+
+
+# -- chords -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """One end of each chord: key = face * m + column, place on the refined boundary, strip width."""
+
+    key: Tensor
+    place: Tensor
+    width: Tensor
+
+    def sorted(self) -> _Ends:
+        key, order = torch.sort(self.key)
+        return _Ends(key, self.place[order], self.width[order])
+
+
+def _chord_ends(mesh: Mesh, cuts: _Cuts) -> tuple[_Ends, _Ends, list[Doubts]]:
+    """Where functions fall and where they rise around the faces, sorted by (face, column).
+
+    Signs alternate around a cycle, so both lists have the same keys.
+    """
+    m = cuts.functions.m
+    corner = mesh.halfedge_corner()
+    owners = mesh.owners()
+    extra = cuts.first[1:] - cuts.first[:-1]  # new vertices on each edge
+    refined = offsets_of(1 + extra[mesh.corners >> 1])
+    start = refined[:-1] - refined[mesh.offsets[:-1]][owners]
+    rank = cuts.group - cuts.first[cuts.edge]
+    zeros = _zero_corners(mesh, cuts)
+
+    def ends(falling: bool) -> _Ends:
+        # A function that falls along a -> b falls on half-edge 2e and rises on 2e + 1.
+        backwards = (cuts.falling != falling).long()
+        at = corner[2 * cuts.edge + backwards]
+        inside = (at >= 0).nonzero()[:, 0]
+        at = at[inside]
+        r = rank[inside]
+        reverse = extra[cuts.edge[inside]] - 1 - r
+        place = start[at] + 1 + torch.where(backwards[inside] == 1, reverse, r)
+        key = owners[at] * m + cuts.column[inside]
+        width = cuts.width[inside]
+        if zeros is not None:
+            zc, zk, zw = zeros[0 if falling else 1]
+            key = torch.cat([key, owners[zc] * m + zk])
+            place = torch.cat([place, start[zc]])
+            width = torch.cat([width, zw])
+        return _Ends(key, place, width).sorted()
+
+    falls, rises = ends(True), ends(False)
+    repeated = falls.key[1:] == falls.key[:-1]
+    doubts = []
+    if bool(repeated.any()):
+        face = falls.key[1:][repeated] // m
+        doubts.append(Doubts(mesh.means()[face], "a unit crosses a region's border more than twice"))
+    return falls, rises, doubts
+
+
+_Zeros = tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+
+
+def _zero_corners(mesh: Mesh, cuts: _Cuts) -> _Zeros | None:
+    """Corners at which a function passes through zero: (falls, rises), each corner, column, width.
+
+    Of a run of zeros the first corner stands for all; None when no function vanishes at a vertex.
+    """
+    signs = cuts.signs
+    zero = signs.zero()
+    if not bool(zero.any()):
+        return None
+    vertex, before, after = mesh.corner_vertices(), mesh.previous_corner(), mesh.next_corner()
+    previous = vertex[before]
+    found = []
+    for leaving, entering in ((signs.positive, -1), (signs.negative, 1)):
+        corner, column = set_bits(zero[vertex] & leaving[previous])
+        walk, sign = corner, torch.zeros_like(corner)
+        while bool((sign == 0).any()):
+            walk = torch.where(sign == 0, after[walk], walk)
+            sign = signs.at(vertex[walk], column)
+        through = (sign == entering).nonzero()[:, 0]
+        corner, column = corner[through], column[through]
+        p, v = previous[corner], vertex[corner]
+        slope = cuts.functions.at(p, column).abs() / (mesh.uv[p] - mesh.uv[v]).norm(dim=1)
+        found.append((corner, column, cuts.functions.error[column] / slope + UV_ERROR))
+    return found[0], found[1]
+
+
+def _boundaries(mesh: Mesh, split: Mesh, cuts: _Cuts, faces: Tensor) -> Loops:
+    """Boundaries of the chosen faces along the divided edges."""
+    entries, counts = take_rows(mesh.offsets, faces)
+    old = mesh.corners[entries]
+    first = cuts.first[old >> 1]
+    extra = cuts.first[(old >> 1) + 1] - first
+    sizes = 1 + extra
+    offsets = offsets_of(sizes)
+    owner = owners_of(sizes)
+    step = places_of(sizes, owner, offsets)
+    back = old[owner] & 1
+    piece = torch.where(back == 1, extra[owner] - step, step)
+    edge = torch.where(piece == 0, old[owner] >> 1, mesh.num_edges + first[owner] + piece - 1)
+    half = 2 * edge + back
+    face_offsets = offsets[offsets_of(counts)]
+    return Loops(face_offsets, half, split.edges.view(-1)[half])
+
+
+def _chords(
+    loops: Loops, face: Tensor, falls: _Ends, rises: _Ends, uv: Tensor
+) -> tuple[Chords, Lines]:
+    line = torch.arange(face.shape[0], device=face.device)
+    start = loops.vertex[loops.offsets[face] + falls.place]
+    end = loops.vertex[loops.offsets[face] + rises.place]
+    width = torch.maximum(falls.width, rises.width)
+    lines = Lines(start, end, uv[start], uv[end], width)
+    return Chords(face, falls.place, rises.place, line), lines
+
+
+# -- the refined mesh -------------------------------------------------------------------------
+
+
+def _assemble(
+    mesh: Mesh,
+    split: Mesh,
+    faces: Tensor,
+    made: Arrangement,
+    lines: Lines,
+    unit: Tensor,
+    on_edges: Births,
+    op: int,
+    doubts: list[Doubts],
+) -> Refinement:
+    """Untouched faces first, then the pieces of the cut ones."""
+    untouched = torch.ones(mesh.num_faces, dtype=torch.bool, device=faces.device)
+    untouched[faces] = False
+    entries, counts = take_rows(mesh.offsets, untouched.nonzero()[:, 0])
+    crossing = _join(made.vertex_line, lines.start)
+    edge_line = _join(made.edge_line, lines.start)
+    count = crossing.shape[0]
+    refined = Mesh(
+        uv=torch.cat([split.uv, *made.vertex_uv]),
+        edges=torch.cat([split.edges, *made.edges]),
+        offsets=offsets_of(torch.cat([counts, *[loop.sizes() for loop in made.loops]])),
+        corners=torch.cat([mesh.corners[entries], *[loop.half for loop in made.loops]]),
+        edge_op=torch.cat([split.edge_op, edge_line.new_full(edge_line.shape, op)]),
+        edge_unit=torch.cat([split.edge_unit, unit[edge_line]]),
+        vertex_op=torch.cat([split.vertex_op, crossing.new_full((count,), op)]),
+    )
+    inside = Births(lines.start[crossing], lines.end[crossing], _join(made.vertex_s, lines.error))
+    doubts += [Doubts(uv, "crossings too close to tell apart") for uv in made.doubts]
+    return Refinement(refined, on_edges, inside, doubts)
+
+
+def _join(parts: list[Tensor], like: Tensor) -> Tensor:
+    return torch.cat(parts) if parts else like[:0]
+
+
+def _no_births(mesh: Mesh) -> Births:
+    none = mesh.edges[:0, 0]
+    return Births(none, none, mesh.uv[:0, 0])

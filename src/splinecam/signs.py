@@ -1,0 +1,73 @@
+"""Signs of many functions at many vertices, 64 functions a word.
+
+A vertex has two words per 64 functions: where they are positive, and where they are negative;
+neither bit set means zero. Comparing two vertices for all functions is then a few AND/OR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Signs", "set_bits"]
+
+# Multiplying eight 0/1 bytes by this gathers them into the top byte of the word.
+_GATHER = 0x0102040810204080
+
+
+@dataclass(frozen=True)
+class Signs:
+    """positive, negative: (V, W) words of m functions."""
+
+    positive: Tensor
+    negative: Tensor
+    m: int
+
+    @classmethod
+    def empty(cls, vertices: int, m: int, device: torch.device) -> Signs:
+        words = torch.zeros((2, vertices, -(-m // 64)), dtype=torch.int64, device=device)
+        return cls(words[0], words[1], m)
+
+    def store(self, start: int, values: Tensor, tolerance: Tensor) -> None:
+        """Decide the signs of values (B, m) at the vertices from ``start`` on, once and for all."""
+        rows = slice(start, start + values.shape[0])
+        self.positive[rows] = _pack(values > tolerance)
+        self.negative[rows] = _pack(values < -tolerance)
+
+    def zero(self) -> Tensor:
+        """(V, W) words of where the functions vanish."""
+        words = ~(self.positive | self.negative)
+        if self.m % 64:
+            words[:, -1] &= (1 << (self.m % 64)) - 1
+        return words
+
+    def at(self, vertex: Tensor, column: Tensor) -> Tensor:
+        """Sign -1, 0, +1 of single functions at single vertices, (N,)."""
+        flat = vertex * self.positive.shape[1] + (column >> 6)
+        bit = column & 63
+        plus = (self.positive.view(-1)[flat] >> bit) & 1
+        minus = (self.negative.view(-1)[flat] >> bit) & 1
+        return plus - minus
+
+
+def _pack(mask: Tensor) -> Tensor:
+    """Booleans (B, m) to words (B, ceil(m / 64)), bit c % 64 of word c // 64."""
+    rows, m = mask.shape
+    padded = -(-m // 64) * 64
+    if padded != m:
+        mask = torch.nn.functional.pad(mask, (0, padded - m))
+    eight = mask.contiguous().view(torch.int64)
+    return ((eight * _GATHER) >> 56).to(torch.uint8).view(torch.int64).view(rows, -1)
+
+
+def set_bits(words: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and column of every set bit of (R, W) words, ordered by row, then column."""
+    rows = (words != 0).any(1).nonzero()[:, 0]
+    octets = words[rows].contiguous().view(torch.uint8)
+    place = octets.nonzero()
+    octet = octets[place[:, 0], place[:, 1]]
+    shifts = torch.arange(8, dtype=torch.uint8, device=words.device)
+    bit = ((octet[:, None] >> shifts) & 1).nonzero()
+    return rows[place[bit[:, 0], 0]], place[bit[:, 0], 1] * 8 + bit[:, 1]

@@ -1,0 +1,250 @@
+"""Prove a partition: its structure by integers and areas, its maps against the real model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from splinecam.errors import ValidationError
+from splinecam.merge import components
+from splinecam.predicates import (
+    AREA_PRECISION,
+    EPS,
+    JACOBIAN_PRECISION,
+    SAFETY,
+    UV_ERROR,
+    VALUE_PRECISION,
+)
+from splinecam.ragged import owners_of, take_rows
+
+if TYPE_CHECKING:
+    from splinecam.mesh import Mesh
+    from splinecam.partition import Partition
+
+__all__ = ["Check", "Report", "check_mesh", "validate"]
+
+_JACOBIAN_SAMPLES = 64
+_JACOBIAN_OUTPUTS = 16
+_BATCH = 1 << 24  # numbers in one batch of inputs to the real model
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was checked: ``worst`` is the largest violation found, ``limit`` what is allowed."""
+
+    name: str
+    worst: float
+    limit: float
+
+    @property
+    def ok(self) -> bool:
+        return self.worst <= self.limit
+
+    def __str__(self) -> str:
+        sign = "<=" if self.ok else ">"
+        return f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.worst:.3g} {sign} {self.limit:.3g}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """All checks of a partition, with the number of regions the real model was asked about."""
+
+    checks: tuple[Check, ...]
+    regions: int
+    sampled: int
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+    def __str__(self) -> str:
+        head = f"{self.regions:,} regions, {self.sampled:,} compared with the model"
+        return "\n".join([head, *map(str, self.checks)])
+
+
+def validate(part: Partition, *, samples: int = 2000, seed: int = 0) -> Report:
+    """Check everything; raise ``ValidationError`` with the failed checks, or return the report."""
+    checks = check_mesh(part.mesh, float(part.domain.area) / part.frame.scale**2)
+    sampled = 0
+    if all(check.ok for check in checks):
+        generator = torch.Generator().manual_seed(seed)
+        chosen = _sample_regions(part, samples, generator)
+        checks += _check_model(part, chosen, generator)
+        sampled = int(chosen.shape[0])
+    report = Report(tuple(checks), len(part), sampled)
+    if not report.ok:
+        failed = "\n".join(f"  {check}" for check in checks if not check.ok)
+        raise ValidationError(f"{part!r} is not valid:\n{failed}")
+    return report
+
+
+# -- structure --------------------------------------------------------------------------------
+
+
+def check_mesh(mesh: Mesh, area: float) -> list[Check]:
+    """Twins, cycles, Euler's formula, convexity, areas; only integers until the last two."""
+    checks = _check_topology(mesh)
+    if all(check.ok for check in checks):
+        checks += _check_geometry(mesh, area)
+    return checks
+
+
+def _check_topology(mesh: Mesh) -> list[Check]:
+    E, V, F = mesh.num_edges, mesh.num_vertices, mesh.num_faces
+    corners, edges = mesh.corners, mesh.edges
+    in_range = int(((corners < 0) | (corners >= 2 * E)).sum())
+    in_range += int(((edges < 0) | (edges >= V)).sum())
+    in_range += int((mesh.counts() < 3).sum())
+    in_range += int(mesh.offsets[0]) + abs(int(mesh.offsets[-1]) - corners.shape[0])
+    checks = [Check("indices out of range", in_range, 0)]
+    if in_range:
+        return checks
+    uses = torch.bincount(corners, minlength=2 * E).view(-1, 2)
+    border = mesh.edge_op < 0
+    twins = int((uses > 1).sum() + (uses.sum(1) != torch.where(border, 1, 2)).sum())
+    ends = edges.view(-1)
+    breaks = int((ends[corners ^ 1] != ends[corners][mesh.next_corner()]).sum())
+    unused = V - int(torch.unique(edges).shape[0])
+    pieces = int(components(V, edges[:, 0], edges[:, 1]).max()) + 1
+    loops = int((edges[:, 0] == edges[:, 1]).sum())
+    return [
+        *checks,
+        Check("half-edges not used once by one face on each side", twins, 0),
+        Check("breaks in the cycles of half-edges", breaks, 0),
+        Check("vertices without an edge", unused, 0),
+        Check("edges from a vertex to itself", loops, 0),
+        Check("|V - E + F - 1|", abs(V - E + F - 1) + pieces - 1, 0),
+    ]
+
+
+def _check_geometry(mesh: Mesh, area: float) -> list[Check]:
+    areas, _ = mesh.areas_and_centroids()
+    p = mesh.uv[mesh.corner_vertices()]
+    side = p[mesh.next_corner()] - p
+    length = side.norm(dim=1)
+    following = side[mesh.next_corner()]
+    turn = side[:, 0] * following[:, 1] - side[:, 1] * following[:, 0]
+    # How far a reflex corner sticks into its face: height of the triangle over the longer side.
+    reach = torch.maximum(length, length[mesh.next_corner()])
+    reflex = float((-turn / reach).clamp(min=0).max())
+    angle = torch.atan2(turn, (side * following).sum(1))
+    windings = (mesh.sums(angle) / (2 * torch.pi) - 1).abs()
+    return [
+        Check("relative error of the total area", abs(float(areas.sum()) / area - 1), AREA_PRECISION),
+        Check("negative area of a region", float((-areas).clamp(min=0).max()), SAFETY * UV_ERROR),
+        Check("depth of a reflex corner", reflex, SAFETY * SAFETY * UV_ERROR),
+        Check("regions that wind more than once", float((windings > 0.5).sum()), 0),
+        Check("zero-length edges", float((length == 0).sum()), 0),
+    ]
+
+
+# -- the real model ---------------------------------------------------------------------------
+
+
+def _sample_regions(part: Partition, samples: int, generator: torch.Generator) -> Tensor:
+    """All regions, or the largest, the smallest and random ones."""
+    F = len(part)
+    if samples >= F:
+        return torch.arange(F, device=part.mesh.uv.device)
+    order = torch.argsort(part.areas).cpu()
+    extremes = torch.cat([order[: samples // 8], order[-(samples // 8) :]])
+    others = torch.randperm(F, generator=generator)[: samples - 2 * (samples // 8)]
+    return torch.unique(torch.cat([extremes, others])).to(part.mesh.uv.device)
+
+
+def _interior_points(mesh: Mesh, faces: Tensor, generator: torch.Generator) -> Tensor:
+    """One random point inside each face, (N, 2): a random convex combination of its corners."""
+    entries, counts = take_rows(mesh.offsets, faces)
+    owner = owners_of(counts)
+    share = torch.rand(owner.shape[0], generator=generator, dtype=torch.float64).to(mesh.uv.device)
+    share = share + 1 / SAFETY  # stay away from the border
+    total = share.new_zeros(faces.shape[0]).index_add_(0, owner, share)
+    point = mesh.uv[mesh.edges.view(-1)[mesh.corners[entries]]] * (share / total[owner])[:, None]
+    return point.new_zeros((faces.shape[0], 2)).index_add_(0, owner, point)
+
+
+def _check_model(part: Partition, faces: Tensor, generator: torch.Generator) -> list[Check]:
+    mesh, maps = part.mesh, part.maps
+    scale = float(part.values.abs().max()) or 1.0
+    spread = float(part.values.amax(0).sub(part.values.amin(0)).max())
+    steepest = float(maps.weight.abs().max()) or 1.0
+    noise = SAFETY * float(part.value_error.max())
+    limit = VALUE_PRECISION * max(spread, EPS * scale) + noise
+    checks = []
+    centroid = part.frame.to_local(part.centroids[faces])
+    inside = _interior_points(mesh, faces, generator)
+    forward = _forward(part.model)
+    for what, uv in (("centroids", centroid), ("random interior points", inside)):
+        predicted = maps.value[faces] + (
+            maps.weight[faces] @ (uv - maps.anchor[faces])[:, :, None]
+        ).squeeze(2)
+        actual = _evaluate(forward, part, uv)
+        worst = float((predicted - actual).abs().max())
+        checks.append(Check(f"map against the model at {what}", worst, limit))
+    some = torch.randperm(faces.shape[0], generator=generator)[:_JACOBIAN_SAMPLES]
+    some = some.to(faces.device)
+    outputs = torch.randperm(part.values.shape[1], generator=generator)[:_JACOBIAN_OUTPUTS]
+    slope = _slopes(forward, part, inside[some], outputs)
+    worst = float((slope - maps.weight[faces[some]][:, outputs]).abs().max())
+    checks.append(Check("slopes against autograd", worst, JACOBIAN_PRECISION * steepest + noise))
+    checks.append(Check("patterns that change inside a region", _switches(part, faces, inside), 0))
+    return checks
+
+
+def _forward(model: nn.Module) -> nn.Module:
+    """The real model, run in float64 by substituted parameters; the model itself is not touched."""
+
+    class Double(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            state = {
+                name: t.detach().to(x) if t.is_floating_point() else t.to(x.device)
+                for name, t in (*model.named_parameters(), *model.named_buffers())
+            }
+            out = torch.func.functional_call(model, state, (x,))
+            return out[0] if isinstance(out, tuple | list) else out
+
+    return Double()
+
+
+def _evaluate(forward: nn.Module, part: Partition, uv: Tensor) -> Tensor:
+    """Outputs of the real model (before a stripped final op) at local points, (N, n_out)."""
+    step = max(1, _BATCH // max(1, part.domain.dim))
+    out = []
+    with torch.no_grad():
+        for block in uv.split(step):
+            x = part.domain.embed(part.frame.to_plane(block))
+            out.append(forward(x).reshape(block.shape[0], -1))
+    return torch.cat(out)
+
+
+def _slopes(forward: nn.Module, part: Partition, uv: Tensor, outputs: Tensor) -> Tensor:
+    """Derivatives of some outputs along the frame's axes by back-propagation, (N, k, 2)."""
+    basis = part.domain.basis.to(uv)
+    x = part.domain.embed(part.frame.to_plane(uv)).requires_grad_()
+    with torch.enable_grad():
+        y = forward(x).reshape(uv.shape[0], -1)
+        rows = [
+            torch.autograd.grad(y[:, k].sum(), x, retain_graph=True, allow_unused=True)[0]
+            for k in outputs.tolist()
+        ]
+    flat = [torch.zeros_like(x) if row is None else row for row in rows]
+    return torch.stack([row.reshape(uv.shape[0], -1) @ basis.T for row in flat], 1) * part.frame.scale
+
+
+def _switches(part: Partition, faces: Tensor, inside: Tensor) -> int:
+    """Regions with a unit on one piece at one interior point and on another piece at another."""
+    centroid = part.frame.to_local(part.centroids[faces])
+    wrong = torch.zeros(faces.shape[0], dtype=torch.bool, device=faces.device)
+    step = max(1, _BATCH // max(1, part.domain.dim) // 4)
+    for start in range(0, faces.shape[0], step):
+        rows = slice(start, start + step)
+        first, second = (
+            part.program.patterns(part.domain.embed(part.frame.to_plane(uv[rows])))
+            for uv in (centroid, inside)
+        )
+        for name in first:
+            wrong[rows] |= (first[name] != second[name]).any(1)
+    return int(wrong.sum())

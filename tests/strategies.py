@@ -1,0 +1,193 @@
+"""Small random networks and domains, many of them degenerate, for the property tests.
+
+``HYPOTHESIS_PROFILE=thorough`` draws ten times as many examples, and new ones on every run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from torch import nn
+
+from splinecam.domain import Domain
+from splinecam.testing import Abs, Residual
+
+
+def examples(count: int) -> settings:
+    """Settings for so many examples, and more in proportion if the profile asks for more."""
+    return settings(max_examples=count * settings().max_examples // 100)
+
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "leaky": nn.LeakyReLU,
+    "abs": Abs,
+    "relu6": nn.ReLU6,
+    "hardtanh": nn.Hardtanh,
+    "prelu": nn.PReLU,
+    "softshrink": nn.Softshrink,
+    "hardsigmoid": nn.Hardsigmoid,
+}
+
+Rows = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """``act(weight @ x + bias)``, plus ``x`` if ``skip``; its repr can be pasted into a test."""
+
+    weight: Rows
+    bias: tuple[float, ...]
+    act: str = "relu"
+    skip: bool = False
+
+    def module(self) -> nn.Module:
+        linear = dense(self.weight, self.bias)
+        body = linear if self.act == "none" else nn.Sequential(linear, ACTIVATIONS[self.act]())
+        return Residual(body) if self.skip else body
+
+
+@dataclass(frozen=True)
+class Net:
+    """A network by its numbers: ``Net(...).module()`` is the model, in float64."""
+
+    layers: tuple[Layer, ...]
+
+    def module(self) -> nn.Sequential:
+        return nn.Sequential(*(layer.module() for layer in self.layers)).double().eval()
+
+
+def dense(weight: Any, bias: Any = None) -> nn.Linear:
+    """A linear layer with these numbers, (n, m) and (n,), in float64."""
+    weight = torch.as_tensor(weight, dtype=torch.float64)
+    n, m = weight.shape
+    layer = nn.Linear(m, n, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        layer.bias.copy_(torch.as_tensor([0.0] * n if bias is None else bias, dtype=torch.float64))
+    return layer
+
+
+# ----------------------------------------------------------------------------------- networks
+
+
+def _integers(draw: st.DrawFn, n: int, m: int) -> list[list[float]]:
+    row = st.lists(st.integers(-3, 3), min_size=m, max_size=m)
+    return [list(map(float, draw(row))) for _ in range(n)]
+
+
+def _generator(draw: st.DrawFn) -> torch.Generator:
+    return torch.Generator().manual_seed(draw(st.integers(0, 2**20)))
+
+
+def _lattice(draw: st.DrawFn, n: int, m: int) -> list[list[float]]:
+    """Integers by seed: hypothesis itself likes zeros too much."""
+    rows: list[list[float]] = (
+        torch.randint(-3, 4, (n, m), generator=_generator(draw)).double().tolist()
+    )
+    return rows
+
+
+def _eighths(draw: st.DrawFn, n: int, m: int) -> list[list[float]]:
+    rows: list[list[float]] = (
+        torch.randint(-16, 17, (n, m), generator=_generator(draw)).double() / 8
+    ).tolist()
+    return rows
+
+
+def _normals(draw: st.DrawFn, n: int, m: int) -> list[list[float]]:
+    """Float32 numbers, so that sums of a few of them are exact in float64."""
+    rows: list[list[float]] = torch.randn(n, m, generator=_generator(draw)).tolist()
+    return rows
+
+
+def _repeated(draw: st.DrawFn, rows: list[list[float]]) -> list[list[float]]:
+    """Some rows become a multiple of the first one, or zero."""
+    factors = draw(st.lists(st.sampled_from([None, 1, -1, 3, 0]), max_size=len(rows) - 1))
+    for i, factor in enumerate(factors, start=1):
+        if factor is not None:
+            rows[i] = [factor * value for value in rows[0]]
+    return rows
+
+
+@st.composite
+def layers(draw: st.DrawFn, inputs: int, units: int, act: str) -> Layer:
+    """A layer with integer, dyadic or normal weights; bias-free, dead or with repeated units."""
+    numbers = draw(st.sampled_from([_integers, _lattice, _eighths, _normals]))
+    rows = numbers(draw, units, inputs + 1)
+    if draw(st.sampled_from([False, False, True])):
+        rows = _repeated(draw, rows)
+    weight = tuple(tuple(row[:-1]) for row in rows)
+    bias = tuple(row[-1] for row in rows)
+    kind = draw(st.sampled_from(["bias"] * 12 + ["free"] * 3 + ["dead"]))
+    if kind == "free":
+        bias = (0.0,) * units
+    elif kind == "dead":
+        bias = (-1000.0,) * units
+    skip = inputs == units and draw(st.booleans())
+    return Layer(weight, bias, act, skip)
+
+
+@st.composite
+def nets(draw: st.DrawFn, *, inputs: int = 2, depth: int = 3, width: int = 6) -> Net:
+    """One to ``depth`` hidden layers of one to ``width`` units, mixed, and a linear output."""
+    activations = st.sampled_from(["relu"] * len(ACTIVATIONS) + sorted(ACTIVATIONS) + ["none"])
+    built = []
+    size = inputs
+    for _ in range(draw(st.integers(1, depth))):
+        units = draw(st.sampled_from([*range(1, width + 1), *range(width // 2, width + 1)]))
+        built.append(draw(layers(size, units, draw(activations))))
+        size = units
+    built.append(draw(layers(size, draw(st.integers(1, 3)), "none")))
+    return Net(tuple(built))
+
+
+# ------------------------------------------------------------------------------------ domains
+
+
+@st.composite
+def boxes(draw: st.DrawFn) -> Domain:
+    """Boxes with integer corners: integer lines run along their sides and through corners."""
+    (left, low), (wide, high) = (draw(st.tuples(*[st.integers(*r)] * 2)) for r in ((-3, 1), (1, 5)))
+    return Domain.box((left, low), (left + wide, low + high))
+
+
+_LATTICE = [
+    [(0, 0), (3, 0), (0, 3)],
+    [(-1, -2), (2, 0), (1, 2), (-2, 1)],
+    [(2, 0), (1, 1), (-1, 1), (-2, 0), (-1, -1), (1, -1)],
+]
+
+
+@st.composite
+def convex(draw: st.DrawFn) -> Domain:
+    """Three to eight points of an ellipse, or a polygon with integer corners."""
+    if draw(st.booleans()):
+        return Domain.polygon(torch.tensor(draw(st.sampled_from(_LATTICE)), dtype=torch.float64))
+    third = st.integers(0, 7)  # a point in every third of the circle keeps the polygon fat
+    steps = {24 * k // 3 + draw(third) for k in range(3)} | draw(st.sets(st.integers(0, 23)))
+    wide, high = draw(st.sampled_from([(1.0, 1.0), (3.0, 1.0), (0.5, 4.0)]))
+    angles = [2 * math.pi * step / 24 for step in sorted(steps)]
+    points = [(wide * math.cos(a), high * math.sin(a)) for a in angles]
+    # A corner 1e-17 beside a line would make cells that no float64 computation can see.
+    rounded = (torch.tensor(points, dtype=torch.float64) * 1024).round() / 1024
+    return Domain.polygon(rounded)
+
+
+def domains() -> st.SearchStrategy[Domain]:
+    """Boxes and convex polygons in the plane."""
+    return st.one_of(boxes(), convex())
+
+
+@st.composite
+def planes(draw: st.DrawFn, inputs: int) -> Domain:
+    """A square around a random point of a larger input space."""
+    seed = draw(st.integers(0, 2**20))
+    point = torch.randn(inputs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return Domain.around(point, side=draw(st.sampled_from([0.5, 2.0, 10.0])), seed=seed)
