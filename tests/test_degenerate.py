@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import splinecam
 from splinecam.domain import Domain
 from splinecam.testing import Abs, assert_same_cells, assert_valid, exact_partition
-from strategies import dense
+from strategies import ACTIVATIONS, dense
 
 ATOL = 1e-9
 BOX = Domain.box(-1, 1)
@@ -278,6 +278,14 @@ def test_sliver_triangle() -> None:
     check(net((normal(8, 2), normal(8, seed=1) / 2)), Domain.polygon(corners))
 
 
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_thin_cells_have_exact_slopes(act: str) -> None:
+    # Values at the corners say nothing about slopes across a cell 1e-10 wide.
+    first = nn.Sequential(dense([[1.0, 0.5]] * 2, [0.25, 0.25 + 2.0**-33]), ACTIVATIONS[act]())
+    model = nn.Sequential(first, dense([[1.0, 2.0], [-1.0, 1.0]])).double().eval()
+    check(model, Domain.box(-4, 4))
+
+
 # ----------------------------------------------------------------------------- near-degenerate
 
 
@@ -367,3 +375,16 @@ def test_second_layer_near_the_first(gap: float) -> None:
     # relu(u) - gap changes sign at u = gap, next to the first layer's line u = 0.
     model = net(([[1.0, 0.0], [0.4, 1.0]], None), ([[1.0, 0.0], [1.0, 1.0]], [-gap, -0.3]))
     right_or_says_where(model, lambda u, v: u)
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_unit_that_nearly_cancels(gap: float) -> None:
+    # (v + 4 + gap u) - (v + 4) is tiny everywhere, and changes sign at u = 0.
+    model = net(([[0.0, 1.0], [gap, 1.0]], [4.0, 4.0]), ([[-1.0, 1.0]], None))
+    part = fast(model)
+    exact = exact_partition(model, BOX)
+    assert len(exact) == 2
+    # Rounding of 4 + v moves the line where the two cancel by so much.
+    assert part.unresolved or len(part.regions) == 2
+    if not part.unresolved:
+        assert_same_cells(part, exact, atol=max(ATOL, 2.0**-48 / gap))

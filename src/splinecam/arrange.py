@@ -1,8 +1,8 @@
 """Cut convex faces by straight chords whose ends are known corners of the face.
 
 Inside one face everything about the chords is said by integers: the places of their two ends on
-the boundary. Two chords cross exactly when their ends alternate. So each face is split by one of its
-chords, and the other chords go to the left half, the right half, or, when they cross it, to both:
+the boundary. Two chords cross exactly when their ends alternate. So each face is split by one of
+its chords; the others go to the left half, the right half, or, when they cross it, to both:
 
         Q--------+            Q        the splitter P-Q is drawn from Q's and P's corners;
         |  .     |           /|        every chord that crosses it makes one new vertex on it,
@@ -10,9 +10,9 @@ chords, and the other chords go to the left half, the right half, or, when they 
         |    .   |         /  |
         +-----P--+        P   P
 
-All faces are split at the same time, halving the work each round, so a face with k chords needs about
-2 log2(k) rounds. Whatever rounding does to the order of the crossings along a splitter, the result is
-a proper subdivision; rounding is only asked where along the splitter a chord crosses.
+All faces are split at the same time, and a face with k chords needs about 2 log2(k) rounds. Only
+the order of the crossings along a splitter is a matter of floating point, and whatever rounding
+does to it, the result is a proper subdivision.
 """
 
 from __future__ import annotations
@@ -24,34 +24,29 @@ from torch import Tensor
 
 from splinecam.errors import LimitError
 from splinecam.predicates import SAFETY, UV_ERROR, cluster
-from splinecam.ragged import argsort_rows, offsets_of, owners_of, places_of, take_rows
+from splinecam.ragged import argsort_rows, offsets_of, owners_of, take_rows
 
 __all__ = ["Arrangement", "Chords", "Loops", "arrange"]
 
 
 @dataclass
 class Loops:
-    """Face boundaries: offsets (F + 1,), and per corner its half-edge and vertex (H,)."""
+    """Face boundaries: offsets (F + 1,), and the half-edge at each corner (H,)."""
 
     offsets: Tensor
     half: Tensor
-    vertex: Tensor
 
     def sizes(self) -> Tensor:
         return self.offsets[1:] - self.offsets[:-1]
 
     def select(self, faces: Tensor) -> Loops:
         entries, counts = take_rows(self.offsets, faces)
-        return Loops(offsets_of(counts), self.half[entries], self.vertex[entries])
+        return Loops(offsets_of(counts), self.half[entries])
 
 
 @dataclass
 class Chords:
-    """Chords to draw: the face, the places of both ends on its boundary, and which line it is.
-
-    Per line, once and for all: its end vertices (p, q), their coordinates and the width of the strip in
-    which rounding lets the line lie.
-    """
+    """Chords to draw, (N,): the face, the places of both ends on its boundary, and the line."""
 
     face: Tensor
     p: Tensor
@@ -64,7 +59,10 @@ class Chords:
 
 @dataclass(frozen=True)
 class Lines:
-    """The straight lines behind the chords: (L,) end vertices, (L, 2) coordinates, (L,) error."""
+    """The straight lines behind the chords: end vertices (L,) and their coordinates (L, 2).
+
+    error: (L,) half the width of the strip in which rounding lets the line lie.
+    """
 
     start: Tensor
     end: Tensor
@@ -72,19 +70,23 @@ class Lines:
     b: Tensor
     error: Tensor
 
+    def point(self, line: Tensor, s: Tensor) -> Tensor:
+        """Points (N, 2) at the fractions s of some lines."""
+        return torch.lerp(self.a[line], self.b[line], s[:, None])
+
 
 @dataclass
 class Arrangement:
-    """What drawing the chords made, piece by piece (joined by the caller).
+    """What drawing the chords made: all vertices and edges, and parts for the caller to join.
 
-    vertices: (line, s) of each new vertex; edges: (N, 2) with the line each lies on; loops of the
-    finished faces; doubts: (line, s, is it out of order) of places rounding could not settle.
+    Of each new vertex its line and the fraction of it; of each new edge its line; the finished
+    faces; the places (N, 2) that rounding could not settle.
     """
 
+    uv: Tensor
+    edges: Tensor
     vertex_line: list[Tensor]
     vertex_s: list[Tensor]
-    vertex_uv: list[Tensor]
-    edges: list[Tensor]
     edge_line: list[Tensor]
     loops: list[Loops]
     doubts: list[Tensor]
@@ -95,17 +97,17 @@ def arrange(
     chords: Chords,
     lines: Lines,
     uv: Tensor,
+    edges: Tensor,
     *,
-    first_edge: int,
     max_faces: int | None = None,
 ) -> Arrangement:
-    """Draw all chords into their faces; new edges are numbered from ``first_edge`` on.
+    """Draw all chords into their faces.
 
-    uv: (V, 2) coordinates of the vertices known so far; crossings are appended to them. More than
+    uv: (V, 2) and edges: (E, 2) known so far; new ones are appended to both. More than
     ``max_faces`` faces are an error, raised before they are made.
     """
-    out = Arrangement([], [], [], [], [], [], [])
-    state = _State(loops, chords, lines, uv, first_edge, out)
+    out = Arrangement(uv, edges, [], [], [], [], [])
+    state = _State(loops, chords, lines, out)
     done = 0
     while state.chords.face.shape[0]:
         done += state.retire()
@@ -123,8 +125,6 @@ class _State:
     loops: Loops
     chords: Chords
     lines: Lines
-    uv: Tensor
-    next_edge: int
     out: Arrangement
 
     def retire(self) -> int:
@@ -156,21 +156,19 @@ class _State:
         far = q[splitter]  # place of the splitter's end Q; its start P is place 0
         side_p, side_q = _side(p, far[c.face]), _side(q, far[c.face])
         crossing = (side_p * side_q < 0).nonzero()[:, 0]
-        rank, added = self._cross(splitter, crossing)
-        first_edge = self._draw(splitter, added)
-        self._rebuild_loops(origin, far, added, first_edge)
+        rank, added, new_vertices = self._cross(splitter, crossing)
+        self._rebuild_loops(origin, far, added, self._draw(splitter, added, new_vertices))
         self._rebuild_chords(p, q, side_p, side_q, far, m, crossing, rank, added)
 
-    def _cross(self, splitter: Tensor, crossing: Tensor) -> tuple[Tensor, Tensor]:
+    def _cross(self, splitter: Tensor, crossing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Place the crossings on the splitters.
 
-        Returns each crossing chord's rank along its splitter (0 is P, added + 1 is Q) and the
-        number of new vertices on each splitter.
+        Returns each crossing chord's rank along its splitter (0 is P, added + 1 is Q), the number
+        of new vertices on each splitter, and these vertices in order.
         """
         faces = splitter.shape[0]
-        self._new_vertices = self.chords.p.new_zeros(0)
         if not crossing.shape[0]:
-            return crossing, splitter.new_zeros(faces)
+            return crossing, splitter.new_zeros(faces), crossing
         c = self.chords
         face = c.face[crossing]
         line = c.line[splitter][face]
@@ -191,85 +189,78 @@ class _State:
         place = torch.where(at_p, 0, torch.where(at_q, added[face[best]] + 1, place))
 
         new = best[inner]
-        self._new_vertices = torch.arange(new.shape[0], device=s.device) + self.uv.shape[0]
-        point = torch.lerp(self.lines.a[line[new]], self.lines.b[line[new]], s[new][:, None])
-        self.uv = torch.cat([self.uv, point])
+        vertices = torch.arange(new.shape[0], device=s.device) + self.out.uv.shape[0]
+        self.out.uv = torch.cat([self.out.uv, self.lines.point(line[new], s[new])])
         self.out.vertex_line.append(line[new])
         self.out.vertex_s.append(s[new])
-        self.out.vertex_uv.append(point)
-        self._doubt(line, s, doubtful | outside[order])
-        rank = torch.empty_like(place[group])
+        doubtful |= outside[order]
+        if bool(doubtful.any()):
+            self.out.doubts.append(self.lines.point(line[doubtful], s[doubtful]))
+        rank = torch.empty_like(group)
         rank[order] = place[group]
-        return rank, added
+        return rank, added, vertices
+
+    def _end_vertices(self, splitter: Tensor) -> tuple[Tensor, Tensor]:
+        """Vertices P and Q of every face's splitter, (F,) each."""
+        starts, ends = self.loops.offsets[:-1], self.out.edges.view(-1)
+        p, q = (
+            ends[self.loops.half[starts + place[splitter]]]
+            for place in (self.chords.p, self.chords.q)
+        )
+        return p, q
 
     def _ends(self, splitter: Tensor, face: Tensor, line: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Where along its line each crossing's splitter starts and ends, and how well that is known."""
-        c = self.chords
-        starts = self.loops.offsets[:-1]
-        a, b = self.lines.a[line], self.lines.b[line]
-        d = b - a
+        """Where on its line each crossing's splitter starts and ends, and the error of that."""
+        own = self.chords.line[splitter]
+        a = self.lines.a[own]
+        d = self.lines.b[own] - a
         square = (d * d).sum(1)
         low, high = (
-            ((self.uv[self.loops.vertex[(starts + end[splitter])[face]]] - a) * d).sum(1) / square
-            for end in (c.p, c.q)
+            ((self.out.uv[v] - a) * d).sum(1) / square for v in self._end_vertices(splitter)
         )
-        return low, torch.maximum(low, high), UV_ERROR / square.sqrt()
+        error = UV_ERROR / square.sqrt()
+        return low[face], torch.maximum(low, high)[face], error[face]
 
-    def _doubt(self, line: Tensor, s: Tensor, doubtful: Tensor) -> None:
-        if bool(doubtful.any()):
-            a, b = self.lines.a[line[doubtful]], self.lines.b[line[doubtful]]
-            self.out.doubts.append(torch.lerp(a, b, s[doubtful][:, None]))
+    def _draw(self, splitter: Tensor, added: Tensor, new_vertices: Tensor) -> Tensor:
+        """Make the edges P-v1-...-vk-Q of every splitter; returns their offsets, (F + 1,)."""
+        offsets = offsets_of(added + 1)
+        path_start = offsets + torch.arange(offsets.shape[0], device=offsets.device)
+        path = new_vertices.new_empty(new_vertices.shape[0] + 2 * splitter.shape[0])
+        path[path_start[:-1]], path[path_start[1:] - 1] = self._end_vertices(splitter)
+        face = owners_of(added, new_vertices.shape[0])
+        path[torch.arange(face.shape[0], device=path.device) + 2 * face + 1] = new_vertices
+        edges = torch.stack([path[:-1], path[1:]], 1)
+        real = torch.ones(edges.shape[0], dtype=torch.bool, device=path.device)
+        real[path_start[1:-1] - 1] = False  # from one splitter's Q to the next one's P
+        edges = edges[real.nonzero()[:, 0]]
+        self.out.edges = torch.cat([self.out.edges, edges])
+        self.out.edge_line.append(self.chords.line[splitter][owners_of(added + 1, edges.shape[0])])
+        return offsets
 
-    def _draw(self, splitter: Tensor, added: Tensor) -> Tensor:
-        """Make the edges P-v1-...-vk-Q of every splitter; returns each face's first edge id.
-
-        Also leaves the vertices P, v1, ..., vk, Q of every splitter in ``self._path``.
-        """
-        c, starts = self.chords, self.loops.offsets[:-1]
-        count = added + 1
-        offsets = offsets_of(count)
-        path_offsets = offsets + torch.arange(offsets.shape[0], device=offsets.device)
-        path = torch.empty(int(path_offsets[-1]), dtype=torch.int64, device=added.device)
-        path[path_offsets[:-1]] = self.loops.vertex[starts + c.p[splitter]]
-        path[path_offsets[1:] - 1] = self.loops.vertex[starts + c.q[splitter]]
-        middle = owners_of(added, self._new_vertices.shape[0])
-        inside = torch.arange(middle.shape[0], device=path.device) + 2 * middle + 1
-        path[inside] = self._new_vertices
-        tail = torch.ones(path.shape[0], dtype=torch.bool, device=path.device)
-        tail[path_offsets[1:] - 1] = False
-        from_ = tail.nonzero()[:, 0]
-        self.out.edges.append(torch.stack([path[from_], path[from_ + 1]], 1))
-        self.out.edge_line.append(c.line[splitter][owners_of(count, from_.shape[0])])
-        first = offsets[:-1] + self.next_edge
-        self.next_edge += from_.shape[0]
-        self._path, self._path_start = path, path_offsets[:-1]
-        return first
-
-    def _rebuild_loops(self, origin: Tensor, far: Tensor, added: Tensor, first: Tensor) -> None:
+    def _rebuild_loops(self, origin: Tensor, far: Tensor, added: Tensor, drawn: Tensor) -> None:
         """Boundaries of both halves of every face.
 
         Left half:  P ... (old boundary) ... Q vk ... v1;   right half:  Q ... P v1 ... vk.
+        Each is three runs of one pool: the old half-edges (two runs, as places wrap around), and
+        the new ones, forwards for the right half and backwards for the left.
         """
-        m = self.loops.sizes()
-        old = torch.stack([far, m - far], 1).view(-1)  # old corners kept by each half
-        sizes = old + (added + 1).repeat_interleave(2)
-        offsets = offsets_of(sizes)
-        half = owners_of(sizes)
-        place = places_of(sizes, half, offsets)
-        face, right = half >> 1, half & 1
-        kept = place < old[half]
-        source = (origin[face] + right * far[face] + place) % m[face] + self.loops.offsets[face]
-        step = place - old[half]  # along the splitter: Q, vk, ... on the left; P, v1, ... on the right
-        edge = first[face] + torch.where(right == 1, step, added[face] - step)
-        node = self._path_start[face] + torch.where(right == 1, step, added[face] + 1 - step)
-        source = torch.where(kept, source, 0)
-        node = torch.where(kept, 0, node)
-        new_half = 2 * edge + (1 - right)
-        self.loops = Loops(
-            offsets,
-            torch.where(kept, self.loops.half[source], new_half),
-            torch.where(kept, self.loops.vertex[source], self._path[node]),
-        )
+        m, old = self.loops.sizes(), self.loops.half
+        count = self.out.edges.shape[0] - int(drawn[-1])
+        new = torch.arange(2 * count, 2 * self.out.edges.shape[0], 2, device=old.device)
+        pool = torch.cat([old, new, new.flip(0) + 1])
+        start = self.loops.offsets[:-1]
+        turn = (origin + far) % m  # place of Q
+        k = added + 1
+        forwards = old.shape[0] + drawn[:-1]
+        backwards = old.shape[0] + 2 * new.shape[0] - drawn[1:]
+        before_p, before_q = torch.minimum(far, m - origin), torch.minimum(m - far, m - turn)
+        counts = torch.stack([before_p, far - before_p, k, before_q, m - far - before_q, k], 1)
+        sources = torch.stack([start + origin, start, backwards, start + turn, start, forwards], 1)
+        counts, sources = counts.view(-1), sources.view(-1)
+        run = owners_of(counts)
+        shift = sources - offsets_of(counts)[:-1]
+        half = pool[shift[run] + torch.arange(run.shape[0], device=run.device)]
+        self.loops = Loops(offsets_of(counts.view(-1, 3).sum(1)), half)
 
     def _rebuild_chords(
         self,

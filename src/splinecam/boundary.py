@@ -43,8 +43,8 @@ class Faces(Protocol):
 def boundary_segments(part: Faces, level: float = 0.0) -> Tensor:
     """The decision boundary as segments ``(S, 2, 2)`` in plane coordinates.
 
-    One output: where it equals ``level``. Several: where the two largest tie. Where a tie fills a
-    whole region, the border of that region is returned.
+    One output: where it equals ``level``. Several: where the two largest tie. Of a tie that fills
+    an area, the edge of that area is returned.
     """
     scene = _scene(part, level)
     inside, along = scene.split()
@@ -140,13 +140,19 @@ class _Scene:
         return (votes == counts[:, None]).sum(1)
 
     def borders(self, faces: Tensor) -> Tensor:
-        """Region edges along which outputs tie that do not tie in the whole region beside it."""
+        """Region edges along which outputs tie that differ in a region beside it."""
         entries, counts = take_rows(self.offsets, faces)
         a = self.corner[entries]
         b = self.corner[_following(entries, counts)]
-        shared = (self._winners(a) & self._winners(b)).sum(1)
-        chosen = (shared > 1) & (self._common(faces)[owners_of(counts)] < shared)
-        pair = torch.stack([torch.minimum(a, b), torch.maximum(a, b)], 1)[chosen]
+        shared = self._winners(a) & self._winners(b)
+        chosen = (shared.sum(1) > 1).nonzero().squeeze(1)
+        a, b, shared = a[chosen], b[chosen], shared[chosen]
+        entries, counts = take_rows(self.offsets, faces[owners_of(counts)[chosen]])
+        z, row = self.z[self.corner[entries]], owners_of(counts)
+        high = torch.where(shared[row], z, -torch.inf).amax(1)
+        low = torch.where(shared[row], z, torch.inf).amin(1)
+        apart = torch.zeros_like(a).index_add_(0, row, (high - low > self.tol).long()) > 0
+        pair = torch.stack([torch.minimum(a, b), torch.maximum(a, b)], 1)[apart]
         return self.uv[torch.unique(pair, dim=0)]
 
     def chords(self, faces: Tensor) -> Tensor:

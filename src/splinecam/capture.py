@@ -10,15 +10,26 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from splinecam.errors import CaptureError, OffendingOp, UnsupportedOpError
+from splinecam.constants import (
+    Sized,
+    UnevenRows,
+    constant_call,
+    filled,
+    has_size,
+    part_of,
+    parts_of,
+)
+from splinecam.errors import CaptureError, OffendingOp, SplineCamError, UnsupportedOpError
 from splinecam.graph import (
     argument_names,
     arguments_of,
     defaults,
     export_graph,
+    first_line,
     location_of,
     name_of,
     needed_by,
+    terminal_of,
     unwrap,
 )
 from splinecam.knots import spread_knots
@@ -33,9 +44,9 @@ from splinecam.ops import (
     rule_of,
     target_name,
 )
-from splinecam.ops.rejected import MAXIMA, PRODUCT, RANDOM
+from splinecam.ops.rejected import MAXIMA, PRODUCT, RANDOM, SPELLINGS
 from splinecam.probe import probe
-from splinecam.program import DEVICE, Cut, Program, Ref, Rows, Size, Stage, Step, resolve
+from splinecam.program import DEVICE, Cut, Program, Ref, Rows, Stage, Step, resolve
 from splinecam.shapes import Batch
 from splinecam.staging import make_stages, refs
 
@@ -53,11 +64,28 @@ def capture(
     """
     input_shape = tuple(int(size) for size in input_shape)
     exported = export_graph(unwrap(model), input_shape)
-    with torch.no_grad():
-        reader = _Reader(exported, torch.device(device))
-        program = reader.read(input_shape)
-        probe(program, reader.rows, reader.describe)
+    reader = _Reader(exported, torch.device(device))
+    try:
+        with torch.no_grad():
+            program = reader.read(input_shape)
+            probe(program, reader.rows, reader.describe)
+    except SplineCamError:
+        raise
+    except Exception as error:
+        message = f"the model's graph cannot be run in float64: {first_line(error)}"
+        raise CaptureError(message) from error
     return program
+
+
+def _final(node: fx.Node) -> Callable[[Tensor], Tensor]:
+    """The operation of a stripped node, as a function of its input alone."""
+
+    def final(x: Tensor) -> Tensor:
+        out = node.target(x, *node.args[1:])  # type: ignore[operator]
+        result: Tensor = out if isinstance(out, Tensor) else out[0]
+        return result
+
+    return final
 
 
 class _Reader:
@@ -73,23 +101,27 @@ class _Reader:
         self.values: dict[fx.Node, Any] = {}
         self.rows: dict[str, Rows] = {}  # of the values that depend on the input
         self.body: list[Step | Cut] = []
-        self.sized: dict[str, Step] = {}  # constants that depend on the size of the batch
         self.origin: dict[str, fx.Node] = {}
         self.offending: list[OffendingOp] = []
         self.masks: set[str] = set()  # values that are not numbers: results of rejected ops
         self.names: dict[str, int] = {}
         self.stripped: str | None = None
+        self.final: Callable[[Tensor], Tensor] | None = None
 
     def read(self, input_shape: tuple[int, ...]) -> Program:
         graph = self.exported.graph
         x, output = self._ends()
-        last = self._terminal(output, x)
         needed = needed_by(output)
+        last, self.stripped = terminal_of(output, needed) or (None, None)
         for node in graph.nodes:
+            if node.op == "get_attr":
+                self.values[node] = None  # the graph of a branch: its caller is rejected
             if node.op != "call_function" or node not in needed:
                 continue
-            if node is last:
-                self.values[node] = self.values[node.args[0]]
+            if last is not None and node is last:
+                value = self._template(node.args[0])
+                self.values[node] = value if isinstance(node.meta["val"], Tensor) else (value,)
+                self.final = _final(node)
             else:
                 self._node(node)
         if self.offending:
@@ -104,8 +136,9 @@ class _Reader:
             output_shape=tuple(self.batch.shape_at(output.meta["val"], 1)[1:]),
             input_name=x.name,
             output_name=result.name,
-            stages=make_stages(self.body, self.sized, self.rows, result.name),
+            stages=make_stages(self.body, self.sized.steps, self.rows, result.name),
             stripped=self.stripped,
+            final=self.final,
             device=self.device,
         )
 
@@ -122,19 +155,21 @@ class _Reader:
                 inputs.append(node)
             else:
                 self.values[node] = self._constant(spec.target)
-        outputs = [spec.arg for spec in signature.output_specs if spec.kind.name == "USER_OUTPUT"]
+        ends = zip(signature.output_specs, list(nodes.values())[-1].args[0], strict=True)
+        outputs = [node for spec, node in ends if spec.kind.name == "USER_OUTPUT"]
         if len(inputs) != 1:
             raise CaptureError(f"the model has {len(inputs)} inputs: it must have one tensor")
-        if len(outputs) != 1 or getattr(outputs[0], "name", None) not in nodes:
+        if len(outputs) != 1:
             raise CaptureError(
                 f"the model returns {len(outputs)} values: it must return one tensor. "
                 "Wrap it in a module that returns the one to be explained."
             )
-        x, output = inputs[0], nodes[outputs[0].name]
+        x, output = inputs[0], outputs[0]
         self.batch = Batch(x)
+        self.sized = Sized(self.batch, self.device)
         self.values[x] = Ref(x.name)
         self.rows[x.name] = Rows()
-        if not isinstance(output.meta.get("val"), Tensor):
+        if not isinstance(output, fx.Node) or not isinstance(output.meta.get("val"), Tensor):
             raise CaptureError("the model must return a tensor")
         return x, output
 
@@ -148,33 +183,12 @@ class _Reader:
         dtype = torch.float64 if found.is_floating_point() else found.dtype
         return found.detach().to(device=self.device, dtype=dtype, copy=True)
 
-    def _terminal(self, output: fx.Node, x: fx.Node) -> fx.Node | None:
-        """The softmax or sigmoid that makes the output, seen through changes of shape."""
-        node, moved = output, False
-        while node.op == "call_function" and len(node.users) == 1:
-            rule = rule_of(node.target)
-            if isinstance(rule, Terminal):
-                dim = arguments_of(node).get("dim")
-                over_batch = dim is not None and dim % node.args[0].meta["val"].dim() == 0
-                if over_batch or (moved and not rule.elementwise):
-                    return None
-                self.stripped = rule.label
-                return node
-            if node.target is operator.getitem and node.args[1] == 0:
-                node = node.args[0]
-            elif isinstance(rule, Affine) and (rule.identity or rule.reshapes):
-                moved = moved or rule.reshapes
-                node = node.args[0]
-            else:
-                return None
-        return None
-
     # --- one node
 
     def _node(self, node: fx.Node) -> None:
         value = node.meta.get("val")
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            self.values[node] = self.batch.size(value)
+            self.values[node] = self._number(node, value)
             return
         if isinstance(value, (int, float, bool)):
             self.values[node] = value
@@ -191,6 +205,21 @@ class _Reader:
                 self._active(node, args, kwargs)
         else:
             self._folded(node, args, kwargs)
+
+    def _number(self, node: fx.Node, value: Any) -> Any:
+        """A number that depends on the batch or, like ``weight.max().item()``, on constants."""
+        source: Any = node.args[0] if node.args else None
+        tensor = self.values.get(source)
+        if self.batch.unknown(value) and isinstance(tensor, Tensor) and tensor.numel() == 1:
+            self.batch.known[value.node.expr] = tensor.item()
+        return self.batch.size(value)
+
+    def _count_masked(self, node: fx.Node, call: dict[str, Any]) -> None:
+        """Indexing by a constant mask: the number of entries it picks is a constant too."""
+        masks = [item for item in call.get("indices") or () if _is_mask(item)]
+        unknown = self.batch.unknown(node.meta["val"]) if masks else ()
+        if len(masks) == 1 and len(unknown) == 1:
+            self.batch.known[next(iter(unknown))] = int(masks[0].sum())
 
     def _template(self, item: Any) -> Any:
         if isinstance(item, fx.Node):
@@ -217,9 +246,10 @@ class _Reader:
             if not (arguments.get("train") is False or arguments.get("training") is False):
                 self._reject(node, RANDOM)
                 return
-        run = partial(_constant_call, node.target)
-        if any(True for _ in refs((args, kwargs))) or _has_size((args, kwargs)):
-            self._add_sized(node, run, args, kwargs)
+        run = partial(constant_call, node.target)
+        if any(True for _ in refs((args, kwargs))) or has_size((args, kwargs)):
+            self.origin[node.name] = node
+            self.values[node] = self.sized.add(node, run, args, kwargs)
             return
         args = resolve(args, {}, 1, self.device)
         kwargs = {key: resolve(item, {}, 1, self.device) for key, item in kwargs.items()}
@@ -229,44 +259,18 @@ class _Reader:
         """``zeros_like(x)`` and its kind: a constant in the shape of an activation."""
         arguments, value = arguments_of(node), node.meta["val"]
         name = target_name(node.target)
-        fill = self._template(arguments.get("fill_value", 1 if "ones" in name else 0))
+        fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
         dtype = torch.float64 if value.is_floating_point() else value.dtype
-        kwargs = {"dtype": dtype, "device": DEVICE}
-        self._add_sized(node, torch.full, (self.batch.shape(value), fill), kwargs)
-
-    def _add_sized(
-        self, node: fx.Node, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        self.sized[node.name] = Step(node.name, run, args, kwargs, (), None, ((), {}))
+        args = (self.batch.shape(value), self._template(fill), dtype, DEVICE)
         self.origin[node.name] = node
-        value = node.meta["val"]
-        self.values[node] = Ref(node.name) if isinstance(value, Tensor) else self._parts(node)
-
-    def _sized_value(self, name: str, batch: int) -> Any:
-        step = self.sized[name]
-        env = {
-            ref.name: self._sized_value(ref.name, batch) for ref in refs((step.args, step.kwargs))
-        }
-        return step.call(env, batch, self.device)
-
-    def _one_row(self, item: Any) -> Any:
-        """A constant that has a batch dimension as one row, where all its rows are equal."""
-        if not (isinstance(item, Ref) and item.name in self.sized):
-            return item
-        rows = self.batch.rows(self.origin[item.name].meta["val"])
-        value = self._sized_value(item.name, 2)
-        if rows is None or not isinstance(value, Tensor):
-            raise ValueError(MIXES)
-        first, second = rows.out(value)
-        if not torch.equal(first, second):
-            raise ValueError(MIXES)
-        return rows.back(first[None])
+        self.values[node] = self.sized.add(node, filled, args, {})
 
     # --- activations
 
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         rule, names = rule_of(node.target), argument_names(node)
         call = defaults(node) | dict(zip(names, args, strict=False)) | kwargs
+        self._count_masked(node, call)
         mask = any(ref.name in self.masks for ref in refs((args, kwargs)))
         reason = self._reason(node, rule, call)
         if reason is None and isinstance(rule, Affine):
@@ -279,7 +283,9 @@ class _Reader:
     def _reason(self, node: fx.Node, rule: Any, call: dict[str, Any]) -> str | None:
         """Why this call cannot be part of a piecewise-linear network, or None."""
         if rule is None:
-            random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+            if not isinstance(node.target, torch._ops.OpOverload):
+                return "control flow that depends on the input is not supported"
+            random = torch.Tag.nondeterministic_seeded in node.target.tags
             return RANDOM if random else "there is no rule for this operation"
         if isinstance(rule, (Rejected, Terminal)):
             return rule.reason
@@ -317,20 +323,14 @@ class _Reader:
                 return MIXES
         results = node.meta["val"]
         for result in results if isinstance(results, (list, tuple)) else [results]:
-            if result is not None and result.numel() != 0 and self.batch.rows(result) is None:
+            empty = result is None or any(type(n) is int and n == 0 for n in result.shape)
+            if not empty and self.batch.rows(result) is None:
                 return MIXES
         return None
 
-    def _parts(self, node: fx.Node) -> Any:
-        """A Ref, or a tuple of them for a node with several results."""
-        value = node.meta["val"]
-        if isinstance(value, Tensor):
-            return Ref(node.name)
-        return tuple(Ref(f"{node.name}.{i}") for i in range(len(value)))
-
     def _note(self, node: fx.Node) -> None:
         """Remember where the batch is in each of a node's results."""
-        self.values[node] = self._parts(node)
+        self.values[node] = parts_of(node)
         value = node.meta["val"]
         values = [value] if isinstance(value, Tensor) else value
         for ref, part in zip(refs(self.values[node]), values, strict=True):
@@ -364,17 +364,10 @@ class _Reader:
         self.body.append(Step(node.name, run, args, kwargs, names, rule, roles))
         self.origin[node.name] = node
         if isinstance(self.values[node], tuple):
+            used = {user.args[1] for user in node.users if user.users}
             for i, ref in enumerate(self.values[node]):
-                part = Step(
-                    ref.name,
-                    operator.getitem,
-                    (Ref(node.name), i),
-                    {},
-                    (),
-                    _PART,
-                    (("plain", "plain"), {}),
-                )
-                self.body.append(part)
+                if i in used:
+                    self.body.append(part_of(ref, node, i, _PART))
 
     def _piecewise(
         self,
@@ -386,19 +379,17 @@ class _Reader:
     ) -> str | None:
         source = next(name for name in rule.source if self._is_active(call.get(name)))
         try:
-            args = tuple(self._one_row(item) for item in args)
-            kwargs = {key: self._one_row(item) for key, item in kwargs.items()}
-            call = {key: self._one_row(item) for key, item in call.items()}
-        except ValueError as error:
-            return str(error)
+            args = tuple(self.sized.one_row(item) for item in args)
+            kwargs = {key: self.sized.one_row(item) for key, item in kwargs.items()}
+            call = {key: self.sized.one_row(item) for key, item in call.items()}
+        except UnevenRows:
+            return MIXES
         rows = self.batch.rows(node.meta["val"])
         if rows is None:
             return MIXES
         shape = self.batch.shape_at(node.meta["val"], 1)
         z = torch.zeros(shape, dtype=torch.float64, device=self.device)
-        constant = next(
-            (call[name] for name in rule.source if name != source and name in call), None
-        )
+        constant = next((call.get(name) for name in rule.source if name != source), None)
         knots = rule.knots(call | {source: z, "constant": constant})
         if isinstance(knots, str):
             return knots
@@ -418,6 +409,7 @@ class _Reader:
                 args=tuple(Cut.VARIABLE if isinstance(a, Ref) else a for a in args),
                 kwargs={k: Cut.VARIABLE if isinstance(a, Ref) else a for k, a in kwargs.items()},
                 rows=rows,
+                exact=rule.exact,
             )
         )
         return None
@@ -429,7 +421,7 @@ class _Reader:
         if self.batch.shape_at(before.meta["val"], 3) == self.batch.shape_at(node.meta["val"], 3):
             return ref
         name = f"{ref.name}.wide.{node.name}"
-        self.rows[name] = self.rows[ref.name]
+        self.rows[name] = self.batch.rows(node.meta["val"]) or Rows()
         self.body.append(
             Step(name, torch.Tensor.expand, (ref, shape), {}, (), _PART, (("add", "plain"), {}))
         )
@@ -446,8 +438,11 @@ class _Reader:
         return f"{name}#{count}" if module else f"{name}_{count - 1}"
 
     def describe(self, name: str, reason: str) -> OffendingOp:
-        node = self.origin[name]
-        return OffendingOp(name_of(node)[0], target_name(node.target), location_of(node), reason)
+        """What an error says of the node that made a value."""
+        node = self.origin[name.removesuffix(".rows")]
+        target = target_name(node.target)
+        target = SPELLINGS.get(target, target)
+        return OffendingOp(name_of(node)[0], target, location_of(node), reason)
 
     def _reject(self, node: fx.Node, reason: str | None) -> None:
         """Note an offending node and go on as if it were allowed, to find the others too."""
@@ -460,28 +455,9 @@ class _Reader:
 _PART = Affine(exact=True)
 
 
+def _is_mask(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dtype == torch.bool
+
+
 def _floating(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
-
-
-def _has_size(item: Any) -> bool:
-    if isinstance(item, dict):
-        item = list(item.values())
-    if isinstance(item, (list, tuple)):
-        return any(_has_size(part) for part in item)
-    return isinstance(item, Size)
-
-
-def _constant_call(target: Any, *args: Any, **kwargs: Any) -> Any:
-    """A call without activations, its result in float64; what is left empty is zero."""
-    value = target(*args, **kwargs)
-    empty = target_name(target) in ("aten.empty", "aten.new_empty", "aten.empty_strided")
-    return _wide(torch.zeros_like(value) if empty else value)
-
-
-def _wide(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(torch.float64) if value.is_floating_point() else value
-    if isinstance(value, (list, tuple)):
-        return tuple(_wide(item) for item in value)
-    return value

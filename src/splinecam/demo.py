@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["main", "train", "two_spirals"]
 
 
-def two_spirals(count: int, *, turns: float = 1.6, seed: int = 0) -> tuple[Tensor, Tensor]:
+def two_spirals(count: int, *, turns: float = 2.0, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Two interleaved noisy spirals: points ``(count, 2)`` in [-1, 1]^2, labels ``(count,)``."""
     generator = torch.Generator().manual_seed(seed)
     label = torch.arange(count) % 2
@@ -33,7 +33,7 @@ def two_spirals(count: int, *, turns: float = 1.6, seed: int = 0) -> tuple[Tenso
 
 
 def train(
-    x: Tensor, label: Tensor, *, width: int = 40, depth: int = 3, steps: int = 1000, seed: int = 0
+    x: Tensor, label: Tensor, *, width: int = 64, depth: int = 3, steps: int = 800, seed: int = 1
 ) -> nn.Sequential:
     """A ReLU network with one output whose sign tells the classes of ``x: (N, 2)`` apart."""
     with torch.random.fork_rng(devices=[]):
@@ -42,7 +42,7 @@ def train(
         for k in range(depth):
             layers += [nn.Linear(width if k else 2, width), nn.ReLU()]
         model = nn.Sequential(*layers, nn.Linear(width, 1))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.02)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.05)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--dpi", type=int, default=200, help="resolution of the picture")
-    parser.add_argument("--steps", type=int, default=1000, help="training steps")
+    parser.add_argument("--steps", type=int, default=800, help="training steps")
     options = parser.parse_args(argv)
     require_matplotlib()
     import matplotlib
@@ -98,10 +98,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         nonlocal start
         seconds[step], start = perf_counter() - start, perf_counter()
 
-    x, label = two_spirals(500)
+    x, label = two_spirals(600)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the network is too small to share among threads
     model = train(x, label, steps=options.steps)
+    torch.set_num_threads(threads)
     lap("training")
-    part = partition(model, Domain.box(-1.1, 1.1), device=options.device, progress=False)
+    part = partition(model, Domain.box(-1.05, 1.05), device=options.device, progress=False)
     lap("partition")
     part.validate()
     lap("validation")

@@ -4,8 +4,8 @@ The state between two stages is the mesh and the live activations of its vertice
 inside a face is not evaluated when it is made: its activations are interpolated, passed through
 the non-linearity and the next affine stage a block at a time, while they are in the cache.
 
-When the activations of a stage would not fit the memory budget, the mesh is cut in two tiles, which are
-carried through the rest of the network one after the other and glued together.
+When the activations of a stage would not fit the memory budget, the mesh is cut in two tiles, which
+are carried through the rest of the network one after the other and glued together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Frame", "Outcome", "run"]
 
 # Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
 # fill a GPU.
-_BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}
+_BLOCK = {"cpu": 1 << 16, "cuda": 1 << 26}
 
 # Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
 _MESH_BYTES = 2000
@@ -62,12 +62,16 @@ class Frame:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The final mesh in local coordinates, the output (V, n_out) at its vertices with its rounding error
-    (n_out,), and the places that rounding could not settle, each with the name of the cut."""
+    """What a run gives: the final mesh in local coordinates and the network's output on it.
+
+    output: (V, n_out) at the vertices; error: (n_out,) its rounding error; cut_errors: that of the
+    units of each cut, (n,); doubts: places that rounding could not settle, with the cut's name.
+    """
 
     mesh: Mesh
     output: Tensor
     error: Tensor
+    cut_errors: dict[str, Tensor]
     doubts: list[tuple[str, Doubts]]
 
 
@@ -86,19 +90,23 @@ class _State:
     pending: Cut | None = None
     doubts: list[tuple[str, Doubts]] = field(default_factory=list)
 
-    def blocks(self, live: tuple[str, ...], numbers: int) -> Iterator[tuple[int, dict[str, Tensor]]]:
+    def blocks(
+        self, live: tuple[str, ...], numbers: int
+    ) -> Iterator[tuple[int, dict[str, Tensor]]]:
         """The live values, a block of vertices at a time: (first vertex, values)."""
-        needed = {self.pending.source if self._is_pending(name) else name for name in live}  # type: ignore[union-attr]
+        cut = self.pending
+        needed = {cut.source if cut and cut.result == name else name for name in live}
         width = max(math.prod(self.rows[name].shape[1:]) for name in needed)
-        step = max(16, numbers // max(width, 1))
+        step = max(32, numbers // max(width, 1))
         known = next(iter(self.rows.values())).shape[0]
         for start in range(0, known, step):
             values = {name: self.rows[name][start : start + step] for name in needed}
             yield start, self._activate(live, values)
-        born = 0 if self.births is None else self.births.t.shape[0]
-        for start in range(0, born, step):
-            chosen = slice(start, start + step)
-            values = {name: self.births.interpolate(self.rows[name], chosen) for name in needed}  # type: ignore[union-attr]
+        if self.births is None:
+            return
+        for start in range(0, self.births.t.shape[0], step):
+            born = self.births.select(slice(start, start + step))
+            values = {name: born.interpolate(self.rows[name]) for name in needed}
             yield known + start, self._activate(live, values)
 
     def select(self, tile: Tile) -> _State:
@@ -114,17 +122,18 @@ class _State:
                 rows[name] = torch.cat([rows[name], new])
         return _State(tile.mesh, rows, dict(self.bounds), None, self.pending)
 
-    def _is_pending(self, name: str) -> bool:
-        return self.pending is not None and self.pending.result == name
-
     def _activate(self, live: tuple[str, ...], values: dict[str, Tensor]) -> dict[str, Tensor]:
-        if self.pending is None:
-            return values
-        out = {name: values[name] for name in live if not self._is_pending(name)}
-        if self.pending.result in live:
-            out[self.pending.result] = self.pending.apply(values[self.pending.source])
-        return out
+        cut = self.pending
+        if cut is not None and cut.result in live:
+            values[cut.result] = cut.apply(values[cut.source])
+        return {name: values[name] for name in live}
 
+
+class _TooLarge(LimitError):
+    """The refinement of one mesh does not fit the memory; that of its tiles may."""
+
+
+_Range = tuple[Tensor, Tensor]
 
 Report = Callable[[str, int, float], None]
 """Hears of every cut: its name, the regions so far, and the share of the work it stands for."""
@@ -149,10 +158,12 @@ def run(
         {program.input_name: Bound(magnitude, EPS * magnitude)},
     )
     budget = free_memory(program.device) if memory is None else memory
-    state = _Run(program, _widths(program, x[:1]), budget, max_regions, report).finish(state, 0)
+    computation = _Run(program, _widths(program, x[:1]), budget, max_regions, report)
+    state = computation.finish(state, 0)
     name = program.output_name
     output = state.rows[name].reshape(state.mesh.num_vertices, -1)
-    return Outcome(state.mesh, output, state.bounds[name].error.reshape(-1), state.doubts)
+    error = state.bounds[name].error.reshape(-1)
+    return Outcome(state.mesh, output, error, computation.cut_errors, state.doubts)
 
 
 def free_memory(device: torch.device) -> int:
@@ -185,18 +196,32 @@ class _Run:
     max_regions: int | None
     report: Report
     finished: int = 0  # regions of tiles that are done
+    cut_errors: dict[str, Tensor] = field(default_factory=dict)
 
-    def finish(self, state: _State, index: int, share: float = 1.0) -> _State:
-        """Carry a state from a stage to the end of the network."""
+    def finish(
+        self, state: _State, index: int, share: float = 1.0, ready: _Range | None = None
+    ) -> _State:
+        """Carry a state from a stage to the end of the network.
+
+        ready: the range of what is cut next, if that stage's affine part is done already.
+        """
         stages = self.program.stages
         for i in range(index, len(stages)):
-            if state.mesh.num_faces > 1 and self._bytes(state, i) > self.memory:
-                return self._in_tiles(state, i, share)
-            low, high = _advance(self.program, i, state)
+            divisible = state.mesh.num_faces > 1
+            if ready is None:
+                if divisible and self._bytes(state, i) > self.memory:
+                    return self._in_tiles(state, i, share, None)
+                ready = _advance(self.program, i, state)
             cut = stages[i].cut
             if cut is not None:
-                self._cut(state, cut, i, low, high)
+                try:
+                    self._cut(state, cut, i, ready)
+                except _TooLarge:
+                    if divisible:
+                        return self._in_tiles(state, i, share, ready)
+                    raise
                 self.report(cut.name, self.finished + state.mesh.num_faces, share)
+            ready = None
         return state
 
     def _bytes(self, state: _State, index: int) -> int:
@@ -205,10 +230,10 @@ class _Run:
         after = state.mesh.num_vertices * self.widths[index]
         return 8 * (before + after) + after // 2 + _MESH_BYTES * state.mesh.num_faces
 
-    def _in_tiles(self, state: _State, index: int, share: float) -> _State:
+    def _in_tiles(self, state: _State, index: int, share: float, ready: _Range | None) -> _State:
         tiles, ends, done = cut_in_two(state.mesh), [], self.finished
         for tile in tiles:
-            ends.append(self.finish(state.select(tile), index, share / 2))
+            ends.append(self.finish(state.select(tile), index, share / 2, ready))
             self.finished += ends[-1].mesh.num_faces
         self.finished = done
         refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
@@ -219,24 +244,31 @@ class _Run:
             for end, place in zip(ends, places, strict=True):
                 rows[name][place] = end.rows[name]
         bounds = {
-            name: Bound(*(torch.maximum(*pair) for pair in zip(*(e.bounds[name] for e in ends), strict=True)))
+            name: Bound(
+                *(
+                    torch.maximum(*pair)
+                    for pair in zip(*(e.bounds[name] for e in ends), strict=True)
+                )
+            )
             for name in ends[0].bounds
         }
         doubts = state.doubts + ends[0].doubts + ends[1].doubts
         return _State(mesh, rows, bounds, doubts=doubts)
 
-    def _cut(self, state: _State, cut: Cut, index: int, low: Tensor, high: Tensor) -> None:
+    def _cut(self, state: _State, cut: Cut, index: int, ready: _Range) -> None:
         """Refine the mesh along the knots of a non-linearity; its evaluation stays pending."""
+        low, high = ready
         z = state.rows[cut.source].reshape(state.mesh.num_vertices, -1)
         bound = state.bounds[cut.source]
         error = bound.error.reshape(-1) + EPS * torch.maximum(low.abs(), high.abs())
         functions = Functions.crossing(z, cut.levels, error, low, high)
+        made = self._refine(state.mesh, functions, cut.name, index)
+        _grow(state, made)
         state.pending = cut
-        if functions.m:
-            made = self._refine(state.mesh, functions, cut.name, index)
-            _grow(state, made)
-            state.doubts += [(cut.name, doubt) for doubt in made.doubts]
+        state.doubts += [(cut.name, doubt) for doubt in made.doubts]
         state.bounds[cut.result] = cut.bound(bound, low, high)
+        known = self.cut_errors.get(cut.name)
+        self.cut_errors[cut.name] = error if known is None else torch.maximum(known, error)
 
     def _refine(self, mesh: Mesh, functions: Functions, name: str, index: int) -> Refinement:
         fits = self.memory // _MESH_BYTES
@@ -244,15 +276,19 @@ class _Run:
         try:
             return refine(mesh, functions, index, max_faces=most)
         except LimitError:
-            limit = "max_regions" if most < fits else "the memory budget"
-            raise LimitError(
-                f"The partition exceeds {limit} ({self.finished + most:,} regions) at {name!r}; it "
-                f"had {self.finished + mesh.num_faces:,} regions before that. Raise the limit, or choose "
-                "a smaller domain."
-            ) from None
+            message = (
+                "The partition exceeds {} at {!r}; it had {:,} regions before that. Raise the "
+                "limit, or choose a smaller domain."
+            )
+            before = self.finished + mesh.num_faces
+            if most < fits:
+                limit = f"max_regions ({self.max_regions:,} regions)"
+                raise LimitError(message.format(limit, name, before)) from None
+            limit = f"the memory budget (room for {fits:,} regions at a time)"
+            raise _TooLarge(message.format(limit, name, before)) from None
 
 
-def _advance(program: Program, index: int, state: _State) -> tuple[Tensor, Tensor]:
+def _advance(program: Program, index: int, state: _State) -> _Range:
     """Evaluate one affine stage at all vertices; returns the range (n,) of what is cut next."""
     stage = program.stages[index]
     vertices = state.mesh.num_vertices
@@ -276,8 +312,9 @@ def _advance(program: Program, index: int, state: _State) -> tuple[Tensor, Tenso
 def _grow(state: _State, made: Refinement) -> None:
     """Adopt the refined mesh: values on edges now, values inside faces when they are needed."""
     state.mesh, state.births = made.mesh, made.inside
+    if not made.on_edges.t.shape[0] and not made.inside.t.shape[0]:
+        return
     for name, value in state.rows.items():
         state.rows[name] = torch.cat([value, made.on_edges.interpolate(value)])
         bound = state.bounds[name]
         state.bounds[name] = Bound(bound.magnitude, bound.error + EPS * bound.magnitude)
-

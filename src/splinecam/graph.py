@@ -1,39 +1,44 @@
-"""From a module to a flat graph of ATen calls, by ``torch.export``, leaving the module as it was."""
+"""From a module to a flat graph of ATen calls by ``torch.export``; the module stays as it was."""
 
 from __future__ import annotations
 
-import os
+import logging
+import operator
 import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from splinecam.errors import CaptureError
-from splinecam.ops import Affine, Piecewise, rule_of, target_name
+from splinecam.ops import Affine, Piecewise, Terminal, rule_of, target_name
 
 __all__ = [
     "argument_names",
     "arguments_of",
     "defaults",
     "export_graph",
+    "first_line",
     "location_of",
     "name_of",
     "needed_by",
+    "terminal_of",
     "unwrap",
 ]
 
 _MAX_BATCH = 2**31
+_BLOCKS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+_CREATED = ("zeros", "ones", "full", "empty")
 _FRESH = frozenset(
-    f"aten.{name}"
-    for name in (
-        "clone lift_fresh_copy zeros ones full empty zeros_like ones_like full_like empty_like "
-        "new_zeros new_ones new_full new_empty cat stack"
-    ).split()
+    {"aten.clone", "aten.lift_fresh_copy", "aten.cat", "aten.stack"}
+    | {f"aten.{name}" for name in _CREATED}
+    | {f"aten.{name}_like" for name in _CREATED}
+    | {f"aten.new_{name}" for name in _CREATED}
 )
 _MAY_BE_VIEWS = frozenset({"aten.einsum", "aten.sum", "aten.nansum", "aten.mean"})
 
@@ -103,7 +108,7 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
     if isinstance(model, torch.jit.ScriptModule):
         raise CaptureError("the model is a ScriptModule: pass the nn.Module it was made from")
     batch = torch.export.Dim("batch", max=_MAX_BATCH)
-    with warnings.catch_warnings(), torch.no_grad(), untouched(model):
+    with warnings.catch_warnings(), _quiet(), torch.no_grad(), untouched(model):
         warnings.simplefilter("ignore")
         try:
             exported = torch.export.export(
@@ -111,23 +116,40 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
             )
         except Exception as error:
             raise CaptureError(_explain(error, input_shape)) from error
+        _inline(exported.graph_module)
         if _make_functional(exported.graph):
             return exported
+        _drop_dropout(exported.graph)
+        _rename_outputs(exported)
+        exported.graph_module.recompile()
         try:
             return exported.run_decompositions({})
         except Exception as error:
-            message = f"its in-place operations cannot be undone: {_first_line(error)}"
+            message = f"its in-place operations cannot be undone: {first_line(error)}"
             raise CaptureError(message) from error
 
 
-def _first_line(error: Exception) -> str:
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch from logging the traceback of an error that is reported as our own."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, shortened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
     return text if len(text) <= 240 else text[:240] + " ..."
 
 
 def _explain(error: Exception, input_shape: tuple[int, ...]) -> str:
-    text, line = str(error), _first_line(error)
+    text, line = str(error), first_line(error)
     if isinstance(error, TypeError) and "argument" in line:
         return (
             f"the model cannot be called with one input: {line}. "
@@ -141,7 +163,7 @@ def _explain(error: Exception, input_shape: tuple[int, ...]) -> str:
     if "batch" in text and ("specialize" in text or "Constraints violated" in text):
         return (
             "the model fixes the size of its batch or mixes the points of the batch: it must "
-            f"accept any number of points in dimension 0 ({line})"
+            "accept any number of points in dimension 0 and treat each on its own"
         )
     return f"the model cannot be run on an input of shape (batch, {_shape(input_shape)}): {line}"
 
@@ -162,13 +184,59 @@ def _is_fresh(node: Any) -> bool:
     return name in _FRESH or isinstance(rule, Piecewise)
 
 
+def _inline(module: fx.GraphModule) -> None:
+    """Put the graphs of ``enable_grad`` and ``autocast`` blocks in place of the calls to them."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        if getattr(node.target, "__name__", "") not in _BLOCKS:
+            continue
+        at = next(i for i, item in enumerate(node.args) if _is_graph(module, item))
+        inner: fx.GraphModule = getattr(module, node.args[at].target)
+        _inline(inner)
+        inputs, copies = iter(node.args[at + 1 :]), {}
+        with graph.inserting_before(node):
+            for part in inner.graph.nodes:
+                if part.op == "placeholder":
+                    copies[part] = next(inputs)
+                elif part.op != "output":
+                    copies[part] = graph.node_copy(part, copies.__getitem__)
+                else:
+                    results = [copies[result] for result in part.args[0]]
+        for user in list(node.users):
+            user.replace_all_uses_with(results[user.args[1]])
+            graph.erase_node(user)
+        graph.erase_node(node)
+
+
+def _is_graph(module: fx.GraphModule, item: Any) -> bool:
+    found = isinstance(item, fx.Node) and item.op == "get_attr"
+    return found and isinstance(getattr(module, str(item.target), None), fx.GraphModule)
+
+
+def _drop_dropout(graph: fx.Graph) -> None:
+    """Replace dropout in eval mode by its input: eager mode returns that very tensor."""
+    for node in list(graph.nodes):
+        dropout = node.op == "call_function" and "dropout" in target_name(node.target)
+        if dropout and arguments_of(node).get("train") is False:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+
+
+def _rename_outputs(exported: Any) -> None:
+    """Make the signature name the nodes that are the outputs now."""
+    outputs = next(node for node in exported.graph.nodes if node.op == "output").args[0]
+    for spec, node in zip(exported.graph_signature.output_specs, outputs, strict=True):
+        if isinstance(node, fx.Node):
+            spec.arg = type(spec.arg)(name=node.name)
+
+
 def _make_functional(graph: fx.Graph) -> bool:
     """Replace in-place calls on values that nothing else sees; False if others remain."""
     for node in graph.nodes:
         schema = getattr(node.target, "_schema", None)
         if schema is None or not schema.is_mutable:
             continue
-        base = node.args[0] if node.args else None
+        base: Any = node.args[0] if node.args else None
         packet = getattr(torch.ops.aten, str(schema.name).removeprefix("aten::")[:-1], None)
         overload = getattr(packet, schema.overload_name or "default", None)
         if not _is_fresh(base) or len(base.users) != 1 or overload is None:
@@ -195,11 +263,11 @@ def _qualified(kind: type) -> str:
 
 def location_of(node: fx.Node) -> str:
     """Where the call stands in the user's code: ``net.py:31``, or nothing."""
-    inside = os.path.dirname(torch.__file__)
+    inside = str(Path(torch.__file__).parent)
     found = ""
     for path, line in re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or ""):
         if not path.startswith(inside):
-            found = f"{os.path.basename(path)}:{line}"
+            found = f"{Path(path).name}:{line}"
     return found
 
 
@@ -234,3 +302,23 @@ def needed_by(output: fx.Node) -> set[fx.Node]:
                 seen.add(node)
                 waiting.append(node)
     return seen
+
+
+def terminal_of(output: fx.Node, needed: set[fx.Node]) -> tuple[fx.Node, str] | None:
+    """The softmax or sigmoid that makes the output, seen through changes of shape; its label."""
+    node: Any = output
+    moved = False
+    while node.op == "call_function" and len(needed & set(node.users)) <= 1:
+        rule = rule_of(node.target)
+        if isinstance(rule, Terminal):
+            dim = arguments_of(node).get("dim")
+            over_batch = dim is not None and dim % node.args[0].meta["val"].dim() == 0
+            keep = over_batch or (moved and not rule.elementwise)
+            return None if keep else (node, rule.label)
+        reshapes = isinstance(rule, Affine) and rule.reshapes
+        identity = isinstance(rule, Affine) and rule.identity
+        if not (reshapes or identity or (node.target is operator.getitem and node.args[1] == 0)):
+            return None
+        moved = moved or reshapes
+        node = node.args[0]
+    return None

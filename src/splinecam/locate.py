@@ -19,8 +19,8 @@ _CHUNK = 1 << 21  # corners looked at in one go
 class Locator:
     """Lists, for each cell of a grid, the faces whose bounding box meets the cell.
 
-    Grid lines run through quantiles of the vertices' coordinates, so a cell holds few faces even when
-    the regions crowd in one corner of the domain.
+    Grid lines run through quantiles of the vertices' coordinates, so a cell holds few faces even
+    when the regions crowd in one corner of the domain.
     """
 
     def __init__(self, mesh: Mesh) -> None:
@@ -50,11 +50,11 @@ class Locator:
         self.offsets = offsets_of(torch.bincount(cell, minlength=cells))
 
     def __call__(self, uv: Tensor) -> Tensor:
-        """Face of each point (N, 2) in the mesh's coordinates, -1 outside; a border belongs to one side."""
+        """Face of each point (N, 2) in the mesh's coordinates, -1 outside the mesh."""
         corners = self.mesh.corners.shape[0] / self.mesh.num_faces
         crowd = self.faces.shape[0] / max(1, self.offsets.shape[0] - 1)
         step = max(1, int(_CHUNK / (corners * (1 + crowd))))
-        found = [self._locate(part) for part in uv.split(step)]
+        found = [self._locate(part) for part in torch.split(uv, step)]
         return torch.cat(found) if found else self.faces[:0]
 
     def _cells(self, uv: Tensor) -> Tensor:
@@ -92,8 +92,9 @@ class Locator:
         gap = uv[pair] - p
         cross = side[:, 0] * gap[:, 1] - side[:, 1] * gap[:, 0]
         distance = cross / side.norm(dim=1)
-        depth = distance.new_full((face.shape[0],), torch.inf)
-        return depth.scatter_reduce_(0, pair, distance, "amin")
+        depth: Tensor = distance.new_full((face.shape[0],), torch.inf)
+        depth.scatter_reduce_(0, pair, distance, "amin")
+        return depth
 
 
 def _quantiles(uv: Tensor, lines: int) -> list[Tensor]:

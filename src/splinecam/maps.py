@@ -1,4 +1,4 @@
-"""Each region's affine map, from the outputs at its vertices; thin regions by the network's own derivative."""
+"""Each region's affine map: from the outputs at its vertices, or by derivative where it is thin."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def affine_maps(
 
 
 def _through_triangles(mesh: Mesh, output: Tensor) -> tuple[Tensor, Tensor]:
-    """Slopes (F, n, 2) through three far-apart vertices of each face, and the triangles' widths (F,)."""
+    """Slopes (F, n, 2) through three far-apart vertices of each face, and the triangle's width."""
     vertex, owner = mesh.corner_vertices(), mesh.owners()
     uv = mesh.uv[vertex]
 
@@ -84,7 +84,7 @@ def derivative(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Te
     out = []
     step = max(1, _BLOCK // max(1, math.prod(domain.input_shape)))
     axes = domain.basis.to(uv).reshape(2, 1, *domain.input_shape)
-    for part in uv.split(step):
+    for part in torch.split(uv, step):
         x = domain.embed(frame.to_plane(part))
         columns = [
             torch.func.jvp(program, (x,), (axis.expand_as(x).contiguous(),))[1] for axis in axes

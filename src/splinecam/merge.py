@@ -18,8 +18,8 @@ __all__ = ["Merged", "components", "merge"]
 class Merged:
     """Pieces of the domain with one affine map each; they need not be convex.
 
-    labels: (F,) the piece of each region; edges: (N,) indices of the edges that still separate two pieces,
-    or a piece from the outside.
+    labels: (F,) the piece of each region; edges: (N,) indices of the edges that still separate two
+    pieces, or a piece from the outside.
     """
 
     labels: Tensor
@@ -50,9 +50,12 @@ def components(n: int, a: Tensor, b: Tensor) -> Tensor:
     root = torch.arange(n, device=a.device)
     while True:
         low = torch.minimum(root[a], root[b])
-        hooked = root.scatter_reduce(0, root[a], low, "amin").scatter_reduce(0, root[b], low, "amin")
+        hooked = root.scatter_reduce(0, root[a], low, "amin").scatter_reduce(
+            0, root[b], low, "amin"
+        )
         while not torch.equal(hooked, hooked[hooked]):
             hooked = hooked[hooked]
         if torch.equal(hooked, root):
-            return torch.unique(root, return_inverse=True)[1]
+            labels: Tensor = torch.unique(root, return_inverse=True)[1]
+            return labels
         root = hooked

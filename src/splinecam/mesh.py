@@ -1,7 +1,7 @@
 """The planar subdivision: convex faces with shared vertices and edges, as flat arrays.
 
-    half-edge 2e runs edges[e, 0] -> edges[e, 1], its twin 2e + 1 runs back;
-    a face is a counter-clockwise cycle of half-edges.
+half-edge 2e runs edges[e, 0] -> edges[e, 1], its twin 2e + 1 runs back;
+a face is a counter-clockwise cycle of half-edges.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ class ExactCell:
     @property
     def width(self) -> float:
         """Twice the area over the perimeter: the inradius, up to a factor of two."""
-        perimeter = sum(math.dist(p, q) for p, q in _pairs(self.vertices))
+        sides = _pairs(self.vertices)
+        perimeter = sum(math.hypot(q[0] - p[0], q[1] - p[1]) for p, q in sides)
         return 2 * float(self.area) / perimeter
 
     def value(self, uv: Point) -> list[Fraction]:

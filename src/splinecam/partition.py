@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ __all__ = ["Partition", "Region", "Unresolved", "partition"]
 
 
 class Unresolved(NamedTuple):
-    """A place (u, v) in the plane that float64 could not settle, the cut it happened at, and why."""
+    """A place (u, v) in the plane that float64 could not settle, at which cut, and why."""
 
     place: tuple[float, float]
     cut: str
@@ -88,7 +88,7 @@ class Partition:
     """
 
     def __init__(
-        self, model: nn.Module | None, program: Program, domain: Domain, outcome: Outcome
+        self, model: nn.Module, program: Program, domain: Domain, outcome: Outcome
     ) -> None:
         self.model = model
         self.program = program
@@ -97,6 +97,7 @@ class Partition:
         self.frame = Frame.of(domain)
         self.values = outcome.output
         self.value_error = outcome.error
+        self.cut_errors = outcome.cut_errors
         self.unresolved = tuple(
             Unresolved((u, v), name, doubt.reason)
             for name, doubt in outcome.doubts
@@ -204,7 +205,7 @@ class Partition:
         return self.mesh.num_faces
 
     def locate(self, x: Tensor) -> Tensor:
-        """Region of each input (N, \\*input_shape), -1 outside the domain or off its plane, (N,)."""
+        """Region of each input (N, ...), -1 outside the domain or off its plane, (N,)."""
         uv, distance = self.domain.project(x)
         local = self.frame.to_local(uv.to(self.mesh.uv))
         reach = float(self.domain.origin.abs().max()) + self.domain.diameter
@@ -219,25 +220,32 @@ class Partition:
         """Regions that share an edge with the given one, ascending."""
         start, end = self.mesh.offsets[region], self.mesh.offsets[region + 1]
         twins = self.mesh.corners[start:end] ^ 1
-        found = torch.unique(self.edge_faces.view(-1)[twins])
+        found: Tensor = torch.unique(self.edge_faces.view(-1)[twins])
         return found[found >= 0]
 
     def patterns(self, regions: Tensor | Sequence[int] | None = None) -> dict[str, Tensor]:
-        """Which piece each unit is in, per cut: the number of its knots below the value, (N, n) each."""
-        chosen = slice(None) if regions is None else torch.as_tensor(regions, device=self.mesh.uv.device)
-        uv = self.mesh.means()[chosen]
+        """Which piece each unit is in, per cut: how many knots lie below its value, (N, n) each."""
+        chosen = (
+            slice(None) if regions is None else torch.as_tensor(regions, device=self.mesh.uv.device)
+        )
+        return self._patterns_at(self.mesh.means()[chosen])
+
+    def _patterns_at(self, local: Tensor) -> dict[str, Tensor]:
+        """Patterns at points in the engine's coordinates, (N, 2)."""
         with torch.no_grad():
-            return self.program.patterns(self.domain.embed(self.frame.to_plane(uv)))
+            x = self.domain.embed(self.frame.to_plane(local))
+            return self.program.patterns(x, self.cut_errors)
 
     def jacobian(self, regions: Tensor | Sequence[int]) -> Tensor:
-        """Derivative of the output in input space, (N, n_out, \\*input_shape)."""
+        """Derivative of the output in input space, (N, n_out, ...)."""
         chosen = torch.as_tensor(regions, device=self.mesh.uv.device)
         x = self.domain.embed(self.frame.to_plane(self.mesh.means()[chosen]))
 
         def one(point: Tensor) -> Tensor:
             return self.program(point[None]).reshape(-1)
 
-        return torch.stack([torch.func.jacrev(one)(point) for point in x])
+        rows: list[Tensor] = [torch.func.jacrev(one)(point) for point in x]
+        return torch.stack(rows)
 
     def merged(self) -> Merged:
         """Unite neighbouring regions that have the same affine map."""
@@ -249,7 +257,7 @@ class Partition:
 
         return validate(self, samples=samples, seed=seed)
 
-    def plot(self, **options: object) -> object:
+    def plot(self, **options: Any) -> Any:
         """Draw regions, edges and decision boundary; see ``splinecam.plot.plot``."""
         from splinecam.plot import plot
 
@@ -341,10 +349,12 @@ class Region:
         return self.partition.neighbours(self.index)
 
     def jacobian(self) -> Tensor:
-        """Derivative of the output in input space, (n_out, \\*input_shape)."""
+        """Derivative of the output in input space, (n_out, ...)."""
         return self.partition.jacobian([self.index])[0]
 
     def __repr__(self) -> str:
         u, v = self.centroid.tolist()
         k = int(self.partition.num_corners[self.index])
-        return f"Region({self.index}: {k} vertices, area {self.area:.4g}, around ({u:.4g}, {v:.4g}))"
+        return (
+            f"Region({self.index}: {k} vertices, area {self.area:.4g}, around ({u:.4g}, {v:.4g}))"
+        )

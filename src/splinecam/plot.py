@@ -127,9 +127,9 @@ def _class_colors(cells: WinnerCells) -> Floats:
     palette = np.array([to_rgb(c) for c in CLASSES])
     base = palette[cells.winner.cpu().numpy() % len(palette)]
     lead = cells.lead.cpu().numpy()
-    scale = float(np.quantile(lead, 0.8)) if len(lead) else 0.0
-    strength = np.sqrt(np.clip(lead / scale, 0, 1)) if scale > 0 else np.zeros_like(lead)
-    share = (0.15 + 0.55 * strength)[:, None]
+    scale = float(np.median(lead)) if len(lead) else 0.0
+    strength = lead / (lead + scale) if scale > 0 else np.ones_like(lead)
+    share = (0.12 + 0.68 * strength)[:, None]
     return np.asarray(1 - share * (1 - base))
 
 
@@ -184,7 +184,7 @@ def _draw_edges(part: Partition, ax: Axes, width: float) -> None:
     for k in reversed(range(len(part.cuts))):
         late = k / max(depth - 1, 1)
         _draw_lines(
-            ax, uv[edges[op == k]], INK, width * (1.5 - 0.8 * late), 0.85 - 0.4 * late, zorder=2
+            ax, uv[edges[op == k]], INK, width * (1.5 - 0.8 * late), 0.7 - 0.3 * late, zorder=2
         )
     _draw_lines(ax, uv[edges[op < 0]], INK, _MAX_WIDTH, zorder=2)
 

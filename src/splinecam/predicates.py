@@ -26,19 +26,19 @@ __all__ = [
 
 EPS = 2.0**-52
 
-# Estimated errors times this are tolerances. Against exact arithmetic the estimate was never exceeded
-# by the true error, so a factor of 8 leaves room on both sides.
+# Estimated errors times this are tolerances. The true error stays below the estimate, so that the
+# factor leaves room for it twice over.
 SAFETY = 8.0
 
 # Rounding of a coordinate in the engine's frame, where the domain spans about [-1, 1].
 UV_ERROR = 2 * EPS
 
-# Slopes fitted to vertex values must be this precise, relative to the steepest; regions too thin for
-# that get the network's own derivative instead.
-SLOPE_PRECISION = 1e-10
+# Slopes fitted to vertex values must be this precise, relative to the steepest; regions too thin
+# for that get the network's own derivative instead.
+SLOPE_PRECISION = 1e-8
 
-# What validate() demands: of the areas' sum, of outputs relative to their spread, and of slopes relative
-# to the steepest.
+# What validate() demands: of the areas' sum, of outputs relative to their spread, and of slopes
+# relative to the steepest.
 AREA_PRECISION = 1e-10
 VALUE_PRECISION = 1e-9
 JACOBIAN_PRECISION = 1e-6
@@ -57,8 +57,8 @@ def cluster(line: Tensor, s: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Ten
     Returns the cluster of each point (N,), the best-known member of each cluster (C,), and whether
     each point is farther from that member than rounding explains (N,).
 
-    A badly known point (lines that meet at a tiny angle) joins the nearest better-known one, and never
-    glues two well-known points together.
+    A badly known point (lines that meet at a tiny angle) joins the nearest better-known one, and
+    never glues two well-known points together.
     """
     group = torch.arange(s.shape[0], device=s.device)
     best = group

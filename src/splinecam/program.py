@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from splinecam.ops import Affine, Bound, affine_bound
+from splinecam.predicates import EPS
 
 __all__ = ["Cut", "Program", "Ref", "Rows", "Size", "Stage", "Step"]
 
@@ -25,11 +26,11 @@ class Ref:
 
 @dataclass(frozen=True)
 class Size:
-    """A whole number that depends on the size of the batch."""
+    """A number that depends on the size of the batch."""
 
-    rule: Callable[[int], int]
+    rule: Callable[[int], Any]
 
-    def at(self, batch: int) -> int:
+    def at(self, batch: int) -> Any:
         return self.rule(batch)
 
 
@@ -126,7 +127,7 @@ class Rows:
     def out(self, x: Tensor) -> Tensor:
         """Bring the batch to the front: ``(.., B * each, ..)`` becomes ``(B, .., each, ..)``."""
         if self.each != 1:
-            x = x.unflatten(self.dim, (x.shape[self.dim] // self.each, self.each))
+            x = torch.unflatten(x, self.dim, (-1, self.each))
         return x.movedim(self.dim, 0)
 
     def back(self, x: Tensor) -> Tensor:
@@ -154,6 +155,7 @@ class Cut:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     rows: Rows = Rows()
+    exact: bool = True
     VARIABLE: ClassVar[Ref] = Ref("z")
 
     def apply(self, z: Tensor) -> Tensor:
@@ -166,12 +168,16 @@ class Cut:
         result: Tensor = self.run(*args, **kwargs)
         return result if self.rows.plain else self.rows.out(result)
 
-    def pieces(self, z: Tensor) -> Tensor:
-        """How many levels lie below each unit: int8 ``(B, n)`` for ``z`` of ``(B, *shape)``."""
-        flat = z.flatten(1)
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """How many levels lie below each unit: int8 ``(B, n)`` for ``z`` of ``(B, *shape)``.
+
+        A unit above a level by no more than its rounding ``error`` counts as at the level, so that
+        one which is zero on a whole region is on one piece there.
+        """
+        flat = z.reshape(z.shape[0], self.levels.shape[1])
         count = torch.zeros(flat.shape, dtype=torch.int8, device=z.device)
         for level in self.levels:
-            count += level < flat
+            count += level + error < flat
         return count
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
@@ -180,7 +186,8 @@ class Cut:
         ends = torch.stack([low, high, *self.levels.clamp(low, high)])
         magnitude = self.apply(ends.view(-1, *self.shape)).abs().amax(0, keepdim=True)
         steepest = self.slopes.abs().amax(0).view(1, *self.shape)
-        return Bound(magnitude, bound.error * steepest)
+        error = bound.error * steepest
+        return Bound(magnitude, error if self.exact else error + EPS * magnitude)
 
     def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Cut:
         return replace(
@@ -224,6 +231,7 @@ class Program:
         output_name: str,
         stages: tuple[Stage, ...],
         stripped: str | None,
+        final: Callable[[Tensor], Tensor] | None,
         device: torch.device,
     ) -> None:
         self.input_shape = input_shape
@@ -232,6 +240,7 @@ class Program:
         self.output_name = output_name
         self.stages = stages
         self.stripped = stripped
+        self.final = final  # what was stripped: the model's output is final(self(x))
         self.device = device
 
     def __repr__(self) -> str:
@@ -304,8 +313,16 @@ class Program:
         """The network on ``(B, *input_shape)`` in float64: ``(B, *output_shape)``."""
         return self._run(x)
 
-    def patterns(self, x: Tensor) -> dict[str, Tensor]:
-        """Which piece every unit of every cut is in: cut name -> int8 ``(B, n)``."""
+    def patterns(self, x: Tensor, errors: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """Which piece every unit of every cut is in: cut name -> int8 ``(B, n)``.
+
+        ``errors``: cut name -> rounding error ``(n,)``, see :meth:`Cut.pieces`.
+        """
         found: dict[str, Tensor] = {}
-        self._run(x, lambda cut, z: found.update({cut.name: cut.pieces(z)}))
+        error = errors or {}
+
+        def note(cut: Cut, z: Tensor) -> None:
+            found[cut.name] = cut.pieces(z, error.get(cut.name, 0.0))
+
+        self._run(x, note)
         return found

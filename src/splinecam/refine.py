@@ -2,8 +2,8 @@
 
 1. Signs:  decided once per vertex, so all faces around it agree (``signs``).
 2. Edges:  where a function changes sign along an edge, a new vertex; both faces of the edge see it.
-3. Chords: around a convex face a function falls once from + to - and rises once from - to +; the chord
-           runs between these two places, which are corners by now.
+3. Chords: around a convex face a function falls once from + to - and rises once from - to +; the
+           chord runs between these two places, which are corners by now.
 4. Faces:  each is cut by its chords on its own (``arrange``).
 """
 
@@ -39,10 +39,12 @@ class Functions:
     error: Tensor
 
     @classmethod
-    def crossing(cls, z: Tensor, levels: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions:
-        """Only the functions that change sign somewhere: levels (K, n); error, low, high (n,)."""
+    def crossing(
+        cls, z: Tensor, levels: Tensor, error: Tensor, low: Tensor, high: Tensor
+    ) -> Functions:
+        """Only the functions that may change sign: levels (K, n); error, low, high (n,)."""
         error = error + EPS * levels.abs()
-        alive = (low < levels - SAFETY * error) & (high > levels + SAFETY * error)
+        alive = (low < levels - error) & (high > levels + error)
         k, unit = alive.nonzero(as_tuple=True)
         return cls(z, unit, levels[k, unit], error[k, unit])
 
@@ -55,10 +57,15 @@ class Functions:
         flat = self.z.view(-1)[vertex * self.z.shape[1] + self.unit[column]]
         return flat - self.level[column]
 
-    def signs(self) -> Signs:
-        """Signs of all functions at all vertices, a block of vertices at a time."""
+    def signs(self) -> tuple[Signs, Tensor]:
+        """Signs of all functions at all vertices, a block of vertices at a time.
+
+        Also the vertices, (N,), at which some value is too large for rounding and too small to
+        have a sign: there it is taken for zero.
+        """
         vertices, n = self.z.shape
         signs = Signs.empty(vertices, self.m, self.z.device)
+        doubtful = [signs.positive.new_zeros(0)]
         everything = self.m == n and bool((self.unit[1:] > self.unit[:-1]).all())
         shifted = bool(self.level.any())
         step = max(1, _CHUNK // max(self.m, 1))
@@ -66,8 +73,11 @@ class Functions:
             block = self.z[start : start + step]
             block = block if everything else block[:, self.unit]
             block = block - self.level if shifted else block
-            signs.store(start, block, SAFETY * self.error)
-        return signs
+            if signs.store(start, block, SAFETY * self.error):
+                size = block.abs()
+                unclear = ((size > self.error) & (size <= SAFETY * self.error)).any(1)
+                doubtful.append(unclear.nonzero()[:, 0] + start)
+        return signs, torch.cat(doubtful)
 
 
 @dataclass(frozen=True)
@@ -78,14 +88,14 @@ class Births:
     q: Tensor
     t: Tensor
 
-    def select(self, chosen: Tensor) -> Births:
+    def select(self, chosen: Tensor | slice) -> Births:
         """Some of the new vertices."""
         return Births(self.p[chosen], self.q[chosen], self.t[chosen])
 
-    def interpolate(self, x: Tensor, rows: slice = slice(None)) -> Tensor:
-        """Values at (some of) the new vertices from the values x of the older ones."""
-        t = self.t[rows].view(-1, *[1] * (x.dim() - 1))
-        return torch.lerp(x.index_select(0, self.p[rows]), x.index_select(0, self.q[rows]), t)
+    def interpolate(self, x: Tensor) -> Tensor:
+        """Values at the new vertices from the values x of the older ones."""
+        t = self.t.view(-1, *[1] * (x.dim() - 1))
+        return x.index_select(0, self.p).lerp_(x.index_select(0, self.q), t)
 
 
 @dataclass(frozen=True)
@@ -109,22 +119,27 @@ class Refinement:
 def refine(
     mesh: Mesh, functions: Functions, op: int, *, max_faces: int | None = None
 ) -> Refinement:
-    """Cut every face of the mesh along the zero sets of the functions; ``op`` is their provenance."""
-    cuts = _cut_edges(mesh, functions, functions.signs())
+    """Cut every face along the zero sets of the functions; ``op`` is their provenance."""
+    if not functions.m:
+        return Refinement(mesh, _no_births(mesh), _no_births(mesh), [])
+    signs, unclear = functions.signs()
+    cuts = _cut_edges(mesh, functions, signs)
     falls, rises, doubts = _chord_ends(mesh, cuts)
+    doubts += cuts.doubts
+    if unclear.shape[0]:
+        doubts.append(
+            Doubts(mesh.uv[unclear], "a unit switches too close to a vertex to tell its side")
+        )
     if not falls.key.shape[0]:
         return Refinement(mesh, _no_births(mesh), _no_births(mesh), doubts)
-    doubts += cuts.doubts
     split = _split_edges(mesh, cuts, op)
     faces, local = torch.unique_consecutive(falls.key // functions.m, return_inverse=True)
-    loops = _boundaries(mesh, split, cuts, faces)
+    loops = _boundaries(mesh, cuts, faces)
     column = falls.key % functions.m
-    chords, lines = _chords(loops, local, falls, rises, split.uv)
+    chords, lines = _chords(loops, local, falls, rises, split)
     if max_faces is not None:
         max_faces -= mesh.num_faces - faces.shape[0]
-    made = arrange(
-        loops, chords, lines, split.uv, first_edge=split.num_edges, max_faces=max_faces
-    )
+    made = arrange(loops, chords, lines, split.uv, split.edges, max_faces=max_faces)
     births = Births(cuts.a, cuts.b, cuts.t)
     return _assemble(mesh, split, faces, made, lines, functions.unit[column], births, op, doubts)
 
@@ -136,9 +151,9 @@ def refine(
 class _Cuts:
     """Where functions change sign along edges, ordered along each edge.
 
-    Hits, (N,): edge, column, whether the function falls from edges[e, 0] on, group (the new vertex),
-    width of the strip the line may lie in. Groups, (C,): edge, end vertices a, b, fraction t;
-    first: (E + 1,) the groups of each edge.
+    Hits, (N,): edge, column, whether the function falls from edges[e, 0] on, group (the new
+    vertex), width of the strip the line may lie in. Groups, (C,): edge, end vertices a, b,
+    fraction t; first: (E + 1,) the groups of each edge.
     """
 
     edge: Tensor
@@ -177,7 +192,19 @@ def _cut_edges(mesh: Mesh, functions: Functions, signs: Signs) -> _Cuts:
     first = offsets_of(torch.bincount(group_edge, minlength=mesh.num_edges))
     falling = za[order] > 0
     return _Cuts(
-        edge, column, falling, group, width, group_edge, a, b, t_best, first, functions, signs, doubts
+        edge,
+        column,
+        falling,
+        group,
+        width,
+        group_edge,
+        a,
+        b,
+        t_best,
+        first,
+        functions,
+        signs,
+        doubts,
     )
 
 
@@ -220,7 +247,7 @@ def _split_edges(mesh: Mesh, cuts: _Cuts, op: int) -> Mesh:
 
 @dataclass(frozen=True)
 class _Ends:
-    """One end of each chord: key = face * m + column, place on the refined boundary, strip width."""
+    """One end of each chord: key = face * m + column, place on the boundary, strip width."""
 
     key: Tensor
     place: Tensor
@@ -268,7 +295,9 @@ def _chord_ends(mesh: Mesh, cuts: _Cuts) -> tuple[_Ends, _Ends, list[Doubts]]:
     doubts = []
     if bool(repeated.any()):
         face = falls.key[1:][repeated] // m
-        doubts.append(Doubts(mesh.means()[face], "a unit crosses a region's border more than twice"))
+        doubts.append(
+            Doubts(mesh.means()[face], "a unit crosses a region's border more than twice")
+        )
     return falls, rises, doubts
 
 
@@ -301,7 +330,7 @@ def _zero_corners(mesh: Mesh, cuts: _Cuts) -> _Zeros | None:
     return found[0], found[1]
 
 
-def _boundaries(mesh: Mesh, split: Mesh, cuts: _Cuts, faces: Tensor) -> Loops:
+def _boundaries(mesh: Mesh, cuts: _Cuts, faces: Tensor) -> Loops:
     """Boundaries of the chosen faces along the divided edges."""
     entries, counts = take_rows(mesh.offsets, faces)
     old = mesh.corners[entries]
@@ -316,17 +345,19 @@ def _boundaries(mesh: Mesh, split: Mesh, cuts: _Cuts, faces: Tensor) -> Loops:
     edge = torch.where(piece == 0, old[owner] >> 1, mesh.num_edges + first[owner] + piece - 1)
     half = 2 * edge + back
     face_offsets = offsets[offsets_of(counts)]
-    return Loops(face_offsets, half, split.edges.view(-1)[half])
+    return Loops(face_offsets, half)
 
 
 def _chords(
-    loops: Loops, face: Tensor, falls: _Ends, rises: _Ends, uv: Tensor
+    loops: Loops, face: Tensor, falls: _Ends, rises: _Ends, split: Mesh
 ) -> tuple[Chords, Lines]:
     line = torch.arange(face.shape[0], device=face.device)
-    start = loops.vertex[loops.offsets[face] + falls.place]
-    end = loops.vertex[loops.offsets[face] + rises.place]
+    start, end = (
+        split.edges.view(-1)[loops.half[loops.offsets[face] + ends.place]]
+        for ends in (falls, rises)
+    )
     width = torch.maximum(falls.width, rises.width)
-    lines = Lines(start, end, uv[start], uv[end], width)
+    lines = Lines(start, end, split.uv[start], split.uv[end], width)
     return Chords(face, falls.place, rises.place, line), lines
 
 
@@ -352,8 +383,8 @@ def _assemble(
     edge_line = _join(made.edge_line, lines.start)
     count = crossing.shape[0]
     refined = Mesh(
-        uv=torch.cat([split.uv, *made.vertex_uv]),
-        edges=torch.cat([split.edges, *made.edges]),
+        uv=made.uv,
+        edges=made.edges,
         offsets=offsets_of(torch.cat([counts, *[loop.sizes() for loop in made.loops]])),
         corners=torch.cat([mesh.corners[entries], *[loop.half for loop in made.loops]]),
         edge_op=torch.cat([split.edge_op, edge_line.new_full(edge_line.shape, op)]),

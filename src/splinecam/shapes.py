@@ -13,9 +13,11 @@ from splinecam.program import Rows, Size
 
 __all__ = ["Batch"]
 
+_KINDS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
-def _evaluate(expression: Any, symbol: Any, batch: int) -> int:
-    return int(expression.subs(symbol, batch))
+
+def _evaluate(expression: Any, symbol: Any, kind: type, batch: int) -> Any:
+    return kind(expression.subs(symbol, batch))
 
 
 class Batch:
@@ -26,22 +28,35 @@ class Batch:
         if not isinstance(size, torch.SymInt):
             raise CaptureError("the model fixes the size of its batch")
         self.symbol = size.node.expr
+        self.known: dict[Any, Any] = {}  # other symbols, whose values are constants of the model
 
-    def size(self, value: Any) -> int | Size:
-        """A whole number of the graph, as a number or as a function of the batch."""
-        if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return int(value)
-        expression = value.node.expr
+    def expression(self, value: Any) -> Any:
+        """The expression of a symbolic number, with what is known filled in."""
+        return value.node.expr.subs(self.known)
+
+    def unknown(self, value: Any) -> set[Any]:
+        """The symbols of a number or of a shape that depend on the data."""
+        sizes = list(value.shape) if isinstance(value, Tensor) else [value]
+        symbolic = [size for size in sizes if isinstance(size, tuple(_KINDS))]
+        found = {symbol for size in symbolic for symbol in self.expression(size).free_symbols}
+        return found - {self.symbol}
+
+    def size(self, value: Any) -> Any:
+        """A number of the graph, as it is or as a function of the batch."""
+        kind = _KINDS.get(type(value))
+        if kind is None:
+            return value
+        expression = self.expression(value)
         if not expression.free_symbols:
-            return int(expression)
+            return kind(expression)
         if expression.free_symbols != {self.symbol}:
             raise CaptureError("the shape of an activation depends on the values of the input")
         each = expression / self.symbol
-        if each.is_Integer:
+        if kind is int and each.is_Integer:
             return Size(int(each).__mul__)
-        return Size(partial(_evaluate, expression, self.symbol))
+        return Size(partial(_evaluate, expression, self.symbol, kind))
 
-    def shape(self, value: Tensor) -> list[int | Size]:
+    def shape(self, value: Tensor) -> list[Any]:
         """The shape of a value in a graph."""
         return [self.size(size) for size in value.shape]
 
@@ -51,10 +66,11 @@ class Batch:
 
     def rows(self, value: Tensor) -> Rows | None:
         """Where a value keeps the batch; None if it has lost it or mixed its points."""
+        sizes: list[Any] = list(value.shape)
         found = [
-            (dim, size.node.expr / self.symbol)
-            for dim, size in enumerate(value.shape)
-            if isinstance(size, torch.SymInt) and self.symbol in size.node.expr.free_symbols
+            (dim, self.expression(size) / self.symbol)
+            for dim, size in enumerate(sizes)
+            if isinstance(size, torch.SymInt) and self.symbol in self.expression(size).free_symbols
         ]
         if len(found) != 1 or not found[0][1].is_Integer:
             return None

@@ -30,15 +30,19 @@ class Signs:
         words = torch.zeros((2, vertices, -(-m // 64)), dtype=torch.int64, device=device)
         return cls(words[0], words[1], m)
 
-    def store(self, start: int, values: Tensor, tolerance: Tensor) -> None:
-        """Decide the signs of values (B, m) at the vertices from ``start`` on, once and for all."""
+    def store(self, start: int, values: Tensor, tolerance: Tensor) -> bool:
+        """Decide the signs of values (B, m) at the vertices from ``start`` on, once and for all.
+
+        Returns whether any of them is zero.
+        """
         rows = slice(start, start + values.shape[0])
         self.positive[rows] = _pack(values > tolerance)
         self.negative[rows] = _pack(values < -tolerance)
+        return bool(self.zero(rows).any())
 
-    def zero(self) -> Tensor:
+    def zero(self, rows: slice = slice(None)) -> Tensor:
         """(V, W) words of where the functions vanish."""
-        words = ~(self.positive | self.negative)
+        words = ~(self.positive[rows] | self.negative[rows])
         if self.m % 64:
             words[:, -1] &= (1 << (self.m % 64)) - 1
         return words

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splinecam.oracle import Abs, ExactCell, ExactPartition, Residual, exact_partition
+from splinecam.predicates import EPS
 
 if TYPE_CHECKING:
     from splinecam.partition import Partition
@@ -26,6 +27,9 @@ __all__ = [
     "exact_partition",
     "polygons",
 ]
+
+# How far rounding may move a line, in units of EPS domain diameters.
+_NOISE = 64
 
 
 def assert_valid(part: Partition) -> None:
@@ -44,18 +48,20 @@ def assert_same_cells(
 ) -> None:
     """Raise unless a partition has exactly the oracle's cells: none lost, none invented.
 
-    Corners may be off by ``atol`` domain diameters, outputs and slopes by ``atol`` of the terms
-    they are summed from; corners on a straight side do not count. Cells on either side that are
-    narrower than ``resolution`` diameters need no partner.
+    Corners may be off by ``atol`` domain diameters, and more where lines meet at so small an angle
+    that rounding moves their crossing; outputs and slopes by ``atol`` of the terms they are summed
+    from. Corners on a straight side do not count. Cells on either side that are narrower than
+    ``resolution`` diameters need no partner.
     """
     faces = polygons(part)
     diameter = float(part.domain.diameter)
     small = resolution * diameter
+    noise = _NOISE * EPS * diameter
     face_of = _matched(faces, exact, small)
     wrong = []
     for index, face in sorted(face_of.items()):
         cell = exact.cells[index]
-        reasons = _differences(faces[face], cell, atol * diameter)
+        reasons = _differences(faces[face], cell, atol * diameter, noise)
         area, true = float(part.areas[face]), float(cell.area)
         if not abs(area - true) <= atol * diameter * _perimeter(faces[face]):
             reasons.append(f"area {area:.17g} instead of {true:.17g}")
@@ -108,25 +114,36 @@ def _located(faces: Sequence[np.ndarray], cells: Sequence[ExactCell]) -> list[in
     return located
 
 
-def _differences(polygon: np.ndarray, cell: ExactCell, slack: float) -> list[str]:
+def _differences(polygon: np.ndarray, cell: ExactCell, slack: float, noise: float) -> list[str]:
     """What is wrong with a region's corners: each true one is there, no other is off the border."""
     corners = np.array(cell.vertices, dtype=float)
-    reasons = []
-    for corner in corners:
-        distance = np.hypot(*(polygon - corner).T).min()
-        if not distance <= slack:
-            reasons.append(f"no corner at {_place(corner)}, the next is {distance:.3g} away")
-    ends = np.roll(corners, -1, axis=0)
-    along = ends - corners
+    along = np.roll(corners, -1, axis=0) - corners
     square = (along**2).sum(1)  # zero where corners differ by less than floats can
+    reach = slack + noise / _sines(cell)
+    reasons = []
+    for corner, limit in zip(corners, reach, strict=True):
+        distance = np.hypot(*(polygon - corner).T).min()
+        if not distance <= limit:
+            reasons.append(f"no corner at {_place(corner)}, the next is {distance:.3g} away")
     for point in polygon:
         t = ((point - corners) * along).sum(1)
         t = np.divide(t, square, out=np.zeros_like(t), where=square > 0).clip(0, 1)
-        foot = corners + t[:, None] * along
-        distance = np.hypot(*(point - foot).T).min()
-        if not distance <= slack:
+        distance = np.hypot(*(point - corners - t[:, None] * along).T).min()
+        if not distance <= slack and not (np.hypot(*(point - corners).T) <= reach).any():
             reasons.append(f"corner {_place(point)} is {distance:.3g} off the true border")
     return reasons
+
+
+def _sines(cell: ExactCell) -> np.ndarray:
+    """The sine of the angle at every corner, from exact differences."""
+    count = len(cell.vertices)
+    sides = []
+    for (a, b), (c, d) in ((cell.vertices[i - 1], cell.vertices[i]) for i in range(count)):
+        length = math.hypot(c - a, d - b)
+        sides.append((float(c - a) / length, float(d - b) / length))
+    x, y = np.array(sides).T
+    sines: np.ndarray = np.abs(x * np.roll(y, -1) - y * np.roll(x, -1)).clip(EPS)
+    return sines
 
 
 def _map_differences(

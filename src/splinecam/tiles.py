@@ -1,8 +1,9 @@
 """Divide a mesh into tiles that are refined on their own, and glue them together again.
 
-Both tiles of a shared edge find the same cuts on it, up to rounding. Glueing gives the edge one list of
-vertices, in order; where one tile has a vertex that the other lacks (only possible within rounding), the
-other's faces get it as a corner on a straight side, so the glued mesh is always watertight.
+Both tiles of a shared edge find the same cuts on it, up to rounding. Glueing gives the edge one
+list of vertices, in order; where one tile has a vertex that the other lacks (only possible within
+rounding), the other's faces get it as a corner on a straight side, so that the glued mesh is always
+watertight.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class _Seams:
     """The new vertices on the whole mesh's edges, united over the tiles.
 
     Per united vertex, (C,) ordered along each edge: ``edge`` and a ``sample`` (tile, vertex) of it;
-    first: (E + 1,) the united vertices of each edge. Per tile: its vertices on edges and their union.
+    first: (E + 1,) the united vertices of each edge. Per tile: its vertices on edges, their union.
     """
 
     edge: Tensor
@@ -112,7 +113,7 @@ class _Seams:
 
 
 def _seams(mesh: Mesh, tiles: list[Tile]) -> _Seams:
-    """Every piece of a divided edge but its first begins at a new vertex: collect and unite those."""
+    """Every piece of a divided edge but the first begins at a new vertex: unite those."""
     edge, vertex, number, t = [], [], [], []
     for index, tile in enumerate(tiles):
         start = tile.mesh.edges[:, 0]
@@ -144,8 +145,8 @@ def _seams(mesh: Mesh, tiles: list[Tile]) -> _Seams:
 def _unite(mesh: Mesh, edge: Tensor, number: Tensor, t: Tensor) -> Tensor:
     """Which vertices begin a united one; at most one vertex of each of the two tiles is united.
 
-    Neighbours along the edge from different tiles are one vertex when both tiles have as many vertices on the
-    edge (then the k-th belongs to the k-th), or when they are as close as rounding.
+    Neighbours along the edge from different tiles are one vertex when both tiles have as many
+    vertices on the edge (then the k-th belongs to the k-th), or when they are as close as rounding.
     """
     if not edge.shape[0]:
         return edge.bool()
@@ -197,12 +198,16 @@ def _corners(
     root = _ROOT - part.edge_op
     is_piece = root >= 0
     root = root.clamp(min=0)
-    # Pieces of edge e are numbered 0, 1, ...; piece 0 keeps the id e, the others follow mesh.num_edges.
+    # Pieces of edge e are numbered 0, 1, ...; piece 0 keeps the id e, the others are appended.
     begin, end = (
         torch.where(
             place[vertex] >= mesh.num_vertices,
             place[vertex] - mesh.num_vertices - seams.first[root] + 1,
-            torch.where(place[vertex] == mesh.edges[root, 0], 0, seams.first[root + 1] - seams.first[root] + 1),
+            torch.where(
+                place[vertex] == mesh.edges[root, 0],
+                0,
+                seams.first[root + 1] - seams.first[root] + 1,
+            ),
         )
         for vertex in part.edges.unbind(1)
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from splinecam.errors import ValidationError
 from splinecam.merge import components
@@ -33,7 +34,7 @@ _BATCH = 1 << 24  # numbers in one batch of inputs to the real model
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked: ``worst`` is the largest violation found, ``limit`` what is allowed."""
+    """One thing that was checked: the worst violation found, and the limit of what is allowed."""
 
     name: str
     worst: float
@@ -45,7 +46,9 @@ class Check:
 
     def __str__(self) -> str:
         sign = "<=" if self.ok else ">"
-        return f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.worst:.3g} {sign} {self.limit:.3g}"
+        return (
+            f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.worst:.3g} {sign} {self.limit:.3g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,9 @@ def _check_geometry(mesh: Mesh, area: float) -> list[Check]:
     angle = torch.atan2(turn, (side * following).sum(1))
     windings = (mesh.sums(angle) / (2 * torch.pi) - 1).abs()
     return [
-        Check("relative error of the total area", abs(float(areas.sum()) / area - 1), AREA_PRECISION),
+        Check(
+            "relative error of the total area", abs(float(areas.sum()) / area - 1), AREA_PRECISION
+        ),
         Check("negative area of a region", float((-areas).clamp(min=0).max()), SAFETY * UV_ERROR),
         Check("depth of a reflex corner", reflex, SAFETY * SAFETY * UV_ERROR),
         Check("regions that wind more than once", float((windings > 0.5).sum()), 0),
@@ -152,7 +157,8 @@ def _sample_regions(part: Partition, samples: int, generator: torch.Generator) -
     order = torch.argsort(part.areas).cpu()
     extremes = torch.cat([order[: samples // 8], order[-(samples // 8) :]])
     others = torch.randperm(F, generator=generator)[: samples - 2 * (samples // 8)]
-    return torch.unique(torch.cat([extremes, others])).to(part.mesh.uv.device)
+    chosen: Tensor = torch.unique(torch.cat([extremes, others]))
+    return chosen.to(part.mesh.uv.device)
 
 
 def _interior_points(mesh: Mesh, faces: Tensor, generator: torch.Generator) -> Tensor:
@@ -162,12 +168,14 @@ def _interior_points(mesh: Mesh, faces: Tensor, generator: torch.Generator) -> T
     share = torch.rand(owner.shape[0], generator=generator, dtype=torch.float64).to(mesh.uv.device)
     share = share + 1 / SAFETY  # stay away from the border
     total = share.new_zeros(faces.shape[0]).index_add_(0, owner, share)
-    point = mesh.uv[mesh.edges.view(-1)[mesh.corners[entries]]] * (share / total[owner])[:, None]
-    return point.new_zeros((faces.shape[0], 2)).index_add_(0, owner, point)
+    vertex = mesh.edges.view(-1)[mesh.corners[entries]]
+    points = mesh.uv.new_zeros((faces.shape[0], 2))
+    points.index_add_(0, owner, mesh.uv[vertex] * (share / total[owner])[:, None])
+    return points
 
 
 def _check_model(part: Partition, faces: Tensor, generator: torch.Generator) -> list[Check]:
-    mesh, maps = part.mesh, part.maps
+    maps = part.maps
     scale = float(part.values.abs().max()) or 1.0
     spread = float(part.values.amax(0).sub(part.values.amin(0)).max())
     steepest = float(maps.weight.abs().max()) or 1.0
@@ -175,63 +183,76 @@ def _check_model(part: Partition, faces: Tensor, generator: torch.Generator) -> 
     limit = VALUE_PRECISION * max(spread, EPS * scale) + noise
     checks = []
     centroid = part.frame.to_local(part.centroids[faces])
-    inside = _interior_points(mesh, faces, generator)
-    forward = _forward(part.model)
+    inside = _interior_points(part.mesh, faces, generator)
+    forward = _forward(part)
     for what, uv in (("centroids", centroid), ("random interior points", inside)):
-        predicted = maps.value[faces] + (
-            maps.weight[faces] @ (uv - maps.anchor[faces])[:, :, None]
-        ).squeeze(2)
-        actual = _evaluate(forward, part, uv)
-        worst = float((predicted - actual).abs().max())
+        worst = float((_predict(part, faces, uv) - _evaluate(forward, part, uv)).abs().max())
         checks.append(Check(f"map against the model at {what}", worst, limit))
     some = torch.randperm(faces.shape[0], generator=generator)[:_JACOBIAN_SAMPLES]
     some = some.to(faces.device)
     outputs = torch.randperm(part.values.shape[1], generator=generator)[:_JACOBIAN_OUTPUTS]
-    slope = _slopes(forward, part, inside[some], outputs)
-    worst = float((slope - maps.weight[faces[some]][:, outputs]).abs().max())
+    worst = _slope_error(forward, part, faces[some], inside[some], outputs.tolist())
     checks.append(Check("slopes against autograd", worst, JACOBIAN_PRECISION * steepest + noise))
     checks.append(Check("patterns that change inside a region", _switches(part, faces, inside), 0))
     return checks
 
 
-def _forward(model: nn.Module) -> nn.Module:
+def _forward(part: Partition) -> Callable[[Tensor], Tensor]:
     """The real model, run in float64 by substituted parameters; the model itself is not touched."""
+    model, device = part.model, part.mesh.uv.device
+    state = {
+        name: t.detach().to(device, torch.float64) if t.is_floating_point() else t.to(device)
+        for name, t in (*model.named_parameters(), *model.named_buffers())
+    }
 
-    class Double(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            state = {
-                name: t.detach().to(x) if t.is_floating_point() else t.to(x.device)
-                for name, t in (*model.named_parameters(), *model.named_buffers())
-            }
-            out = torch.func.functional_call(model, state, (x,))
-            return out[0] if isinstance(out, tuple | list) else out
+    def forward(x: Tensor) -> Tensor:
+        out = torch.func.functional_call(model, state, (x,))
+        tensor: Tensor = out[0] if isinstance(out, tuple | list) else out
+        return tensor.reshape(x.shape[0], -1)
 
-    return Double()
+    return forward
 
 
-def _evaluate(forward: nn.Module, part: Partition, uv: Tensor) -> Tensor:
-    """Outputs of the real model (before a stripped final op) at local points, (N, n_out)."""
+def _predict(part: Partition, faces: Tensor, uv: Tensor) -> Tensor:
+    """What the regions' maps say of the model's output at local points, (N, n_out)."""
+    maps = part.maps
+    shift = (uv - maps.anchor[faces])[:, :, None]
+    output = maps.value[faces] + (maps.weight[faces] @ shift).squeeze(2)
+    if part.program.final is None:
+        return output
+    shaped = output.view(-1, *part.program.output_shape)
+    return part.program.final(shaped).reshape(output.shape)
+
+
+def _evaluate(forward: Callable[[Tensor], Tensor], part: Partition, uv: Tensor) -> Tensor:
+    """Outputs of the real model at local points, (N, n_out)."""
     step = max(1, _BATCH // max(1, part.domain.dim))
-    out = []
     with torch.no_grad():
-        for block in uv.split(step):
-            x = part.domain.embed(part.frame.to_plane(block))
-            out.append(forward(x).reshape(block.shape[0], -1))
-    return torch.cat(out)
+        blocks = [part.domain.embed(part.frame.to_plane(block)) for block in torch.split(uv, step)]
+        return torch.cat([forward(x) for x in blocks])
 
 
-def _slopes(forward: nn.Module, part: Partition, uv: Tensor, outputs: Tensor) -> Tensor:
-    """Derivatives of some outputs along the frame's axes by back-propagation, (N, k, 2)."""
-    basis = part.domain.basis.to(uv)
-    x = part.domain.embed(part.frame.to_plane(uv)).requires_grad_()
-    with torch.enable_grad():
-        y = forward(x).reshape(uv.shape[0], -1)
+def _slope_error(
+    forward: Callable[[Tensor], Tensor],
+    part: Partition,
+    faces: Tensor,
+    uv: Tensor,
+    outputs: list[int],
+) -> float:
+    """Largest difference of slopes along the frame's axes, both by back-propagation."""
+
+    def slopes(y: Tensor, at: Tensor) -> Tensor:
         rows = [
-            torch.autograd.grad(y[:, k].sum(), x, retain_graph=True, allow_unused=True)[0]
-            for k in outputs.tolist()
+            torch.autograd.grad(y[:, k].sum(), at, retain_graph=True, materialize_grads=True)[0]
+            for k in outputs
         ]
-    flat = [torch.zeros_like(x) if row is None else row for row in rows]
-    return torch.stack([row.reshape(uv.shape[0], -1) @ basis.T for row in flat], 1) * part.frame.scale
+        return torch.stack([row.reshape(uv.shape[0], -1) for row in rows], 1)
+
+    with torch.enable_grad():
+        x = part.domain.embed(part.frame.to_plane(uv)).requires_grad_()
+        actual = slopes(forward(x), x) @ part.domain.basis.to(uv).T * part.frame.scale
+        at = uv.clone().requires_grad_()
+        return float((slopes(_predict(part, faces, at), at) - actual).abs().max())
 
 
 def _switches(part: Partition, faces: Tensor, inside: Tensor) -> int:
@@ -241,10 +262,7 @@ def _switches(part: Partition, faces: Tensor, inside: Tensor) -> int:
     step = max(1, _BATCH // max(1, part.domain.dim) // 4)
     for start in range(0, faces.shape[0], step):
         rows = slice(start, start + step)
-        first, second = (
-            part.program.patterns(part.domain.embed(part.frame.to_plane(uv[rows])))
-            for uv in (centroid, inside)
-        )
+        first, second = (part._patterns_at(uv[rows]) for uv in (centroid, inside))
         for name in first:
             wrong[rows] |= (first[name] != second[name]).any(1)
     return int(wrong.sum())

@@ -7,17 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam.ops.registry import Affine, Call, affine, register
+from splinecam.ops.registry import Call, affine
 from splinecam.predicates import EPS
 
-TRAINING = "it acts differently in training mode: call model.eval() first"
+TRAINING = "it is random in training mode: call model.eval() first"
+STATISTICS = "it uses the statistics of the batch, as in training mode: call model.eval() first"
 
 
-def _in_training(*names: str) -> Any:
-    def check(call: Call) -> str | None:
-        return TRAINING if any(call.get(name) for name in names) else None
+def _no_statistics(call: Call) -> str | None:
+    return STATISTICS if call.get("training") else None
 
-    return check
+
+def _not_random(call: Call) -> str | None:
+    return TRAINING if call.get("train") else None
 
 
 def _scale_and_shift(call: Call) -> tuple[Tensor, Tensor]:
@@ -113,14 +115,14 @@ affine(
     notes="constant weights; strided, padded, dilated, grouped",
 )
 affine(
-    "mm bmm matmul mv dot outer inner kron tensordot mul multiply linalg_multi_dot",
-    product=("self", "other", "mat2", "vec", "vec2", "tensor", "tensors"),
+    "mm bmm matmul mv outer inner tensordot mul multiply",
+    product=("self", "other", "mat2", "vec", "vec2"),
     data=(),
     notes="one factor constant",
 )
 affine("einsum", product=("tensors",), data=(), notes="one operand an activation")
 affine(
-    "addmm addbmm baddbmm addmv addr",
+    "addmm baddbmm addmv addr",
     product=("mat1", "mat2", "batch1", "batch2", "mat", "vec", "vec1", "vec2"),
     data=("self",),
     factor=("beta", "alpha"),
@@ -154,21 +156,20 @@ affine("lerp", data=("self", "end"), bound=_lerp, notes="constant weight")
 affine("diff", data=("self", "prepend", "append"), absolute=_add_neighbours, dims=("dim",))
 affine("sum mean nansum", dims=("dim",), notes="over features")
 affine("cumsum", dims=("dim",), notes="over features")
-affine("trace")
 
 # Normalisation with fixed statistics.
 affine(
-    "batch_norm cudnn_batch_norm",
+    "batch_norm",
     data=("input",),
     bound=_batch_norm,
-    check=_in_training("training"),
+    check=_no_statistics,
     notes="eval mode",
 )
 affine(
-    "_native_batch_norm_legit_no_training native_batch_norm _native_batch_norm_legit",
+    "_native_batch_norm_legit_no_training native_batch_norm",
     data=("input",),
     bound=_tuple_of(_batch_norm),
-    check=_in_training("training"),
+    check=_no_statistics,
     notes="eval mode",
 )
 
@@ -184,60 +185,56 @@ affine(
 )
 affine("upsample_linear1d upsample_bilinear2d upsample_trilinear3d _upsample_bilinear2d_aa")
 affine("upsample_bicubic2d", bound=_bicubic)
-affine("grid_sampler grid_sampler_2d grid_sampler_3d", notes="constant grid")
+affine("grid_sampler grid_sampler_2d", notes="constant grid")
 affine("im2col", exact=True, notes="`nn.Unfold`")
 affine("col2im", notes="`nn.Fold`")
 
 # Nothing but the shape changes.
-affine("view reshape _unsafe_view flatten unflatten squeeze unsqueeze ravel", reshapes=True)
+affine("view reshape _unsafe_view flatten unflatten squeeze unsqueeze", reshapes=True)
 affine("view_as reshape_as", reshapes=True, shape_only=("other",))
 affine("expand broadcast_to", exact=True)
 affine("expand_as", exact=True, shape_only=("other",))
 affine("broadcast_tensors", exact=True)
 affine(
-    "permute transpose t numpy_T mT matrix_H movedim moveaxis swapaxes swapdims adjoint "
-    "contiguous clone alias view_copy",
+    "permute transpose t numpy_T mT movedim moveaxis swapaxes swapdims adjoint "
+    "contiguous clone alias",
     exact=True,
 )
 affine("unfold", exact=True, dims=("dimension",))
-affine("pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle", exact=True)
+affine("pixel_shuffle pixel_unshuffle channel_shuffle", exact=True)
 affine(
     "to _to_copy type_as",
     identity=True,
     shape_only=("other",),
     notes="all arithmetic is float64, so a conversion between floating types changes nothing",
 )
-affine(
-    "detach detach_copy lift_fresh lift_fresh_copy positive alias_copy _conj resolve_conj "
-    "resolve_neg",
-    identity=True,
-)
+affine("detach positive", identity=True)
 affine(
     "dropout feature_dropout alpha_dropout feature_alpha_dropout",
     identity=True,
-    check=_in_training("train"),
+    check=_not_random,
     notes="eval mode",
 )
 
 # Parts of a tensor, and tensors put together.
 affine("cat concat concatenate", exact=True, dims=("dim",), notes="over features")
-affine("stack hstack vstack dstack column_stack", exact=True)
+affine("stack hstack dstack column_stack", exact=True)
 affine(
-    "split split_with_sizes chunk unbind tensor_split hsplit vsplit dsplit unsafe_chunk "
+    "split split_with_sizes chunk unbind tensor_split hsplit dsplit unsafe_chunk "
     "unsafe_split unsafe_split_with_sizes",
     exact=True,
     dims=("dim",),
     notes="over features",
 )
 affine("select slice narrow diagonal diag_embed", exact=True, notes="over features")
-affine("index_select gather take_along_dim", exact=True, dims=("dim",), notes="constant indices")
+affine("index_select gather", exact=True, dims=("dim",), notes="constant indices")
 affine("index _unsafe_index", exact=True, notes="constant indices")
 affine("flip", exact=True, dims=("dims",), notes="over features")
 affine("roll", exact=True, dims=("dims",), check=_needs_dims, notes="over features")
 affine("rot90", exact=True, dims=("dims",), notes="over features")
 affine("fliplr", exact=True)
 affine("repeat tile", exact=True)
-affine("repeat_interleave", exact=True, dims=("dim",), notes="over features, constant counts")
+affine("repeat_interleave", exact=True, notes="constant counts")
 affine("tril triu", exact=True)
 affine("pad constant_pad_nd", offset=("value",), exact=True)
 affine(
@@ -268,12 +265,9 @@ affine(
     notes="constant indices",
 )
 
-CREATORS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty"
-    ).split()
-)
+_LIKE = ("zeros_like", "ones_like", "full_like", "empty_like", "fill")
+_NEW = ("new_zeros", "new_ones", "new_full", "new_empty")
+CREATORS = frozenset(f"aten.{name}" for name in (*_LIKE, *_NEW))
 """Operations that read an activation for its shape only: their result is a constant."""
 
-__all__ = ["CREATORS", "TRAINING", "Affine", "register"]
+__all__ = ["CREATORS", "STATISTICS", "TRAINING"]

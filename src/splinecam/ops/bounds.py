@@ -30,10 +30,10 @@ def role_of(rule: Affine, name: str) -> str:
     return "offset" if name in rule.offset else "plain"
 
 
-def _map(value: Any, change: Callable[[Any], Any]) -> Any:
+def _map(value: Any, role: str, change: Callable[[Any, str], Any]) -> Any:
     if isinstance(value, (list, tuple)) and not isinstance(value, Bound):
-        return [_map(item, change) for item in value]
-    return change(value)
+        return [_map(item, role, change) for item in value]
+    return change(value, role)
 
 
 def _number(value: Any) -> bool:
@@ -88,9 +88,8 @@ def affine_bound(
     run = rule.absolute or run
 
     def on(change: Callable[[Any, str], Any]) -> Any:
-        new = [_map(a, lambda v, r=r: change(v, r)) for a, r in zip(args, positional, strict=True)]
-        more = {k: _map(a, lambda v, r=named[k]: change(v, r)) for k, a in kwargs.items()}
-        return run(*new, **more)
+        new = [_map(a, role, change) for a, role in zip(args, positional, strict=True)]
+        return run(*new, **{key: _map(a, named[key], change) for key, a in kwargs.items()})
 
     magnitude = on(_modulus)
     error = on(lambda value, role: _spread(value, role, squared))

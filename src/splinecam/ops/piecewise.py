@@ -37,7 +37,7 @@ def _rrelu(call: Call) -> Knots | str:
 
 
 def _between(low: Any, high: Any, slope: float = 1.0) -> Knots:
-    """The identity cut off below ``low`` and above ``high``; constant where they do not leave room."""
+    """The identity cut off below ``low`` and above ``high``; constant if they leave no room."""
     middle: Any = slope
     if isinstance(low, Tensor) or isinstance(high, Tensor):
         middle = torch.where(torch.as_tensor(low < high), slope, 0.0).to(torch.float64)
@@ -77,9 +77,9 @@ def _minimum(call: Call) -> Knots:
 register("relu", Piecewise(_fixed(0.0, slopes=(0.0, 1.0)), notes="knot 0"))
 register("relu6", Piecewise(_fixed(0.0, 6.0, slopes=(0.0, 1.0, 0.0)), notes="knots 0 and 6"))
 register("abs absolute", Piecewise(_fixed(0.0, slopes=(-1.0, 1.0)), notes="knot 0"))
-register("leaky_relu", Piecewise(_leaky_relu, notes="knot 0"))
-register("prelu _prelu_kernel", Piecewise(_prelu, notes="knot 0, slope per channel"))
-register("rrelu rrelu_with_noise", Piecewise(_rrelu, notes="knot 0; eval mode"))
+register("leaky_relu", Piecewise(_leaky_relu, exact=False, notes="knot 0"))
+register("prelu _prelu_kernel", Piecewise(_prelu, exact=False, notes="knot 0, slope per channel"))
+register("rrelu", Piecewise(_rrelu, exact=False, notes="knot 0; eval mode"))
 register("hardtanh", Piecewise(_hardtanh, notes="knots at both ends"))
 register(
     "clamp clip clamp_min clamp_max",
@@ -87,9 +87,9 @@ register(
 )
 register(
     "hardsigmoid",
-    Piecewise(_fixed(-3.0, 3.0, slopes=(0.0, 1 / 6, 0.0)), notes="knots -3 and 3"),
+    Piecewise(_fixed(-3.0, 3.0, slopes=(0.0, 1 / 6, 0.0)), exact=False, notes="knots -3 and 3"),
 )
-register("softshrink", Piecewise(_softshrink, notes="knots at plus and minus lambda"))
+register("softshrink", Piecewise(_softshrink, exact=False, notes="knots at plus and minus lambda"))
 register("threshold", Piecewise(_threshold, notes="only where threshold equals value"))
 register(
     "maximum fmax max.other",

@@ -73,6 +73,7 @@ class Piecewise:
 
     knots: Callable[[Call], Knots | str]
     source: tuple[str, ...] = ("self",)
+    exact: bool = True  # passes values on or replaces them by constants: no rounding
     notes: str = ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from splinecam.ops.affine import STATISTICS, TRAINING
 from splinecam.ops.registry import Rejected, Terminal, register
 
 SMOOTH = "it is not piecewise linear"
@@ -22,7 +23,7 @@ register("log_sigmoid log_sigmoid_forward", Terminal("logsigmoid", elementwise=T
 register(
     "gelu silu mish elu selu celu softplus tanh exp exp2 expm1 log log2 log10 log1p sqrt "
     "rsqrt sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh erf erfc pow reciprocal "
-    "hardswish glu logsumexp logaddexp sinc logit special_erf special_log_softmax softmin "
+    "hardswish glu logsumexp logaddexp sinc logit special_erf special_log_softmax "
     "cosine_similarity pairwise_distance cdist",
     Rejected(SMOOTH),
 )
@@ -30,10 +31,11 @@ register(
     "norm linalg_vector_norm linalg_norm std var var_mean std_mean prod cumprod", Rejected(SMOOTH)
 )
 register(
-    "layer_norm native_layer_norm group_norm native_group_norm instance_norm rms_norm "
-    "local_response_norm normalize",
+    "layer_norm native_layer_norm group_norm native_group_norm instance_norm rms_norm",
     Rejected(NORM),
 )
+register("_native_batch_norm_legit_functional _native_batch_norm_legit", Rejected(STATISTICS))
+register("native_dropout", Rejected(TRAINING))
 register("square float_power det linalg_det linalg_inv inverse", Rejected(PRODUCT))
 register(
     "scaled_dot_product_attention _native_multi_head_attention _transformer_encoder_layer_fwd "
@@ -47,8 +49,8 @@ register(
 )
 register(
     "gt ge lt le eq ne greater greater_equal less less_equal not_equal logical_not logical_and "
-    "logical_or logical_xor isnan isinf isfinite signbit bitwise_not bitwise_and bitwise_or any all "
-    "isclose",
+    "logical_or logical_xor isnan isinf isfinite signbit bitwise_not bitwise_and bitwise_or any "
+    "all isclose",
     Rejected(MASK),
 )
 register(
@@ -60,7 +62,13 @@ register(
     Rejected(MAXIMA),
 )
 register("bernoulli rand_like randn_like randint_like multinomial normal poisson", Rejected(RANDOM))
-register("nonzero masked_select item _local_scalar_dense unique _unique2 bincount", Rejected(DATA))
+register("nonzero masked_select item _local_scalar_dense _unique2 bincount", Rejected(DATA))
 register(
     "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell", Rejected(SMOOTH)
 )
+
+SPELLINGS = {
+    "aten._native_batch_norm_legit_functional": "aten.batch_norm",
+    "aten.native_dropout": "aten.dropout",
+}
+"""What the user wrote where functionalisation left another name in the graph."""

@@ -1,0 +1,192 @@
+"""Every registered operation: equal to the model, right knots, honest bounds, or a clear no."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fixtures.op_cases import AFFINE, PIECEWISE, TERMINAL, Calls, Case
+from splinecam.capture import capture
+from splinecam.errors import CaptureError, UnsupportedOpError
+from splinecam.graph import export_graph
+from splinecam.ops import (
+    Affine,
+    Bound,
+    Piecewise,
+    Rejected,
+    Terminal,
+    op_table,
+    op_table_markdown,
+    registered_ops,
+    target_name,
+)
+from splinecam.program import Program
+
+RULES = registered_ops()
+
+
+def names_of(kind: type) -> list[str]:
+    return [name.removeprefix("aten.") for name, rule in RULES.items() if isinstance(rule, kind)]
+
+
+def points(case: Case, count: int = 9, scale: float = 1.0) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return (scale * torch.randn(count, *case.shape, generator=generator)).double()
+
+
+def output_bound(program: Program, x: Tensor, error: float = 0.0) -> Bound:
+    """The bound on the output of a program over some points, as the engine carries it."""
+    size = x.abs().amax(0, keepdim=True)
+    live = {program.input_name: Bound(size, error * size)}
+    values = {program.input_name: x}
+    for i, stage in enumerate(program.stages):
+        live, values = program.bounds(i, live), program.advance(i, values)
+        if stage.cut is not None:
+            z = values[stage.cut.source]
+            low, high = z.flatten(1).amin(0), z.flatten(1).amax(0)
+            values[stage.cut.result] = stage.cut.apply(z)
+            live[stage.cut.result] = stage.cut.bound(live[stage.cut.source], low, high)
+    return live[program.output_name]
+
+
+def check_equal(program: Program, case: Case, x: Tensor) -> None:
+    expected = Calls(case).double()(x)
+    torch.testing.assert_close(program(x), expected, rtol=1e-13, atol=1e-13)
+    assert program.output_shape == expected.shape[1:]
+    # One point alone gives the same as in a batch.
+    torch.testing.assert_close(program(x[:1]), expected[:1], rtol=1e-13, atol=1e-13)
+
+
+def check_bounds(program: Program, case: Case, x: Tensor) -> None:
+    exact = program(x)
+    bound = output_bound(program, x)
+    for part in bound:
+        assert part.shape == (1, *program.output_shape)
+        assert (part >= 0).all()
+    assert (exact.abs() <= bound.magnitude * (1 + 1e-12)).all()
+    # The model in float32 shows real rounding errors, 2^29 times those of float64.
+    rounded = Calls(case)(x.float()).double()
+    assert ((rounded - exact).abs() <= 4 * 2**29 * bound.error).all()
+    # Errors of the input come out no larger than predicted.
+    noise = 2.0**-20
+    generator = torch.Generator().manual_seed(2)
+    sign = torch.randint(0, 2, x.shape, generator=generator) * 2.0 - 1
+    moved = program(x + noise * x.abs().amax(0, keepdim=True) * sign)
+    assert ((moved - exact).abs() <= 8 * output_bound(program, x, noise).error).all()
+
+
+def test_every_supported_op_has_a_case() -> None:
+    assert sorted(names_of(Affine)) == sorted(AFFINE)
+    assert sorted(names_of(Piecewise)) == sorted(PIECEWISE)
+    assert sorted(names_of(Terminal)) == sorted(TERMINAL)
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [(name, i) for name, cases in AFFINE.items() for i in range(len(cases))]
+)
+def test_affine(name: str, index: int) -> None:
+    case = AFFINE[name][index]
+    x = points(case)
+    program = capture(Calls(case), case.shape)
+    found = {target_name(step.run) for step in program.stages[0].steps}
+    if f"aten.{name}" not in found:
+        graph = export_graph(Calls(case), case.shape).graph
+        assert f"aten.{name}" in {target_name(node.target) for node in graph.nodes}
+    assert len(program.stages) == 1
+    check_equal(program, case, x)
+    check_bounds(program, case, x)
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [(name, i) for name, cases in PIECEWISE.items() for i in range(len(cases))],
+)
+def test_piecewise(name: str, index: int) -> None:
+    case, knots = PIECEWISE[name][index]
+    program = capture(Calls(case), case.shape)
+    cut = program.stages[0].cut
+    assert cut is not None
+    assert len(program.stages) == 2
+    assert cut.target == f"aten.{name}".removesuffix(".other") or name == "relu6"
+    size = cut.levels.shape[1]
+    expected = [torch.as_tensor(k, dtype=torch.float64).expand(size) for k in knots]
+    assert torch.equal(cut.levels, torch.stack(expected) if expected else cut.levels[:0])
+    x = points(case, scale=3.0)
+    check_equal(program, case, x)
+    check_bounds(program, case, x)
+    check_pieces(program)
+
+
+def check_pieces(program: Program) -> None:
+    """Between its levels the function has the slope it says; at each level the slope changes."""
+    cut = program.stages[0].cut
+    assert cut is not None
+    grid = torch.linspace(-8, 8, 4001, dtype=torch.float64)  # hits no level but by rounding
+    grid = grid + 1e-3
+    z = grid.view(-1, *[1] * len(cut.shape)).expand(-1, *cut.shape)
+    y = cut.apply(z).flatten(1)
+    pieces = cut.pieces(z).long()
+    assert pieces.shape == y.shape
+    same = pieces[1:] == pieces[:-1]
+    slope = (y[1:] - y[:-1]) / (grid[1:] - grid[:-1])[:, None]
+    predicted = cut.slopes.gather(0, pieces[:-1])
+    assert torch.allclose(slope[same], predicted[same], atol=1e-9)
+    at = cut.levels.isfinite()
+    assert (cut.slopes[1:] != cut.slopes[:-1])[at].all()
+    assert (cut.levels[1:] >= cut.levels[:-1]).all()
+
+
+@pytest.mark.parametrize("name", TERMINAL)
+def test_terminal(name: str) -> None:
+    case, label = TERMINAL[name]
+    program = capture(Calls(case), case.shape)
+    assert program.stripped == label
+    x = points(case)
+    assert torch.equal(program(x), x.view(-1, 6))
+    middle = Case(lambda x, k: case.call(x, k) * 2, case.shape)
+    with pytest.raises(UnsupportedOpError, match="not piecewise linear"):
+        capture(Calls(middle), case.shape)
+
+
+def simple_call(name: str) -> Case | None:
+    """A call of an operation whose only required arguments are one or two tensors."""
+    packet = getattr(torch.ops.aten, name.partition(".")[0], None)
+    for overload in packet.overloads() if packet else ():
+        op = getattr(packet, overload)
+        required = [a for a in op._schema.arguments if not a.has_default_value()]
+        tensors = [a for a in required if str(a.type) == "Tensor"]
+        if tensors and len(tensors) == len(required) and not op._schema.is_mutable:
+            return Case(partial(call_with, op, len(required)), (3, 4))
+    return None
+
+
+def call_with(op: Callable[..., Any], count: int, x: Tensor, constants: object) -> Any:
+    return op(*[x] * count)
+
+
+@pytest.mark.parametrize("name", names_of(Rejected))
+def test_rejected(name: str) -> None:
+    case = simple_call(name)
+    rule = RULES[f"aten.{name}"]
+    assert isinstance(rule, Rejected)
+    assert rule.reason
+    if case is not None:
+        with pytest.raises(CaptureError) as caught:
+            capture(Calls(case), case.shape)
+        if isinstance(caught.value, UnsupportedOpError):
+            assert rule.reason in {op.reason for op in caught.value.ops}
+            assert any(op.location.startswith("op_cases.py:") for op in caught.value.ops)
+
+
+def test_table() -> None:
+    rows = op_table()
+    assert len(rows) == len(RULES)
+    assert len({row.op for row in rows}) == len(rows)
+    text = op_table_markdown()
+    assert all(f"`{row.op.removeprefix('aten.')}`" in text for row in rows)
+    assert "\n| " in text

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import splinecam as sc
+from splinecam.locate import Locator
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 12), nn.LeakyReLU(), nn.Linear(12, 3)
+    )
+
+
+@pytest.fixture
+def part(model: nn.Module) -> sc.Partition:
+    return sc.partition(model, sc.Domain.box(-2, 2), progress=False)
+
+
+def test_flat_arrays_fit_together(part: sc.Partition):
+    V, E, F = part.vertices.shape[0], part.edges.shape[0], len(part)
+    assert V - E + F == 1
+    assert part.values.shape == (V, 3)
+    assert part.weight.shape == (F, 3, 2)
+    assert part.bias.shape == (F, 3)
+    assert part.edge_op.shape == part.edge_unit.shape == (E,)
+    assert int(part.face_offsets[-1]) == part.face_vertices.shape[0] == int(part.num_corners.sum())
+    assert part.cuts == ("1", "3")
+    assert float(part.areas.sum()) == pytest.approx(16)
+    assert set(part.edge_op.tolist()) == {-1, 0, 1}
+    assert set(part.vertex_op.tolist()) == {-1, 0, 1}
+
+
+def test_maps_reproduce_the_model(part: sc.Partition, model: nn.Module):
+    predicted = (part.weight @ part.centroids[:, :, None]).squeeze(2) + part.bias
+    actual = copy.deepcopy(model).double()(part.centroids)
+    assert torch.allclose(predicted, actual, atol=1e-12)
+
+
+def test_every_edge_lies_on_the_zero_set_of_its_unit(part: sc.Partition, model: nn.Module):
+    double = copy.deepcopy(model).double()
+    middle = part.vertices[part.edges].mean(1)
+    for op, depth in ((0, 1), (1, 3)):
+        mine = part.edge_op == op
+        z = double[:depth](middle[mine]).detach()
+        own = z.gather(1, part.edge_unit[mine][:, None])
+        assert float(own.abs().max()) < 1e-13
+
+
+def test_regions_are_a_sequence_of_views(part: sc.Partition):
+    assert len(part.regions) == len(part)
+    region = part.regions[3]
+    assert region.vertices.shape == (int(part.num_corners[3]), 2)
+    assert region.area == float(part.areas[3])
+    assert torch.equal(region.weight, part.weight[3])
+    assert torch.equal(region.bias, part.bias[3])
+    assert part.regions[-1].index == len(part) - 1
+    assert [r.index for r in part.regions[2:5]] == [2, 3, 4]
+    assert sum(1 for _ in part.regions) == len(part)
+    with pytest.raises(IndexError, match="regions"):
+        part.regions[len(part)]
+
+
+def test_patterns_differ_between_neighbours_in_the_unit_of_their_edge(part: sc.Partition):
+    patterns = part.patterns()
+    inner = (part.edge_faces >= 0).all(1)
+    a, b = part.edge_faces[inner].unbind(1)
+    for op, name in enumerate(part.cuts):
+        mine = part.edge_op[inner] == op
+        unit = part.edge_unit[inner][mine]
+        rows = torch.arange(len(unit))
+        pieces = patterns[name]
+        assert (pieces[a[mine]][rows, unit] != pieces[b[mine]][rows, unit]).all()
+    one = part.regions[5].pattern
+    assert {name: p.tolist() for name, p in one.items()} == {
+        name: p[5].tolist() for name, p in patterns.items()
+    }
+    together = torch.cat(list(patterns.values()), 1)
+    assert len(torch.unique(together, dim=0)) == len(part), "no two regions have one pattern"
+
+
+def test_neighbours_are_mutual(part: sc.Partition):
+    for region in part.regions[:20]:
+        assert len(region.neighbours) > 0
+        for other in region.neighbours.tolist():
+            assert region.index in part.neighbours(other).tolist()
+
+
+def test_jacobian_in_input_space(model: nn.Module):
+    images = torch.randn(3, 2, 5)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 2))
+    part = sc.partition(net, sc.Domain.through(*images), progress=False)
+    jacobian = part.regions[0].jacobian()
+    assert jacobian.shape == (2, 2, 5)
+    projected = jacobian.reshape(2, -1) @ part.domain.basis.T
+    assert torch.allclose(projected, part.regions[0].weight, atol=1e-12)
+
+
+# -- locate -----------------------------------------------------------------------------------
+
+
+def brute_force(part: sc.Partition, uv: Tensor) -> Tensor:
+    found = torch.full((len(uv),), -1)
+    for i in range(len(part)):
+        p = part.regions[i].vertices
+        side = p.roll(-1, 0) - p
+        gap = uv[:, None] - p
+        cross = side[:, 0] * gap[..., 1] - side[:, 1] * gap[..., 0]
+        found[(cross >= 0).all(1)] = i
+    return found
+
+
+def test_locate_agrees_with_brute_force(part: sc.Partition):
+    x = torch.rand(2000, 2).double() * 5 - 2.5
+    assert torch.equal(part.locate(x), brute_force(part, x))
+    assert part.locate(part.centroids).tolist() == list(range(len(part)))
+
+
+def test_locate_knows_borders_corners_and_what_is_off_the_plane(part: sc.Partition):
+    assert (part.locate(part.vertices) >= 0).all()
+    assert part.locate(torch.tensor([[2.0, 2.0], [2.1, 0.0]])).tolist()[1] == -1
+    assert part.locate(torch.empty(0, 2)).shape == (0,)
+    net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 1))
+    plane = sc.partition(net, sc.Domain.around(torch.zeros(4), side=2, seed=3), progress=False)
+    on = plane.domain.embed(torch.tensor([[0.1, 0.2]]).double())
+    normal = torch.linalg.svd(plane.domain.basis).Vh[3]
+    assert int(plane.locate(on)) >= 0
+    assert int(plane.locate(on + 0.1 * normal)) == -1
+
+
+def test_the_grid_stays_small_where_regions_crowd():
+    crowd = nn.Linear(2, 120)
+    with torch.no_grad():
+        crowd.bias.mul_(1e-3)
+    part = sc.partition(
+        nn.Sequential(crowd, nn.ReLU(), nn.Linear(120, 1)), sc.Domain.box(-1, 1), progress=False
+    )
+    locator = Locator(part.mesh)
+    assert locator.faces.shape[0] <= 8 * (len(part) + 8)
+    x = torch.rand(500, 2).double() * 2e-3 - 1e-3
+    assert torch.equal(part.locate(x), brute_force(part, x))
+
+
+# -- merged -----------------------------------------------------------------------------------
+
+
+def test_merged_unites_regions_with_one_map():
+    # relu(x) - relu(-x) = x: the second unit pair adds a border but no kink
+    net = nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 1, bias=False))
+    with torch.no_grad():
+        net[0].weight.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]))
+        net[2].weight.copy_(torch.tensor([[1.0, -1.0, 1.0]]))
+    part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
+    merged = part.merged()
+    assert len(part) == 4
+    assert len(merged) == 2
+    assert merged.labels.shape == (4,)
+    kept = part.edges[merged.edges]
+    assert float(part.vertices[kept].diff(dim=1).abs().sum()) == pytest.approx(8 + 2)
+    assert repr(merged) == "Merged(2 pieces of 4 regions)"
+
+
+def test_merged_keeps_regions_apart_that_differ(part: sc.Partition):
+    assert len(part.merged()) == len(part)
+
+
+# -- behaviour --------------------------------------------------------------------------------
+
+
+def test_reprs(part: sc.Partition):
+    assert repr(part).startswith(f"Partition({len(part):,} regions, ")
+    assert "3 outputs, 2 cuts, on cpu" in repr(part)
+    assert repr(part.regions[0]).startswith("Region(0: ")
+    assert repr(part.regions) == f"Regions({len(part):,})"
+
+
+def test_a_final_softmax_is_left_out_and_said(model: nn.Module):
+    part = sc.partition(nn.Sequential(model, nn.Softmax(1)), sc.Domain.box(-2, 2), progress=False)
+    assert part.stripped == "softmax"
+    assert "final softmax left out" in repr(part)
+    assert part.validate().ok
+
+
+def test_a_network_without_cuts_is_one_region():
+    part = sc.partition(nn.Linear(2, 2), sc.Domain.box(-1, 1), progress=False)
+    assert len(part) == 1
+    assert part.validate().ok
+
+
+def test_results_do_not_depend_on_the_run(model: nn.Module):
+    first, second = (sc.partition(model, sc.Domain.box(-2, 2), progress=False) for _ in range(2))
+    assert torch.equal(first.vertices, second.vertices)
+    assert torch.equal(first.face_vertices, second.face_vertices)
+
+
+def test_the_model_is_left_as_it_was(model: nn.Module):
+    before = copy.deepcopy(model.state_dict())
+    model.train()
+    sc.partition(model, sc.Domain.box(-2, 2), progress=False).validate()
+    assert model.training
+    for name, value in model.state_dict().items():
+        assert value.dtype == before[name].dtype
+        assert torch.equal(value, before[name])
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
+
+
+def test_an_interrupt_leaves_nothing_broken(model: nn.Module, monkeypatch: pytest.MonkeyPatch):
+    from splinecam import engine
+
+    before = copy.deepcopy(model.state_dict())
+    with monkeypatch.context() as patch:
+
+        def interrupted(*args: object, **kwargs: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(engine, "refine", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sc.partition(model, sc.Domain.box(-2, 2), progress=True)
+    assert torch.is_grad_enabled()
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert sc.partition(model, sc.Domain.box(-2, 2), progress=False).validate().ok
+
+
+def test_progress_is_silent_when_nobody_watches(
+    model: nn.Module, capfd: pytest.CaptureFixture[str]
+):
+    sc.partition(model, sc.Domain.box(-2, 2))
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
+
+
+def test_progress_shows_the_cut_and_the_regions(
+    model: nn.Module, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    part = sc.partition(model, sc.Domain.box(-2, 2))
+    shown = capfd.readouterr().err
+    assert f"{len(part):,} regions" in shown
+    sc.partition(model, sc.Domain.box(-2, 2), progress=False)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_domain_of_the_wrong_shape_is_a_clear_error(model: nn.Module):
+    with pytest.raises(sc.CaptureError, match=r"\(batch, 5\)"):
+        sc.partition(model, sc.Domain.around(torch.zeros(5), side=1), progress=False)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_cuda_gives_the_same_cells(model: nn.Module):
+    cpu = sc.partition(model, sc.Domain.box(-2, 2), device="cpu", progress=False)
+    gpu = sc.partition(model, sc.Domain.box(-2, 2), device="cuda", progress=False)
+    assert len(cpu) == len(gpu)
+    assert torch.allclose(cpu.areas.sort().values, gpu.areas.cpu().sort().values, atol=1e-13)
+    assert gpu.validate().ok

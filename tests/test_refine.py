@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from splinecam.errors import LimitError
+from splinecam.mesh import Mesh, polygon_mesh
+from splinecam.predicates import EPS
+from splinecam.refine import Functions, Refinement, refine
+from splinecam.validate import check_mesh
+
+SQUARE = torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
+
+
+def functions_of(mesh: Mesh, lines: Tensor, error: float = 8 * EPS) -> Functions:
+    """Lines (m, 3): a u + b v + c."""
+    z = mesh.uv @ lines[:, :2].T + lines[:, 2]
+    m = lines.shape[0]
+    zero = torch.zeros(1, m, dtype=torch.float64)
+    return Functions.crossing(z, zero, torch.full((m,), error), z.amin(0), z.amax(0))
+
+
+def cut(*lines: tuple[float, float, float], mesh: Mesh | None = None) -> Refinement:
+    mesh = polygon_mesh(SQUARE) if mesh is None else mesh
+    made = refine(mesh, functions_of(mesh, torch.tensor(lines, dtype=torch.float64)), 0)
+    assert all(check.ok for check in check_mesh(made.mesh, 4.0))
+    return made
+
+
+def test_one_line_makes_two_faces_and_its_edge_knows_it():
+    mesh = cut((1, 0, -0.5)).mesh
+    assert (mesh.num_vertices, mesh.num_edges, mesh.num_faces) == (6, 7, 2)
+    drawn = (mesh.edge_op == 0).nonzero()[:, 0]
+    assert mesh.edge_unit[drawn].tolist() == [0]
+    assert torch.allclose(mesh.uv[mesh.edges[drawn[0]]][:, 0], torch.tensor(0.5).double())
+    assert (mesh.vertex_op == 0).sum() == 2
+
+
+def test_lines_that_miss_or_only_touch_do_not_cut():
+    assert cut((1, 0, 2)).mesh.num_faces == 1
+    assert cut((1, 1, 2)).mesh.num_faces == 1  # through a corner
+    assert cut((0, 1, 1)).mesh.num_faces == 1  # along a side
+
+
+def test_diagonals_through_corners():
+    mesh = cut((1, -1, 0), (1, 1, 0)).mesh
+    assert (mesh.num_vertices, mesh.num_faces) == (5, 4)
+
+
+def test_concurrent_lines_share_one_vertex():
+    angles = [math.pi * (k + 0.3) / 9 for k in range(9)]
+    mesh = cut(*[(math.cos(a), math.sin(a), 0) for a in angles]).mesh
+    assert mesh.num_faces == 18
+    assert mesh.num_vertices == 4 + 18 + 1
+
+
+def test_equal_lines_are_one_line():
+    mesh = cut((1, 0.3, 0.1), (-3, -0.9, -0.3), (0.1, 0.03, 0.01), (0.2, 1, 0)).mesh
+    assert mesh.num_faces == 4
+
+
+def test_a_grid():
+    grid = [(1, 0, k / 8) for k in range(-9, 10)] + [(0, 1, k / 8) for k in range(-9, 10)]
+    mesh = cut(*grid).mesh
+    assert mesh.num_faces == 16 * 16
+    assert mesh.num_vertices == 17 * 17
+
+
+def test_a_second_cut_goes_through_old_vertices():
+    first = cut((1, 0, 0), (0, 1, 0)).mesh
+    second = cut((1, -1, 0), mesh=first).mesh
+    assert (second.num_vertices, second.num_faces) == (9, 6)
+
+
+@pytest.mark.parametrize("count", [1, 2, 10, 60])
+def test_generic_lines_make_as_many_faces_as_they_cross(count: int):
+    angle = torch.rand(count, dtype=torch.float64) * 2 * math.pi
+    lines = torch.stack([angle.cos(), angle.sin(), torch.rand(count).double() - 0.5], 1)
+    made = cut(*lines.tolist())
+    i, j = torch.triu_indices(count, count, 1)
+    system = torch.stack([lines[i, :2], lines[j, :2]], 1)
+    point = torch.linalg.solve(system, -torch.stack([lines[i, 2], lines[j, 2]], 1))
+    crossings = int((point.abs() < 1).all(1).sum())
+    assert made.mesh.num_faces == 1 + count + crossings
+    assert made.inside.t.shape[0] == crossings
+    assert not made.doubts
+
+
+def test_births_interpolate_to_the_new_vertices():
+    made = cut((1, 0.2, 0.1), (0.3, -1, 0.2), (1, 1, -0.3))
+    uv = torch.cat([SQUARE, made.on_edges.interpolate(SQUARE)])
+    uv = torch.cat([uv, made.inside.interpolate(uv)])
+    assert torch.allclose(uv, made.mesh.uv, atol=4 * EPS, rtol=0)
+
+
+def test_too_many_faces_are_refused_before_they_are_made():
+    mesh = polygon_mesh(SQUARE)
+    lines = torch.randn(50, 3, dtype=torch.float64) * torch.tensor([1, 1, 0.1])
+    with pytest.raises(LimitError):
+        refine(mesh, functions_of(mesh, lines), 0, max_faces=100)
+
+
+def test_what_is_too_close_to_a_vertex_to_tell_is_reported():
+    mesh = polygon_mesh(SQUARE)
+    lines = torch.tensor([[1, 1, 2 - 4 * 8 * EPS], [1, 0, 0]], dtype=torch.float64)
+    made = refine(mesh, functions_of(mesh, lines), 0)
+    assert [doubt.uv.tolist() for doubt in made.doubts] == [[[-1.0, -1.0]]]

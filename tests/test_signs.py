@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from splinecam.signs import Signs, set_bits
+
+
+@pytest.mark.parametrize("m", [1, 7, 63, 64, 65, 200])
+def test_signs_survive_packing(m: int):
+    values = torch.randint(-1, 2, (30, m)).double()
+    signs = Signs.empty(30, m, torch.device("cpu"))
+    assert signs.store(0, values[:11], torch.full((m,), 0.5)) == bool((values[:11] == 0).any())
+    signs.store(11, values[11:], torch.full((m,), 0.5))
+    vertex, column = (
+        x.reshape(-1) for x in torch.meshgrid(torch.arange(30), torch.arange(m), indexing="ij")
+    )
+    assert torch.equal(signs.at(vertex, column).view(30, m), values.long())
+    rows, columns = set_bits(signs.zero())
+    assert torch.equal(torch.stack([rows, columns], 1), (values == 0).nonzero())
+
+
+def test_values_within_the_tolerance_are_zero():
+    signs = Signs.empty(1, 3, torch.device("cpu"))
+    signs.store(0, torch.tensor([[0.1, -0.1, 0.3]]), torch.tensor([0.1, 0.1, 0.1]))
+    at = signs.at(torch.zeros(3, dtype=torch.long), torch.arange(3))
+    assert at.tolist() == [0, 0, 1]

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+import splinecam as sc
+from splinecam.capture import capture
+from splinecam.engine import free_memory, run
+from splinecam.partition import Partition
+from splinecam.tiles import Tile, cut_in_two, glue
+
+
+def mlp(*widths: int) -> nn.Module:
+    layers: list[nn.Module] = []
+    for a, b in pairwise(widths[:-1]):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1])).double()
+
+
+def within(model: nn.Module, domain: sc.Domain, memory: int) -> Partition:
+    program = capture(model, domain.input_shape)
+    with torch.no_grad():
+        return Partition(model, program, domain, run(program, domain, memory=memory))
+
+
+def cells(part: Partition) -> torch.Tensor:
+    """Centroids and areas in an order that does not depend on the numbering."""
+    rows = torch.cat([part.centroids, part.areas[:, None]], 1)
+    key = (rows * 2**30).round()
+    order = sorted(range(len(rows)), key=lambda i: key[i].tolist())
+    return rows[order]
+
+
+def test_glueing_untouched_tiles_gives_the_mesh_back():
+    part = sc.partition(mlp(2, 20, 10, 1), sc.Domain.box(-2, 2), progress=False)
+    tiles = cut_in_two(part.mesh)
+    assert [tile.mesh.num_faces for tile in tiles] == [len(part) // 2, len(part) - len(part) // 2]
+    glued, places = glue(part.mesh, list(tiles))
+    assert glued.num_vertices == part.mesh.num_vertices
+    assert torch.equal(glued.edges, part.mesh.edges)
+    assert torch.equal(glued.edge_op, part.mesh.edge_op)
+    assert torch.equal(torch.unique(torch.cat(places)), torch.arange(glued.num_vertices))
+
+
+@pytest.mark.parametrize("memory", [1_000_000, 2_000_000, 4_000_000])
+def test_a_tiny_memory_budget_gives_the_same_cells(memory: int):
+    model, domain = mlp(2, 24, 24, 24, 2), sc.Domain.box(-2, 2)
+    whole = sc.partition(model, domain, progress=False)
+    tiled = within(model, domain, memory)
+    assert len(tiled) == len(whole)
+    assert tiled.mesh.num_vertices == whole.mesh.num_vertices
+    assert torch.allclose(cells(tiled), cells(whole), atol=1e-12, rtol=0)
+    assert torch.equal(torch.bincount(tiled.edge_op + 1), torch.bincount(whole.edge_op + 1)), (
+        "provenance"
+    )
+    assert tiled.validate().ok
+
+
+def test_tiles_of_a_convolution_with_a_skip_connection():
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Conv2d(1, 4, 3, padding=1)
+            self.body = nn.Conv2d(4, 4, 3, padding=1)
+            self.head = nn.Linear(4 * 64, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            h = torch.relu(self.stem(x))
+            h = torch.relu(h + self.body(h))
+            return self.head(h.flatten(1))
+
+    model = Net().double()
+    domain = sc.Domain.around(torch.randn(1, 8, 8), side=3.0)
+    whole = sc.partition(model, domain, progress=False)
+    tiled = within(model, domain, 4_000_000)
+    assert len(tiled) == len(whole) > 300
+    assert torch.allclose(cells(tiled), cells(whole), atol=1e-12, rtol=0)
+    assert tiled.validate().ok
+
+
+def test_a_vertex_that_only_one_tile_has_becomes_a_corner_of_both():
+    mesh = sc.partition(mlp(2, 3, 1), sc.Domain.box(-1, 1), progress=False).mesh
+    left, right = cut_in_two(mesh)
+    shared = torch.isin(-2 - left.mesh.edge_op, -2 - right.mesh.edge_op).nonzero()[0]
+    a, b = left.mesh.edges[shared[0]].tolist()
+    new = left.mesh.num_vertices
+    middle = (left.mesh.uv[a] + left.mesh.uv[b]) / 2
+    corners, counts = left.mesh.corners.tolist(), left.mesh.counts()
+    owner = left.mesh.owners()
+    place = next(i for i, h in enumerate(corners) if h >> 1 == int(shared[0]))
+    half, extra = corners[place], 2 * left.mesh.num_edges
+    pieces = [half, extra] if half % 2 == 0 else [extra + 1, half]
+    counts[owner[place]] += 1
+    edges = torch.cat([left.mesh.edges, torch.tensor([[new, b]])])
+    edges[shared[0], 1] = new
+    grown = left.mesh.__class__(
+        uv=torch.cat([left.mesh.uv, middle[None]]),
+        edges=edges,
+        offsets=torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)]),
+        corners=torch.tensor(corners[:place] + pieces + corners[place + 1 :]),
+        edge_op=torch.cat([left.mesh.edge_op, left.mesh.edge_op[shared]]),
+        edge_unit=torch.cat([left.mesh.edge_unit, left.mesh.edge_unit[shared]]),
+        vertex_op=torch.cat([left.mesh.vertex_op, torch.tensor([0])]),
+    )
+    glued, _ = glue(mesh, [Tile(grown, left.vertex_ids), right])
+    from splinecam.validate import check_mesh
+
+    area = float(mesh.areas_and_centroids()[0].sum())
+    assert all(check.ok for check in check_mesh(glued, area))
+    assert glued.num_vertices == mesh.num_vertices + 1
+    assert glued.num_faces == mesh.num_faces
+
+
+def test_regions_beyond_the_limit_stop_with_a_clear_error():
+    with pytest.raises(sc.LimitError, match=r"max_regions \(500 regions\) at '1'") as caught:
+        sc.partition(mlp(2, 60, 1), sc.Domain.box(-2, 2), max_regions=500, progress=False)
+    assert "smaller domain" in str(caught.value)
+
+
+def test_a_budget_too_small_for_the_regions_themselves_is_an_error():
+    with pytest.raises(sc.LimitError, match="the memory budget"):
+        sc.partition(mlp(2, 60, 1), sc.Domain.box(-2, 2), memory=100_000, progress=False)
+
+
+def test_the_default_budget_is_positive():
+    assert free_memory(torch.device("cpu")) > 0
