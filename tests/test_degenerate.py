@@ -173,6 +173,13 @@ def test_unit_that_vanishes_only_up_to_rounding() -> None:
     check(model, regions=1)
 
 
+def test_unit_that_vanishes_on_a_cell_only_up_to_rounding() -> None:
+    # 3(u - 3v + 2) - (3u - 3v + 1) - 3(2 - 2v) + 1 is zero, but rounding gives it random signs.
+    first = ([[1.0, -3.0], [3.0, -3.0], [0.0, 2.0]], [2.0, 1.0, -2.0])
+    second = ([[3.0, 0.0, 1.0], [3.0, -1.0, -3.0]], [-2.0, 1.0])
+    check(net(first, second, act=Abs), Domain.box((0, 0), (1, 2)))
+
+
 def test_network_constant_on_the_domain() -> None:
     check(net((normal(8, 2), [100.0] * 8), (normal(4, 8), [1000.0] * 4)), regions=1)
     check(net((normal(8, 2), [-100.0] * 8)), regions=1)

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,6 +33,8 @@ __all__ = ["Frame", "Outcome", "run"]
 # Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
 # fill a GPU.
 _BLOCK = {"cpu": 1 << 16, "cuda": 1 << 26}
+
+_FEWEST = 32  # vertices in a block, however wide the layer
 
 # Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
 _MESH_BYTES = 2000
@@ -79,14 +82,17 @@ class Outcome:
 class _State:
     """Mesh and live activations between two stages.
 
-    rows: values at the first vertices; births: how the remaining ones lie between those;
-    pending: the non-linearity still to be applied to both.
+    rows: values at the first vertices; born: values at the next ``on_edges`` ones, and at the ends
+    of all chords; inside: how the remaining vertices lie between the entries of ``born``;
+    pending: the non-linearity still to be applied to all of them.
     """
 
     mesh: Mesh
     rows: dict[str, Tensor]
     bounds: dict[str, Bound]
-    births: Births | None = None
+    born: dict[str, Tensor] = field(default_factory=dict)
+    on_edges: int = 0
+    inside: Births | None = None
     pending: Cut | None = None
     doubts: list[tuple[str, Doubts]] = field(default_factory=list)
 
@@ -97,30 +103,58 @@ class _State:
         cut = self.pending
         needed = {cut.source if cut and cut.result == name else name for name in live}
         width = max(math.prod(self.rows[name].shape[1:]) for name in needed)
-        step = max(32, numbers // max(width, 1))
-        known = next(iter(self.rows.values())).shape[0]
+        step = max(_FEWEST, numbers // max(width, 1))
+        known = self._known()
         for start in range(0, known, step):
             values = {name: self.rows[name][start : start + step] for name in needed}
             yield start, self._activate(live, values)
-        if self.births is None:
+        if self.inside is None:
             return
-        for start in range(0, self.births.t.shape[0], step):
-            born = self.births.select(slice(start, start + step))
-            values = {name: born.interpolate(self.rows[name]) for name in needed}
+        for start in range(0, self.on_edges, step):
+            end = min(start + step, self.on_edges)
+            values = {name: self.born[name][start:end] for name in needed}
             yield known + start, self._activate(live, values)
+        for start in range(0, self.inside.t.shape[0], step):
+            chosen = self.inside.select(slice(start, start + step))
+            values = {name: chosen.interpolate(self.born[name]) for name in needed}
+            yield known + self.on_edges + start, self._activate(live, values)
+
+    def _known(self) -> int:
+        return int(next(iter(self.rows.values())).shape[0])
 
     def select(self, tile: Tile) -> _State:
         """The state of a tile of the mesh, with the values of all its vertices."""
-        known = next(iter(self.rows.values())).shape[0]
-        ids = tile.vertex_ids
-        old, born = ids[ids < known], ids[ids >= known] - known  # ids ascend
+        ids, known = tile.vertex_ids, self._known()  # ids ascend
+        later = known + self.on_edges
+        old, new, inner = ids[ids < known], ids[(ids >= known) & (ids < later)], ids[ids >= later]
         rows = {}
         for name, value in self.rows.items():
             rows[name] = value[old]
-            if born.shape[0] and self.births is not None:
-                new = self.births.select(born).interpolate(value)
-                rows[name] = torch.cat([rows[name], new])
-        return _State(tile.mesh, rows, dict(self.bounds), None, self.pending)
+            if self.inside is not None:
+                born = self.born[name]
+                inside = self.inside.select(inner - later).interpolate(born)
+                rows[name] = torch.cat([rows[name], born[new - known], inside])
+        return _State(tile.mesh, rows, dict(self.bounds), pending=self.pending)
+
+    def grow(self, made: Refinement, step: int) -> None:
+        """Adopt the refined mesh: values on edges now, values inside faces when needed."""
+        known, count = self._known(), made.on_edges.t.shape[0]
+        self.mesh, self.on_edges = made.mesh, count
+        ends = torch.stack([made.inside.p, made.inside.q])
+        # Most chords end on edges; a few end at older vertices, whose values are copied along.
+        old, place = torch.unique(torch.where(ends < known, ends, known), return_inverse=True)
+        old = old[old < known]
+        p, q = torch.where(ends < known, count + place, ends - known)
+        self.inside = Births(p, q, made.inside.t)
+        for name, value in self.rows.items():
+            born = _empty((count + old.shape[0], *value.shape[1:]), value.device)
+            for start in range(0, count, step):
+                chosen = made.on_edges.select(slice(start, start + step))
+                born[start : start + chosen.t.shape[0]] = chosen.interpolate(value)
+            born[count:] = value[old]
+            self.born[name] = born
+            bound = self.bounds[name]
+            self.bounds[name] = Bound(bound.magnitude, bound.error + EPS * bound.magnitude)
 
     def _activate(self, live: tuple[str, ...], values: dict[str, Tensor]) -> dict[str, Tensor]:
         cut = self.pending
@@ -240,7 +274,7 @@ class _Run:
         mesh, places = glue(state.mesh, refined)
         rows = {}
         for name, value in ends[0].rows.items():
-            rows[name] = value.new_empty((mesh.num_vertices, *value.shape[1:]))
+            rows[name] = _empty((mesh.num_vertices, *value.shape[1:]), value.device)
             for end, place in zip(ends, places, strict=True):
                 rows[name][place] = end.rows[name]
         bounds = {
@@ -263,7 +297,7 @@ class _Run:
         error = bound.error.reshape(-1) + EPS * torch.maximum(low.abs(), high.abs())
         functions = Functions.crossing(z, cut.levels, error, low, high)
         made = self._refine(state.mesh, functions, cut.name, index)
-        _grow(state, made)
+        state.grow(made, max(_FEWEST, _BLOCK[z.device.type] // max(1, z.shape[1])))
         state.pending = cut
         state.doubts += [(cut.name, doubt) for doubt in made.doubts]
         state.bounds[cut.result] = cut.bound(bound, low, high)
@@ -297,7 +331,7 @@ def _advance(program: Program, index: int, state: _State) -> _Range:
     for start, live in state.blocks(stage.live_in, _BLOCK[program.device.type]):
         for name, value in program.advance(index, live).items():
             if name not in rows:
-                rows[name] = value.new_empty((vertices, *value.shape[1:]))
+                rows[name] = _empty((vertices, *value.shape[1:]), value.device)
             rows[name][start : start + value.shape[0]] = value
             if stage.cut is not None and name == stage.cut.source:
                 flat = value.reshape(value.shape[0], -1)
@@ -305,16 +339,13 @@ def _advance(program: Program, index: int, state: _State) -> _Range:
                 low = torch.minimum(low, least) if start else least
                 high = torch.maximum(high, most) if start else most
     state.bounds = program.bounds(index, {name: state.bounds[name] for name in stage.live_in})
-    state.rows, state.births, state.pending = rows, None, None
+    state.rows, state.born, state.on_edges, state.inside = rows, {}, 0, None
+    state.pending = None
     return low, high
 
 
-def _grow(state: _State, made: Refinement) -> None:
-    """Adopt the refined mesh: values on edges now, values inside faces when they are needed."""
-    state.mesh, state.births = made.mesh, made.inside
-    if not made.on_edges.t.shape[0] and not made.inside.t.shape[0]:
-        return
-    for name, value in state.rows.items():
-        state.rows[name] = torch.cat([value, made.on_edges.interpolate(value)])
-        bound = state.bounds[name]
-        state.bounds[name] = Bound(bound.magnitude, bound.error + EPS * bound.magnitude)
+def _empty(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Room for float64 numbers; numpy asks for huge pages, which makes filling it twice as fast."""
+    if device.type == "cpu":
+        return torch.from_numpy(np.empty(shape))
+    return torch.empty(shape, dtype=torch.float64, device=device)

@@ -19,16 +19,18 @@ _GATHER = 0x0102040810204080
 
 @dataclass(frozen=True)
 class Signs:
-    """positive, negative: (V, W) words of m functions."""
+    """positive, negative: (V, W) words; wanted: (W,) words of the functions that count."""
 
     positive: Tensor
     negative: Tensor
-    m: int
+    wanted: Tensor
 
     @classmethod
-    def empty(cls, vertices: int, m: int, device: torch.device) -> Signs:
-        words = torch.zeros((2, vertices, -(-m // 64)), dtype=torch.int64, device=device)
-        return cls(words[0], words[1], m)
+    def empty(cls, vertices: int, wanted: Tensor) -> Signs:
+        """Room for the signs of the functions that are wanted, (m,) booleans."""
+        mask = _pack(wanted[None])[0]
+        words = mask.new_empty((2, vertices, mask.shape[0]))
+        return cls(words[0], words[1], mask)
 
     def store(self, start: int, values: Tensor, tolerance: Tensor) -> bool:
         """Decide the signs of values (B, m) at the vertices from ``start`` on, once and for all.
@@ -36,16 +38,13 @@ class Signs:
         Returns whether any of them is zero.
         """
         rows = slice(start, start + values.shape[0])
-        self.positive[rows] = _pack(values > tolerance)
-        self.negative[rows] = _pack(values < -tolerance)
+        self.positive[rows] = _pack(values > tolerance) & self.wanted
+        self.negative[rows] = _pack(values < -tolerance) & self.wanted
         return bool(self.zero(rows).any())
 
     def zero(self, rows: slice = slice(None)) -> Tensor:
         """(V, W) words of where the functions vanish."""
-        words = ~(self.positive[rows] | self.negative[rows])
-        if self.m % 64:
-            words[:, -1] &= (1 << (self.m % 64)) - 1
-        return words
+        return ~(self.positive[rows] | self.negative[rows]) & self.wanted
 
     def at(self, vertex: Tensor, column: Tensor) -> Tensor:
         """Sign -1, 0, +1 of single functions at single vertices, (N,)."""
