@@ -20,6 +20,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.fixture(autouse=True)
+def _on_the_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests compare with numbers on the CPU; those marked ``cuda`` use the GPU if there is one."""
+    if request.node.get_closest_marker("cuda") is None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture(autouse=True)
 def _same_seed() -> Iterator[None]:
     """Every test starts from the same random state and leaves the caller's as it was."""
     with torch.random.fork_rng(devices=[]):

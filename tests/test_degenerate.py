@@ -395,3 +395,19 @@ def test_unit_that_nearly_cancels(gap: float) -> None:
     assert part.unresolved or len(part.regions) == 2
     if not part.unresolved:
         assert_same_cells(part, exact, atol=max(ATOL, 2.0**-48 / gap))
+
+
+@pytest.mark.parametrize("angle", GAPS)
+def test_line_that_grazes_a_domain_edge(angle: float) -> None:
+    # It leaves the edge u = 1 at v = 0.4 and meets v = 0.5 only 0.1 angle away from that edge.
+    model = net(([[-1.0, -angle], [0.0, -1.0]], [1.0 + 0.4 * angle, 0.5]))
+    assert len(exact_partition(model, BOX)) == 4
+    right_or_says_where(model, lambda u, v: u - 1)
+
+
+@pytest.mark.parametrize("angle", GAPS)
+def test_second_layer_that_grazes_the_first(angle: float) -> None:
+    # On u > 0 the second layer's line is u = angle (v - 0.4); v = 0.5 cuts it just beside u = 0.
+    first = ([[1.0, 0.0], [0.0, 1.0]], [0.0, 2.0])
+    model = net(first, ([[1.0, -angle], [0.0, 1.0]], [2.4 * angle, -2.5]))
+    right_or_says_where(model, lambda u, v: u)

@@ -250,6 +250,7 @@ def test_a_domain_of_the_wrong_shape_is_a_clear_error(model: nn.Module):
         sc.partition(model, sc.Domain.around(torch.zeros(5), side=1), progress=False)
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_cuda_gives_the_same_cells(model: nn.Module):
     cpu = sc.partition(model, sc.Domain.box(-2, 2), device="cpu", progress=False)

@@ -22,9 +22,9 @@ matplotlib.use("Agg")
 
 @pytest.fixture(autouse=True)
 def _close_figures() -> Iterator[None]:
-    yield
     import matplotlib.pyplot as plt
 
+    yield
     plt.close("all")
 
 

@@ -180,9 +180,11 @@ class _State:
         order = argsort_rows(face, s)
         face, line, s, error = face[order], line[order], s[order], error[order]
         group, best, doubtful = cluster(face, s, error)
-        reach = SAFETY * (error + end_error[order])[best]
-        at_p = s[best] - low[order][best] <= reach
-        at_q = ~at_p & (high[order][best] - s[best] <= reach)
+        reach = (error + end_error[order])[best]
+        from_p, from_q = s[best] - low[order][best], high[order][best] - s[best]
+        at_p = from_p <= SAFETY * reach
+        at_q = ~at_p & (from_q <= SAFETY * reach)
+        doubtful |= ((at_p & (from_p > reach)) | (at_q & (from_q > reach)))[group]
         inner = ~(at_p | at_q)
         added = torch.bincount(face[best][inner], minlength=faces)
         place = torch.cumsum(inner.long(), 0) - offsets_of(added)[face[best]]

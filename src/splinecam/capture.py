@@ -405,7 +405,7 @@ class _Reader:
                 shape=tuple(rows.out(z).shape[1:]),
                 levels=levels,
                 slopes=slopes,
-                run=node.target,  # type: ignore[arg-type]
+                run=rule.run or node.target,  # type: ignore[arg-type]
                 args=tuple(Cut.VARIABLE if isinstance(a, Ref) else a for a in args),
                 kwargs={k: Cut.VARIABLE if isinstance(a, Ref) else a for k, a in kwargs.items()},
                 rows=rows,

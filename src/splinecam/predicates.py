@@ -19,6 +19,7 @@ __all__ = [
     "PLANAR",
     "SAFETY",
     "SLOPE_PRECISION",
+    "UNRESOLVED_REACH",
     "UV_ERROR",
     "VALUE_PRECISION",
     "cluster",
@@ -42,6 +43,10 @@ SLOPE_PRECISION = 1e-8
 AREA_PRECISION = 1e-10
 VALUE_PRECISION = 1e-9
 JACOBIAN_PRECISION = 1e-6
+
+# validate() does not hold regions to account that lie within this distance of a place which the
+# partition itself reports as unresolved (in the engine's frame).
+UNRESOLVED_REACH = 2.0**-20
 
 # Relative distance off the plane at which given points do not span a 2-D domain.
 PLANAR = 1e-9

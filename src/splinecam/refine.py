@@ -159,15 +159,15 @@ class _Cuts:
     """Where functions change sign along edges, ordered along each edge.
 
     Hits, (N,): edge, column, whether the function falls from edges[e, 0] on, group (the new
-    vertex), width of the strip the line may lie in. Groups, (C,): edge, end vertices a, b,
-    fraction t; first: (E + 1,) the groups of each edge.
+    vertex), and blur (N, 2), how far rounding may shift the cut along the edge. Groups, (C,): edge,
+    end vertices a, b, fraction t; first: (E + 1,) the groups of each edge.
     """
 
     edge: Tensor
     column: Tensor
     falling: Tensor
     group: Tensor
-    width: Tensor
+    blur: Tensor
     group_edge: Tensor
     a: Tensor
     b: Tensor
@@ -184,11 +184,13 @@ def _cut_edges(mesh: Mesh, functions: Functions, signs: Signs) -> _Cuts:
     za, zb = functions.at(a, column), functions.at(b, column)
     slope = (za - zb).abs()
     t = za.abs() / slope
-    length = (mesh.uv[b] - mesh.uv[a]).norm(dim=1)
-    width = functions.error[column] / slope * length + UV_ERROR
+    side = mesh.uv[b] - mesh.uv[a]
+    shift = functions.error[column] / slope
+    blur = side * shift[:, None]
+    error = shift + UV_ERROR / side.norm(dim=1)
     order = argsort_rows(edge, t)
-    edge, column, t, width, length = (x[order] for x in (edge, column, t, width, length))
-    group, best, doubtful = cluster(edge, t, width / length)
+    edge, column, t, error, blur = (x[order] for x in (edge, column, t, error, blur))
+    group, best, doubtful = cluster(edge, t, error)
     group_edge = edge[best]
     a, b, t_best = mesh.edges[group_edge, 0], mesh.edges[group_edge, 1], t[best]
     doubts = []
@@ -203,7 +205,7 @@ def _cut_edges(mesh: Mesh, functions: Functions, signs: Signs) -> _Cuts:
         column,
         falling,
         group,
-        width,
+        blur,
         group_edge,
         a,
         b,
@@ -254,15 +256,18 @@ def _split_edges(mesh: Mesh, cuts: _Cuts, op: int) -> Mesh:
 
 @dataclass(frozen=True)
 class _Ends:
-    """One end of each chord: key = face * m + column, place on the boundary, strip width."""
+    """One end of each chord: key = face * m + column, and the place on the boundary, all (N,).
+
+    blur: (N, 2) how far, and in which direction, rounding may shift the end along its edge.
+    """
 
     key: Tensor
     place: Tensor
-    width: Tensor
+    blur: Tensor
 
     def sorted(self) -> _Ends:
         key, order = torch.sort(self.key)
-        return _Ends(key, self.place[order], self.width[order])
+        return _Ends(key, self.place[order], self.blur[order])
 
 
 def _chord_ends(mesh: Mesh, cuts: _Cuts) -> tuple[_Ends, _Ends, list[Doubts]]:
@@ -289,13 +294,13 @@ def _chord_ends(mesh: Mesh, cuts: _Cuts) -> tuple[_Ends, _Ends, list[Doubts]]:
         reverse = extra[cuts.edge[inside]] - 1 - r
         place = start[at] + 1 + torch.where(backwards[inside] == 1, reverse, r)
         key = owners[at] * m + cuts.column[inside]
-        width = cuts.width[inside]
+        blur = cuts.blur[inside]
         if zeros is not None:
-            zc, zk, zw = zeros[0 if falling else 1]
+            zc, zk, zb = zeros[0 if falling else 1]
             key = torch.cat([key, owners[zc] * m + zk])
             place = torch.cat([place, start[zc]])
-            width = torch.cat([width, zw])
-        return _Ends(key, place, width).sorted()
+            blur = torch.cat([blur, zb])
+        return _Ends(key, place, blur).sorted()
 
     falls, rises = ends(True), ends(False)
     repeated = falls.key[1:] == falls.key[:-1]
@@ -312,7 +317,7 @@ _Zeros = tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 def _zero_corners(mesh: Mesh, cuts: _Cuts) -> _Zeros | None:
-    """Corners at which a function passes through zero: (falls, rises), each corner, column, width.
+    """Corners at which a function passes through zero: (falls, rises), each corner, column, blur.
 
     Of a run of zeros the first corner stands for all; None when no function vanishes at a vertex.
     """
@@ -332,8 +337,8 @@ def _zero_corners(mesh: Mesh, cuts: _Cuts) -> _Zeros | None:
         through = (sign == entering).nonzero()[:, 0]
         corner, column = corner[through], column[through]
         p, v = previous[corner], vertex[corner]
-        slope = cuts.functions.at(p, column).abs() / (mesh.uv[p] - mesh.uv[v]).norm(dim=1)
-        found.append((corner, column, cuts.functions.error[column] / slope + UV_ERROR))
+        shift = cuts.functions.error[column] / cuts.functions.at(p, column).abs()
+        found.append((corner, column, shift[:, None] * (mesh.uv[p] - mesh.uv[v])))
     return found[0], found[1]
 
 
@@ -363,8 +368,14 @@ def _chords(
         split.edges.view(-1)[loops.half[loops.offsets[face] + ends.place]]
         for ends in (falls, rises)
     )
-    width = torch.maximum(falls.width, rises.width)
-    lines = Lines(start, end, split.uv[start], split.uv[end], width)
+    a, b = split.uv[start], split.uv[end]
+    # Across the line both ends are blurred by error / |gradient|; the estimate is the better the
+    # more steeply the line meets the edge, so the smaller one counts.
+    along = (b - a) / (b - a).norm(dim=1, keepdim=True)
+    across = [
+        (x.blur[:, 0] * along[:, 1] - x.blur[:, 1] * along[:, 0]).abs() for x in (falls, rises)
+    ]
+    lines = Lines(start, end, a, b, torch.minimum(*across) + UV_ERROR)
     return Chords(face, falls.place, rises.place, line), lines
 
 

@@ -85,9 +85,21 @@ register(
     "clamp clip clamp_min clamp_max",
     Piecewise(_clamp, notes="knots at the given ends, numbers or constant tensors"),
 )
+
+
+def _hardsigmoid(x: Tensor) -> Tensor:
+    """The derivative in torch's own version is rounded to float32, also in float64."""
+    return (x + 3).clamp(0, 6) / 6
+
+
 register(
     "hardsigmoid",
-    Piecewise(_fixed(-3.0, 3.0, slopes=(0.0, 1 / 6, 0.0)), exact=False, notes="knots -3 and 3"),
+    Piecewise(
+        _fixed(-3.0, 3.0, slopes=(0.0, 1 / 6, 0.0)),
+        exact=False,
+        run=_hardsigmoid,
+        notes="knots -3 and 3",
+    ),
 )
 register("softshrink", Piecewise(_softshrink, exact=False, notes="knots at plus and minus lambda"))
 register("threshold", Piecewise(_threshold, notes="only where threshold equals value"))

@@ -74,6 +74,7 @@ class Piecewise:
     knots: Callable[[Call], Knots | str]
     source: tuple[str, ...] = ("self",)
     exact: bool = True  # passes values on or replaces them by constants: no rounding
+    run: Callable[..., Tensor] | None = None  # called in place of the operation itself
     notes: str = ""
 
 
