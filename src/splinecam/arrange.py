@@ -17,7 +17,7 @@ does to it, the result is a proper subdivision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from splinecam.errors import LimitError
 from splinecam.predicates import SAFETY, UV_ERROR, cluster
 from splinecam.ragged import argsort_rows, offsets_of, owners_of, take_rows
 
-__all__ = ["Arrangement", "Chords", "Loops", "arrange"]
+__all__ = ["Arrangement", "Chords", "Lines", "Loops", "arrange", "meet"]
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Loops:
 
 @dataclass
 class Chords:
-    """Chords to draw, (N,): the face, the places of both ends on its boundary, and the line."""
+    """Chords to draw, (N,): the face, the places p < q of the ends on its boundary, the line."""
 
     face: Tensor
     p: Tensor
@@ -77,7 +77,7 @@ class Lines:
 
 @dataclass
 class Arrangement:
-    """What drawing the chords made: all vertices and edges, and parts for the caller to join.
+    """All vertices (V, 2) and edges (E, 2), and what drawing the chords made, part by part.
 
     Of each new vertex its line and the fraction of it; of each new edge its line; the finished
     faces; the places (N, 2) that rounding could not settle.
@@ -85,28 +85,25 @@ class Arrangement:
 
     uv: Tensor
     edges: Tensor
-    vertex_line: list[Tensor]
-    vertex_s: list[Tensor]
-    edge_line: list[Tensor]
-    loops: list[Loops]
-    doubts: list[Tensor]
+    vertex_line: list[Tensor] = field(default_factory=list)
+    vertex_s: list[Tensor] = field(default_factory=list)
+    edge_line: list[Tensor] = field(default_factory=list)
+    loops: list[Loops] = field(default_factory=list)
+    doubts: list[Tensor] = field(default_factory=list)
 
 
 def arrange(
     loops: Loops,
     chords: Chords,
     lines: Lines,
-    uv: Tensor,
-    edges: Tensor,
+    out: Arrangement,
     *,
     max_faces: int | None = None,
-) -> Arrangement:
-    """Draw all chords into their faces.
+) -> None:
+    """Draw all chords into their faces, appending to ``out``.
 
-    uv: (V, 2) and edges: (E, 2) known so far; new ones are appended to both. More than
-    ``max_faces`` faces are an error, raised before they are made.
+    More than ``max_faces`` faces are an error, raised before they are made.
     """
-    out = Arrangement(uv, edges, [], [], [], [], [])
     state = _State(loops, chords, lines, out)
     done = 0
     while state.chords.face.shape[0]:
@@ -117,7 +114,6 @@ def arrange(
                 raise LimitError("too many regions")
             state.split()
     out.loops.append(state.loops)
-    return out
 
 
 @dataclass
@@ -172,7 +168,7 @@ class _State:
         c = self.chords
         face = c.face[crossing]
         line = c.line[splitter][face]
-        s, error = _meet(self.lines, line, c.line[crossing])
+        s, error = meet(self.lines, line, c.line[crossing])
         low, high, end_error = self._ends(splitter, face, line)
         outside = torch.maximum(low - s, s - high) > SAFETY * (error + end_error)
         s = torch.minimum(torch.maximum(s, low), high)
@@ -336,7 +332,7 @@ def _most_central(c: Chords, sizes: Tensor) -> Tensor:
     return least.scatter_reduce_(0, c.face, key, "amin") % n
 
 
-def _meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
     """Where line j crosses line i, as a fraction of i, and the rounding error of that."""
     ai, aj = lines.a[i], lines.a[j]
     di, dj = lines.b[i] - ai, lines.b[j] - aj

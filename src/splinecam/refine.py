@@ -4,7 +4,7 @@
 2. Edges:  where a function changes sign along an edge, a new vertex; both faces of the edge see it.
 3. Chords: around a convex face a function falls once from + to - and rises once from - to +; the
            chord runs between these two places, which are corners by now.
-4. Faces:  each is cut by its chords on its own (``arrange``).
+4. Faces:  each is cut by its chords on its own (``weave``; ``arrange`` for those with close calls).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from splinecam.mesh import Mesh
 from splinecam.predicates import EPS, SAFETY, UV_ERROR, cluster
 from splinecam.ragged import argsort_rows, offsets_of, owners_of, places_of, take_rows
 from splinecam.signs import Signs, set_bits
+from splinecam.weave import weave
 
 __all__ = ["Births", "Doubts", "Functions", "Refinement", "refine"]
 
@@ -146,7 +147,12 @@ def refine(
     chords, lines = _chords(loops, local, falls, rises, split)
     if max_faces is not None:
         max_faces -= mesh.num_faces - faces.shape[0]
-    made = arrange(loops, chords, lines, split.uv, split.edges, max_faces=max_faces)
+    made = Arrangement(split.uv, split.edges)
+    left = weave(loops, chords, lines, made, max_faces=max_faces)
+    if left.shape[0]:
+        if max_faces is not None:
+            max_faces -= sum(loop.offsets.shape[0] - 1 for loop in made.loops)
+        arrange(*_restrict(loops, chords, left), lines, made, max_faces=max_faces)
     births = Births(cuts.a, cuts.b, cuts.t)
     return _assemble(mesh, split, faces, made, lines, functions.unit[column], births, op, doubts)
 
@@ -364,10 +370,8 @@ def _chords(
     loops: Loops, face: Tensor, falls: _Ends, rises: _Ends, split: Mesh
 ) -> tuple[Chords, Lines]:
     line = torch.arange(face.shape[0], device=face.device)
-    start, end = (
-        split.edges.view(-1)[loops.half[loops.offsets[face] + ends.place]]
-        for ends in (falls, rises)
-    )
+    p, q = torch.minimum(falls.place, rises.place), torch.maximum(falls.place, rises.place)
+    start, end = (split.edges.view(-1)[loops.half[loops.offsets[face] + x]] for x in (p, q))
     a, b = split.uv[start], split.uv[end]
     # Across the line both ends are blurred by error / |gradient|; the estimate is the better the
     # more steeply the line meets the edge, so the smaller one counts.
@@ -376,7 +380,16 @@ def _chords(
         (x.blur[:, 0] * along[:, 1] - x.blur[:, 1] * along[:, 0]).abs() for x in (falls, rises)
     ]
     lines = Lines(start, end, a, b, torch.minimum(*across) + UV_ERROR)
-    return Chords(face, falls.place, rises.place, line), lines
+    return Chords(face, p, q, line), lines
+
+
+def _restrict(loops: Loops, chords: Chords, faces: Tensor) -> tuple[Loops, Chords]:
+    """Only some faces and their chords."""
+    rank = loops.offsets.new_full((loops.offsets.shape[0] - 1,), -1)
+    rank[faces] = torch.arange(faces.shape[0], device=faces.device)
+    chosen = chords.select((rank[chords.face] >= 0).nonzero()[:, 0])
+    chosen.face = rank[chosen.face]
+    return loops.select(faces), chosen
 
 
 # -- the refined mesh -------------------------------------------------------------------------

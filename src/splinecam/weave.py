@@ -1,0 +1,218 @@
+r"""Draw chords in general position: every crossing of every face at once.
+
+    lo_i < lo_j < hi_i < hi_j  around the face      The four ways out of a crossing are met
+                                                    counter-clockwise as hi_i, hi_j, lo_i, lo_j:
+          hi_j    lo_i                              the same cyclic order as on the boundary. So the
+             \   /                                   next half-edge of every half-edge is known
+               x                                    without looking at an angle, and the faces are
+             /   \                                   the cycles of ``next``.
+          hi_i    lo_j
+
+Faces in which two things come closer than rounding can tell (chords that share an end, three chords
+through almost one point) are left to ``arrange``, which draws one chord at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from splinecam.arrange import Arrangement, Chords, Lines, Loops, meet
+from splinecam.errors import LimitError
+from splinecam.predicates import SAFETY, UV_ERROR
+from splinecam.ragged import argsort_rows, offsets_of, owners_of, places_of
+
+__all__ = ["weave"]
+
+_PAIRS = 1 << 22  # pairs of chords looked at in one go
+
+
+def weave(
+    loops: Loops,
+    chords: Chords,
+    lines: Lines,
+    out: Arrangement,
+    *,
+    max_faces: int | None = None,
+) -> Tensor:
+    """Draw the chords of all faces in general position into ``out``; returns the other faces."""
+    faces = torch.arange(loops.offsets.shape[0] - 1, device=loops.half.device)
+    left = faces[:0]
+    tight = _crowded(loops, chords)
+    while True:
+        if bool(tight.any()):
+            left = torch.cat([left, faces[tight]])
+            rank = torch.cumsum((~tight).long(), 0) - 1
+            kept = (~tight).nonzero()[:, 0]
+            loops, faces = loops.select(kept), faces[kept]
+            chords = chords.select((~tight[chords.face]).nonzero()[:, 0])
+            chords.face = rank[chords.face]
+        if not faces.shape[0]:
+            return left
+        crossings = _crossings(loops, chords, lines, max_faces)
+        tight = crossings.tight
+        if not bool(tight.any()):
+            break
+    _draw(loops, crossings, lines, out)
+    return torch.sort(left).values
+
+
+def _crowded(loops: Loops, chords: Chords) -> Tensor:
+    """Faces (F,) with two chord ends at one corner, or a chord between neighbouring corners."""
+    start, sizes = loops.offsets[:-1][chords.face], loops.sizes()[chords.face]
+    ends = torch.bincount(
+        torch.cat([start + chords.p, start + chords.q]), minlength=loops.half.shape[0]
+    )
+    gap = chords.q - chords.p
+    short = (
+        (gap < 2) | (gap > sizes - 2) | (ends[start + chords.p] > 1) | (ends[start + chords.q] > 1)
+    )
+    crowded = torch.zeros(loops.offsets.shape[0] - 1, dtype=torch.bool, device=short.device)
+    crowded[chords.face[short]] = True
+    return crowded
+
+
+@dataclass(frozen=True)
+class _Crossings:
+    """Chords ordered by their lower end, and all their crossings.
+
+    Per chord, (N,): line, lo and hi (places in the flat boundary), count of crossings.
+    Per crossing, (X,): chords i and j, its fraction s on i, its rank along i and along j.
+    tight: (F,) faces in which rounding leaves the order of some crossings open.
+    """
+
+    line: Tensor
+    lo: Tensor
+    hi: Tensor
+    count: Tensor
+    i: Tensor
+    j: Tensor
+    s: Tensor
+    rank_i: Tensor
+    rank_j: Tensor
+    tight: Tensor
+
+
+def _crossings(loops: Loops, chords: Chords, lines: Lines, max_faces: int | None) -> _Crossings:
+    start = loops.offsets[:-1][chords.face]
+    at = loops.half.new_full(loops.half.shape, -1)
+    at[start + chords.p] = torch.arange(chords.p.shape[0], device=at.device)
+    lower = at >= 0
+    order = at[lower.nonzero()[:, 0]]
+    chords, start = chords.select(order), start[order]
+    lo, hi, line = start + chords.p, start + chords.q, chords.line
+    i, j = _pairs(lo, hi, torch.cumsum(lower.long(), 0))
+    n, x = lo.shape[0], i.shape[0]
+    if max_faces is not None and loops.offsets.shape[0] - 1 + n + x > max_faces:
+        raise LimitError("too many regions")
+    s_i, error_i = meet(lines, line[i], line[j])
+    s_j, error_j = meet(lines, line[j], line[i])
+    chord, s, error = (torch.cat(pair) for pair in ((i, j), (s_i, s_j), (error_i, error_j)))
+    sequence = argsort_rows(chord, s)
+    chord, s, error = chord[sequence], s[sequence], error[sequence]
+    count = torch.bincount(chord, minlength=n)
+    rank = torch.empty_like(sequence)
+    rank[sequence] = places_of(count, chord, offsets_of(count))
+    close = _close(lines, line[chord], chord, s, error)
+    tight = torch.zeros(loops.offsets.shape[0] - 1, dtype=torch.bool, device=close.device)
+    tight[chords.face[chord[close]]] = True
+    return _Crossings(line, lo, hi, count, i, j, s_i, rank[:x], rank[x:], tight)
+
+
+def _pairs(lo: Tensor, hi: Tensor, rank: Tensor) -> tuple[Tensor, Tensor]:
+    """Chords i < j whose ends alternate; rank: how many chords begin up to each place."""
+    candidates = rank[hi] - rank[lo]  # chords that begin between the ends of each
+    offsets = offsets_of(candidates)
+    blocks = torch.unique_consecutive(offsets[:-1] // _PAIRS, return_counts=True)[1]
+    stops = [0, *torch.cumsum(blocks, 0).tolist()]
+    found = []
+    for first, last in pairwise(stops):
+        owner = owners_of(candidates[first:last]) + first
+        place = torch.arange(owner.shape[0], device=lo.device) - (offsets[owner] - offsets[first])
+        other = owner + 1 + place
+        crossing = (hi[other] > hi[owner]).nonzero()[:, 0]
+        found.append((owner[crossing], other[crossing]))
+    return torch.cat([a for a, _ in found]), torch.cat([b for _, b in found])
+
+
+def _close(lines: Lines, line: Tensor, chord: Tensor, s: Tensor, error: Tensor) -> Tensor:
+    """Entries too close to their neighbour along the chord, or to an end of the chord, (N,)."""
+    end = error + UV_ERROR / (lines.b[line] - lines.a[line]).norm(dim=1)
+    close: Tensor = torch.minimum(s, 1 - s) <= SAFETY * end
+    close[1:] |= (chord[1:] == chord[:-1]) & (s[1:] - s[:-1] <= SAFETY * (error[1:] + error[:-1]))
+    return close
+
+
+def _draw(loops: Loops, c: _Crossings, lines: Lines, out: Arrangement) -> None:
+    """Make the vertices, edges and faces of chords whose crossings are all in order."""
+    n, x, first_edge = c.line.shape[0], c.i.shape[0], out.edges.shape[0]
+    first = offsets_of(c.count + 1)
+    edge_i, edge_j = first[c.i] + c.rank_i, first[c.j] + c.rank_j
+    vertex = torch.arange(x, device=c.i.device) + out.uv.shape[0]
+    path = torch.empty((int(first[n]), 2), dtype=torch.int64, device=vertex.device)
+    path[first[:-1], 0], path[first[1:] - 1, 1] = lines.start[c.line], lines.end[c.line]
+    for edge in (edge_i, edge_j):
+        path[edge, 1] = vertex
+        path[edge + 1, 0] = vertex
+    out.edges = torch.cat([out.edges, path])
+    out.edge_line.append(c.line[owners_of(c.count + 1, path.shape[0])])
+    line = c.line[c.i]
+    out.uv = torch.cat([out.uv, lines.point(line, c.s)])
+    out.vertex_line.append(line)
+    out.vertex_s.append(c.s)
+    following = _next(loops, c, first, edge_i, edge_j)
+    offsets, cycles = _cycles(following)
+    new = torch.arange(2 * path.shape[0], device=vertex.device) + 2 * first_edge
+    out.loops.append(Loops(offsets, torch.cat([loops.half, new])[cycles]))
+
+
+def _next(loops: Loops, c: _Crossings, first: Tensor, edge_i: Tensor, edge_j: Tensor) -> Tensor:
+    """The half-edge after each: the old boundary's come first, then those of the new edges."""
+    size = loops.half.shape[0]
+    following = torch.arange(1, size + 2 * int(first[-1]) + 1, device=loops.half.device)
+    following[loops.offsets[1:] - 1] = loops.offsets[:-1]
+    before = torch.arange(-1, size - 1, device=loops.half.device)
+    before[loops.offsets[:-1]] = loops.offsets[1:] - 1
+
+    def forth(edge: Tensor) -> Tensor:
+        return size + 2 * edge
+
+    def back(edge: Tensor) -> Tensor:
+        return size + 2 * edge + 1
+
+    head, tail = first[:-1], first[1:] - 1
+    following[before[c.lo]] = forth(head)
+    following[back(head)] = c.lo
+    following[before[c.hi]] = back(tail)
+    following[forth(tail)] = c.hi
+    following[forth(edge_i)] = forth(edge_j + 1)
+    following[forth(edge_j)] = back(edge_i)
+    following[back(edge_i + 1)] = back(edge_j)
+    following[back(edge_j + 1)] = forth(edge_i + 1)
+    return following
+
+
+def _cycles(following: Tensor) -> tuple[Tensor, Tensor]:
+    """The cycles of a permutation: offsets (F + 1,) and their members in order, (H,)."""
+    index = torch.arange(following.shape[0], device=following.device)
+    lowest, jump = index, following
+    while True:  # the lowest member within 1, 2, 4, ... steps
+        lower = torch.minimum(lowest, lowest[jump])
+        if torch.equal(lower, lowest):
+            break
+        lowest, jump = lower, jump[jump]
+    leader = (lowest == index).nonzero()[:, 0]
+    rank = torch.empty_like(index)
+    rank[leader] = torch.arange(leader.shape[0], device=index.device)
+    offsets = offsets_of(torch.bincount(rank[lowest], minlength=leader.shape[0]))
+    members = torch.empty_like(index)
+    current, place = leader, offsets[:-1]
+    while current.shape[0]:  # all cycles are walked at once
+        members[place] = current
+        current, place = following[current], place + 1
+        going = (current != lowest[current]).nonzero()[:, 0]
+        current, place = current[going], place[going]
+    return offsets, members
