@@ -24,7 +24,7 @@ from torch import Tensor
 
 from splinecam.errors import LimitError
 from splinecam.predicates import SAFETY, UV_ERROR, cluster
-from splinecam.ragged import argsort_rows, offsets_of, owners_of, take_rows
+from splinecam.ragged import argsort_rows, lengths, offsets_of, owners_of, take, take_rows
 
 __all__ = ["Arrangement", "Chords", "Lines", "Loops", "arrange", "meet"]
 
@@ -72,7 +72,11 @@ class Lines:
 
     def point(self, line: Tensor, s: Tensor) -> Tensor:
         """Points (N, 2) at the fractions s of some lines."""
-        return torch.lerp(self.a[line], self.b[line], s[:, None])
+        return torch.lerp(take(self.a, line), take(self.b, line), s[:, None])
+
+    def length(self) -> Tensor:
+        """Length of each line, (L,)."""
+        return lengths(self.b - self.a)
 
 
 @dataclass
@@ -168,7 +172,7 @@ class _State:
         c = self.chords
         face = c.face[crossing]
         line = c.line[splitter][face]
-        s, error = meet(self.lines, line, c.line[crossing])
+        s, _, error, _ = meet(self.lines, line, c.line[crossing])
         low, high, end_error = self._ends(splitter, face, line)
         outside = torch.maximum(low - s, s - high) > SAFETY * (error + end_error)
         s = torch.minimum(torch.maximum(s, low), high)
@@ -332,13 +336,16 @@ def _most_central(c: Chords, sizes: Tensor) -> Tensor:
     return least.scatter_reduce_(0, c.face, key, "amin") % n
 
 
-def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-    """Where line j crosses line i, as a fraction of i, and the rounding error of that."""
-    ai, aj = lines.a[i], lines.a[j]
-    di, dj = lines.b[i] - ai, lines.b[j] - aj
-    gap = aj - ai
-    area = di[:, 0] * dj[:, 1] - di[:, 1] * dj[:, 0]
-    s = (gap[:, 0] * dj[:, 1] - gap[:, 1] * dj[:, 0]) / area
+def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Where lines i and j cross, as fractions of i and of j, and the rounding errors of those."""
+    ai, aj = take(lines.a, i), take(lines.a, j)
+    (ux, uy), (vx, vy) = (take(lines.b, i) - ai).unbind(1), (take(lines.b, j) - aj).unbind(1)
+    gx, gy = (aj - ai).unbind(1)
+    area = ux * vy - uy * vx
+    s = torch.nan_to_num((gx * vy - gy * vx) / area, nan=0.5).clamp(0, 1)
+    t = torch.nan_to_num((gx * uy - gy * ux) / area, nan=0.5).clamp(0, 1)
     # A strip of width w around j, met at the angle of i and j, is |dj| / |area| * w long on i.
-    error = (lines.error[i] + lines.error[j]) * dj.norm(dim=1) / area.abs()
-    return torch.nan_to_num(s, nan=0.5).clamp(0, 1), torch.nan_to_num(error, nan=torch.inf)
+    strip = torch.nan_to_num(
+        (take(lines.error, i) + take(lines.error, j)) / area.abs(), nan=torch.inf
+    )
+    return s, t, strip * (vx * vx + vy * vy).sqrt(), strip * (ux * ux + uy * uy).sqrt()

@@ -32,7 +32,7 @@ __all__ = ["Frame", "Outcome", "run"]
 
 # Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
 # fill a GPU.
-_BLOCK = {"cpu": 1 << 16, "cuda": 1 << 26}
+_BLOCK = {"cpu": 1 << 17, "cuda": 1 << 26}
 
 _FEWEST = 32  # vertices in a block, however wide the layer
 

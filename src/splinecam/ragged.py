@@ -5,10 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["argsort_rows", "offsets_of", "owners_of", "places_of", "take_rows"]
+__all__ = ["argsort_rows", "lengths", "offsets_of", "owners_of", "places_of", "take", "take_rows"]
 
 # Fractions enter the fast sort key with this many bits; equal keys fall back to an exact sort.
 _KEY_BITS = 31
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """``x[index]`` along the first axis, which on a CPU is twice as fast this way."""
+    return x.index_select(0, index)
+
+
+def lengths(d: Tensor) -> Tensor:
+    """Euclidean lengths of vectors (N, 2); ``norm`` is much slower for short rows."""
+    return (d[:, 0].square() + d[:, 1].square()).sqrt()
 
 
 def offsets_of(counts: Tensor) -> Tensor:
@@ -25,14 +35,15 @@ def owners_of(counts: Tensor, total: int | None = None) -> Tensor:
 
 def places_of(counts: Tensor, owners: Tensor, offsets: Tensor) -> Tensor:
     """The place of every entry in its row: ``[2, 0, 3] -> [0, 1, 0, 1, 2]``."""
-    return torch.arange(owners.shape[0], device=counts.device) - offsets[owners]
+    return torch.arange(owners.shape[0], device=counts.device) - take(offsets, owners)
 
 
 def take_rows(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Flat indices of the entries of the chosen rows, one row after the other, and their counts."""
-    counts = offsets[rows + 1] - offsets[rows]
+    begin = take(offsets, rows)
+    counts = take(offsets, rows + 1) - begin
     owners = owners_of(counts)
-    starts = (offsets[rows] - offsets_of(counts)[:-1])[owners]
+    starts = take(begin - offsets_of(counts)[:-1], owners)
     return torch.arange(owners.shape[0], device=rows.device) + starts, counts
 
 

@@ -17,7 +17,15 @@ from torch import Tensor
 from splinecam.arrange import Arrangement, Chords, Lines, Loops, arrange
 from splinecam.mesh import Mesh
 from splinecam.predicates import EPS, SAFETY, UV_ERROR, cluster
-from splinecam.ragged import argsort_rows, offsets_of, owners_of, places_of, take_rows
+from splinecam.ragged import (
+    argsort_rows,
+    lengths,
+    offsets_of,
+    owners_of,
+    places_of,
+    take,
+    take_rows,
+)
 from splinecam.signs import Signs, set_bits
 from splinecam.weave import weave
 
@@ -61,8 +69,8 @@ class Functions:
 
     def at(self, vertex: Tensor, column: Tensor) -> Tensor:
         """Values of single functions at single vertices, (N,)."""
-        flat = self.z.view(-1)[vertex * self.z.shape[1] + self.unit[column]]
-        return flat - self.level[column]
+        flat = take(self.z.view(-1), vertex * self.z.shape[1] + take(self.unit, column))
+        return flat - take(self.level, column)
 
     def signs(self) -> tuple[Signs, Tensor]:
         """Signs of all functions at all vertices, a block of vertices at a time.
@@ -186,16 +194,16 @@ class _Cuts:
 
 def _cut_edges(mesh: Mesh, functions: Functions, signs: Signs) -> _Cuts:
     edge, column = _sign_changes(mesh.edges, signs)
-    a, b = mesh.edges[edge, 0], mesh.edges[edge, 1]
+    a, b = take(mesh.edges, edge).unbind(1)
     za, zb = functions.at(a, column), functions.at(b, column)
     slope = (za - zb).abs()
     t = za.abs() / slope
-    side = mesh.uv[b] - mesh.uv[a]
+    side = take(mesh.uv, b) - take(mesh.uv, a)
     shift = functions.error[column] / slope
     blur = side * shift[:, None]
-    error = shift + UV_ERROR / side.norm(dim=1)
+    error = shift + UV_ERROR / lengths(side)
     order = argsort_rows(edge, t)
-    edge, column, t, error, blur = (x[order] for x in (edge, column, t, error, blur))
+    edge, column, t, error, blur = (take(x, order) for x in (edge, column, t, error, blur))
     group, best, doubtful = cluster(edge, t, error)
     group_edge = edge[best]
     a, b, t_best = mesh.edges[group_edge, 0], mesh.edges[group_edge, 1], t[best]
@@ -229,7 +237,8 @@ def _sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
     step = max(1, _CHUNK // max(signs.positive.shape[1], 1))
     for start in range(0, edges.shape[0], step):
         a, b = edges[start : start + step].unbind(1)
-        change = signs.positive[a] & signs.negative[b] | signs.negative[a] & signs.positive[b]
+        change = take(signs.positive, a) & take(signs.negative, b)
+        change |= take(signs.negative, a) & take(signs.positive, b)
         edge, column = set_bits(change)
         found.append((edge + start, column))
     return torch.cat([e for e, _ in found]), torch.cat([c for _, c in found])
@@ -273,7 +282,7 @@ class _Ends:
 
     def sorted(self) -> _Ends:
         key, order = torch.sort(self.key)
-        return _Ends(key, self.place[order], self.blur[order])
+        return _Ends(key, take(self.place, order), take(self.blur, order))
 
 
 def _chord_ends(mesh: Mesh, cuts: _Cuts) -> tuple[_Ends, _Ends, list[Doubts]]:
@@ -375,7 +384,7 @@ def _chords(
     a, b = split.uv[start], split.uv[end]
     # Across the line both ends are blurred by error / |gradient|; the estimate is the better the
     # more steeply the line meets the edge, so the smaller one counts.
-    along = (b - a) / (b - a).norm(dim=1, keepdim=True)
+    along = (b - a) / lengths(b - a)[:, None]
     across = [
         (x.blur[:, 0] * along[:, 1] - x.blur[:, 1] * along[:, 0]).abs() for x in (falls, rises)
     ]

@@ -68,9 +68,10 @@ def _pack(mask: Tensor) -> Tensor:
 def set_bits(words: Tensor) -> tuple[Tensor, Tensor]:
     """Row and column of every set bit of (R, W) words, ordered by row, then column."""
     rows = (words != 0).any(1).nonzero()[:, 0]
-    octets = words[rows].contiguous().view(torch.uint8)
-    place = octets.nonzero()
-    octet = octets[place[:, 0], place[:, 1]]
+    octets = words.index_select(0, rows).view(torch.uint8)
+    row, place = octets.nonzero().unbind(1)
+    octet = octets.view(-1).index_select(0, row * octets.shape[1] + place)
     shifts = torch.arange(8, dtype=torch.uint8, device=words.device)
-    bit = ((octet[:, None] >> shifts) & 1).nonzero()
-    return rows[place[bit[:, 0], 0]], place[bit[:, 0], 1] * 8 + bit[:, 1]
+    which, bit = ((octet[:, None] >> shifts) & 1).nonzero().unbind(1)
+    row, place = row.index_select(0, which), place.index_select(0, which)
+    return rows.index_select(0, row), place * 8 + bit

@@ -23,7 +23,7 @@ from torch import Tensor
 from splinecam.arrange import Arrangement, Chords, Lines, Loops, meet
 from splinecam.errors import LimitError
 from splinecam.predicates import SAFETY, UV_ERROR
-from splinecam.ragged import argsort_rows, offsets_of, owners_of, places_of
+from splinecam.ragged import argsort_rows, offsets_of, owners_of, places_of, take
 
 __all__ = ["weave"]
 
@@ -108,15 +108,14 @@ def _crossings(loops: Loops, chords: Chords, lines: Lines, max_faces: int | None
     n, x = lo.shape[0], i.shape[0]
     if max_faces is not None and loops.offsets.shape[0] - 1 + n + x > max_faces:
         raise LimitError("too many regions")
-    s_i, error_i = meet(lines, line[i], line[j])
-    s_j, error_j = meet(lines, line[j], line[i])
+    s_i, s_j, error_i, error_j = meet(lines, take(line, i), take(line, j))
     chord, s, error = (torch.cat(pair) for pair in ((i, j), (s_i, s_j), (error_i, error_j)))
     sequence = argsort_rows(chord, s)
-    chord, s, error = chord[sequence], s[sequence], error[sequence]
+    chord, s, error = take(chord, sequence), take(s, sequence), take(error, sequence)
     count = torch.bincount(chord, minlength=n)
     rank = torch.empty_like(sequence)
     rank[sequence] = places_of(count, chord, offsets_of(count))
-    close = _close(lines, line[chord], chord, s, error)
+    close = _close(lines.length()[line], chord, s, error)
     tight = torch.zeros(loops.offsets.shape[0] - 1, dtype=torch.bool, device=close.device)
     tight[chords.face[chord[close]]] = True
     return _Crossings(line, lo, hi, count, i, j, s_i, rank[:x], rank[x:], tight)
@@ -131,16 +130,16 @@ def _pairs(lo: Tensor, hi: Tensor, rank: Tensor) -> tuple[Tensor, Tensor]:
     found = []
     for first, last in pairwise(stops):
         owner = owners_of(candidates[first:last]) + first
-        place = torch.arange(owner.shape[0], device=lo.device) - (offsets[owner] - offsets[first])
-        other = owner + 1 + place
-        crossing = (hi[other] > hi[owner]).nonzero()[:, 0]
-        found.append((owner[crossing], other[crossing]))
+        place = torch.arange(owner.shape[0], device=lo.device) + offsets[first]
+        other = owner + 1 + place - take(offsets, owner)
+        crossing = (take(hi, other) > take(hi, owner)).nonzero()[:, 0]
+        found.append((take(owner, crossing), take(other, crossing)))
     return torch.cat([a for a, _ in found]), torch.cat([b for _, b in found])
 
 
-def _close(lines: Lines, line: Tensor, chord: Tensor, s: Tensor, error: Tensor) -> Tensor:
+def _close(length: Tensor, chord: Tensor, s: Tensor, error: Tensor) -> Tensor:
     """Entries too close to their neighbour along the chord, or to an end of the chord, (N,)."""
-    end = error + UV_ERROR / (lines.b[line] - lines.a[line]).norm(dim=1)
+    end = error + take(UV_ERROR / length, chord)
     close: Tensor = torch.minimum(s, 1 - s) <= SAFETY * end
     close[1:] |= (chord[1:] == chord[:-1]) & (s[1:] - s[:-1] <= SAFETY * (error[1:] + error[:-1]))
     return close
@@ -150,7 +149,7 @@ def _draw(loops: Loops, c: _Crossings, lines: Lines, out: Arrangement) -> None:
     """Make the vertices, edges and faces of chords whose crossings are all in order."""
     n, x, first_edge = c.line.shape[0], c.i.shape[0], out.edges.shape[0]
     first = offsets_of(c.count + 1)
-    edge_i, edge_j = first[c.i] + c.rank_i, first[c.j] + c.rank_j
+    edge_i, edge_j = take(first, c.i) + c.rank_i, take(first, c.j) + c.rank_j
     vertex = torch.arange(x, device=c.i.device) + out.uv.shape[0]
     path = torch.empty((int(first[n]), 2), dtype=torch.int64, device=vertex.device)
     path[first[:-1], 0], path[first[1:] - 1, 1] = lines.start[c.line], lines.end[c.line]
@@ -158,15 +157,15 @@ def _draw(loops: Loops, c: _Crossings, lines: Lines, out: Arrangement) -> None:
         path[edge, 1] = vertex
         path[edge + 1, 0] = vertex
     out.edges = torch.cat([out.edges, path])
-    out.edge_line.append(c.line[owners_of(c.count + 1, path.shape[0])])
-    line = c.line[c.i]
+    out.edge_line.append(take(c.line, owners_of(c.count + 1, path.shape[0])))
+    line = take(c.line, c.i)
     out.uv = torch.cat([out.uv, lines.point(line, c.s)])
     out.vertex_line.append(line)
     out.vertex_s.append(c.s)
     following = _next(loops, c, first, edge_i, edge_j)
     offsets, cycles = _cycles(following)
     new = torch.arange(2 * path.shape[0], device=vertex.device) + 2 * first_edge
-    out.loops.append(Loops(offsets, torch.cat([loops.half, new])[cycles]))
+    out.loops.append(Loops(offsets, take(torch.cat([loops.half, new]), cycles)))
 
 
 def _next(loops: Loops, c: _Crossings, first: Tensor, edge_i: Tensor, edge_j: Tensor) -> Tensor:
@@ -200,19 +199,19 @@ def _cycles(following: Tensor) -> tuple[Tensor, Tensor]:
     index = torch.arange(following.shape[0], device=following.device)
     lowest, jump = index, following
     while True:  # the lowest member within 1, 2, 4, ... steps
-        lower = torch.minimum(lowest, lowest[jump])
+        lower = torch.minimum(lowest, take(lowest, jump))
         if torch.equal(lower, lowest):
             break
-        lowest, jump = lower, jump[jump]
+        lowest, jump = lower, take(jump, jump)
     leader = (lowest == index).nonzero()[:, 0]
     rank = torch.empty_like(index)
     rank[leader] = torch.arange(leader.shape[0], device=index.device)
-    offsets = offsets_of(torch.bincount(rank[lowest], minlength=leader.shape[0]))
+    offsets = offsets_of(torch.bincount(take(rank, lowest), minlength=leader.shape[0]))
     members = torch.empty_like(index)
     current, place = leader, offsets[:-1]
     while current.shape[0]:  # all cycles are walked at once
-        members[place] = current
-        current, place = following[current], place + 1
-        going = (current != lowest[current]).nonzero()[:, 0]
-        current, place = current[going], place[going]
+        members.index_copy_(0, place, current)
+        current, place = take(following, current), place + 1
+        going = (current != take(lowest, current)).nonzero()[:, 0]
+        current, place = take(current, going), take(place, going)
     return offsets, members
