@@ -34,6 +34,8 @@ __all__ = ["Frame", "Outcome", "run"]
 # fill a GPU.
 _BLOCK = {"cpu": 1 << 17, "cuda": 1 << 26}
 
+_LARGE = 1 << 19  # numbers for which huge pages pay
+
 _FEWEST = 32  # vertices in a block, however wide the layer
 
 # Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
@@ -345,7 +347,7 @@ def _advance(program: Program, index: int, state: _State) -> _Range:
 
 
 def _empty(shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """Room for float64 numbers; numpy asks for huge pages, which makes filling it twice as fast."""
-    if device.type == "cpu":
+    """Room for float64 numbers; numpy asks for huge pages, so that much of it is filled faster."""
+    if device.type == "cpu" and math.prod(shape) > _LARGE:
         return torch.from_numpy(np.empty(shape))
     return torch.empty(shape, dtype=torch.float64, device=device)

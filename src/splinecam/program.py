@@ -185,9 +185,15 @@ class Cut:
         low, high = low.flatten(), high.flatten()
         ends = torch.stack([low, high, *self.levels.clamp(low, high)])
         magnitude = self.apply(ends.view(-1, *self.shape)).abs().amax(0, keepdim=True)
-        steepest = self.slopes.abs().amax(0).view(1, *self.shape)
-        error = bound.error * steepest
+        error = bound.error * self._steepest(low, high).view(1, *self.shape)
         return Bound(magnitude, error if self.exact else error + EPS * magnitude)
+
+    def _steepest(self, low: Tensor, high: Tensor) -> Tensor:
+        """The largest slope of the pieces that each unit visits: a dead unit passes no error on."""
+        outer = self.levels.new_full((1, low.shape[0]), torch.inf)
+        begins, ends = torch.cat([-outer, self.levels]), torch.cat([self.levels, outer])
+        visited = (begins <= high) & (ends >= low)
+        return (self.slopes.abs() * visited).amax(0)
 
     def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Cut:
         return replace(

@@ -1,0 +1,116 @@
+"""Agreed region counts and real trained networks; skipped where their folder is not there."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor
+
+import splinecam as sc
+from splinecam.partition import Partition
+
+SHARED = Path(os.environ.get("SPLINECAM_SHARED", Path(__file__).parents[2] / "shared"))
+# Numbers of all units at all points together; a million points, but for the widest networks.
+WORK = int(float(os.environ.get("SPLINECAM_TEST_WORK", 2e8)))
+POINTS = 1_000_000
+
+pytestmark = pytest.mark.skipif(not (SHARED / "zoo").is_dir(), reason="no shared folder")
+
+COUNTS = {
+    "line100_d2": 1_868,
+    "line300_d2": 15_533,
+    "line1000_d2": 176_967,
+    "line1000_d8002": 138_624,
+    "mlp32x3": 1_180,
+    "mlp64x3": 12_042,
+    "mlp128x4": 61_014,
+    "mlp256x6": 386_316,
+    "mlp784_50x3": 5_097,
+}
+
+# name: (domain, shrink it by this factor). The networks of 256 units a layer have a million regions
+# on their whole domain, and the plane of cnn5_cats has far more than memory for them.
+ZOO = {
+    "mlp_fashion": (None, 1.0),
+    "conv1_fashion": (None, 0.5),
+    "cnn5_cats": (None, 0.01),
+    "acasxu_1_1": (None, 1.0),
+    "acasxu_2_9": (None, 1.0),
+    "edgesub_bunny2d_2x100": (None, 1.0),
+    "edgesub_bunny3d_8x32": ("x=0", 1.0),
+    "inr10x5_camera": (None, 1.0),
+    "inr256x6_camera": (None, 0.2),
+    "sdf2d_easy_metfaces": (None, 0.2),
+    "sdf2d_hard_metfaces": (None, 0.2),
+    "sdf3d_bunny": ("z=0", 0.2),
+    "vnn_tll_8_0_0": (None, 1.0),
+}
+
+
+@pytest.fixture(scope="module")
+def modules() -> Iterator[dict[str, ModuleType]]:
+    paths = [str(SHARED), str(SHARED / "zoo")]
+    sys.path[:0] = paths
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    yield {name: importlib.import_module(name) for name in ("workloads", "zoo")}
+    sys.dont_write_bytecode = written
+    for path in paths:
+        sys.path.remove(path)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_workloads_have_the_agreed_number_of_regions(modules: dict[str, ModuleType], name: str):
+    model, corners = modules["workloads"].get(name)
+    part = sc.partition(model, sc.Domain.polygon(corners), progress=False)
+    assert len(part) == COUNTS[name]
+    assert part.validate(samples=500).ok
+    assert not part.unresolved
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_no_region_of_a_trained_network_is_lost(modules: dict[str, ModuleType], name: str):
+    item = modules["zoo"].load(name)
+    which, factor = ZOO[name]
+    corners = item.domain if which is None else item.domains[which]
+    middle = corners.mean(0)
+    part = sc.partition(
+        item.model, sc.Domain.polygon(middle + factor * (corners - middle)), progress=False
+    )
+    assert part.validate(samples=500).ok
+    assert abs(float(part.areas.sum()) / part.domain.area - 1) < 1e-9
+    known = fingerprints(part, part.mesh.means())
+    units = sum(len(error) for error in part.cut_errors.values())
+    points = random_points(part, min(POINTS, WORK // units))
+    seen = fingerprints(part, points)
+    lost = ~torch.isin(seen, known)
+    assert int(lost.sum()) == 0
+    located = part.locate(part.domain.embed(part.frame.to_plane(points[:2000])))
+    assert torch.equal(known[located], seen[:2000])
+
+
+def random_points(part: Partition, count: int) -> Tensor:
+    """Uniform in the domain (a parallelogram), in the engine's coordinates."""
+    a, b, _, d = part.frame.to_local(part.domain.corners)
+    s, t = torch.rand(2, count, 1, dtype=torch.float64)
+    return a + s * (b - a) + t * (d - a)
+
+
+def fingerprints(part: Partition, local: Tensor) -> Tensor:
+    """One number per point that tells its activation pattern: a random sum of its pieces."""
+    generator = torch.Generator().manual_seed(7)
+    sizes = [len(error) for error in part.cut_errors.values()]
+    # Whole numbers small enough that their sums are exact in float64.
+    weights = torch.randint(2**36, (sum(sizes),), generator=generator).double().split(sizes)
+    sums = []
+    for block in local.split(max(1, (1 << 23) // sum(sizes))):
+        patterns = part._patterns_at(block).values()
+        pairs = zip(patterns, weights, strict=True)
+        sums.append(sum(pieces.double() @ weight.to(block) for pieces, weight in pairs))
+    return torch.cat(sums)
