@@ -8,7 +8,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,9 @@ lint: $(STAMP)  ## check format, style and types
 
 bench: $(STAMP)  ## time the workloads against plain forward passes
 	$(BIN)/python benchmarks/bench.py
+
+docs: $(STAMP)  ## write the table of operations anew
+	$(BIN)/python -c 'from splinecam.ops import op_table_markdown; print(op_table_markdown(), end="")' > docs/ops.md
 
 clean:  ## remove the environment and everything that was generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fixtures.networks import Mixed, ResNet18, UNet, seeded
-from splinecam.capture import Program, capture
+from splinecam.capture import capture
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.ops import Bound
+from splinecam.program import Program
 
 
 class Fn(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from torch import Tensor
 
 from fixtures.op_cases import AFFINE, PIECEWISE, TERMINAL, Calls, Case
 from splinecam.capture import capture
+from splinecam.capture.graph import export_graph
 from splinecam.errors import CaptureError, UnsupportedOpError
-from splinecam.graph import export_graph
 from splinecam.ops import (
     Affine,
     Bound,
@@ -188,5 +189,9 @@ def test_table() -> None:
     assert len(rows) == len(RULES)
     assert len({row.op for row in rows}) == len(rows)
     text = op_table_markdown()
-    assert all(f"`{row.op.removeprefix('aten.')}`" in text for row in rows)
-    assert "\n| " in text
+    assert all(f"\n| `{row.op}` | {row.notes} |\n" in text for row in rows)
+
+
+def test_the_documented_table_is_the_registry() -> None:
+    page = Path(__file__).parents[1] / "docs" / "ops.md"
+    assert page.read_text() == op_table_markdown(), "run `make docs`"

@@ -158,20 +158,22 @@ def op_table() -> tuple[OpRow, ...]:
 
 
 def op_table_markdown() -> str:
-    """The table of operations as Markdown: one section per kind, one row per note."""
+    """The table of operations as a Markdown page: one section per kind, one row per operation."""
     titles = {
         "affine": "Affine",
         "piecewise": "Piecewise linear, of one variable",
         "terminal": "Stripped at the end",
         "rejected": "Rejected",
     }
-    lines: list[str] = []
+    lines = [
+        "# Supported operations",
+        "",
+        "Generated from the registry by `make docs`. A model is exported to a graph of ATen operations;",
+        "each of them has one rule. Whatever is not in this table is rejected as unknown.",
+        "",
+    ]
     for kind, title in titles.items():
-        by_notes: dict[str, list[str]] = {}
-        for row in op_table():
-            if row.kind == kind:
-                by_notes.setdefault(row.notes, []).append(f"`{row.op.removeprefix('aten.')}`")
-        lines += [f"## {title}", "", "| ATen operations | notes |", "|---|---|"]
-        lines += [f"| {', '.join(ops)} | {notes} |" for notes, ops in by_notes.items()]
+        lines += [f"## {title}", "", "| operation | notes |", "|---|---|"]
+        lines += [f"| `{row.op}` | {row.notes} |" for row in op_table() if row.kind == kind]
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip() + "\n"

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from splinecam.constants import (
+from splinecam.capture.constants import (
     Sized,
     UnevenRows,
     constant_call,
@@ -19,12 +19,12 @@ from splinecam.constants import (
     part_of,
     parts_of,
 )
-from splinecam.errors import CaptureError, OffendingOp, SplineCamError, UnsupportedOpError
-from splinecam.graph import (
+from splinecam.capture.graph import (
     argument_names,
     arguments_of,
     defaults,
     export_graph,
+    final_of,
     first_line,
     location_of,
     name_of,
@@ -32,11 +32,14 @@ from splinecam.graph import (
     terminal_of,
     unwrap,
 )
-from splinecam.knots import spread_knots
+from splinecam.capture.knots import spread_knots
+from splinecam.capture.probe import probe
+from splinecam.capture.shapes import Batch
+from splinecam.capture.staging import make_stages, refs
+from splinecam.errors import CaptureError, OffendingOp, SplineCamError, UnsupportedOpError
 from splinecam.ops import (
     CREATORS,
     Affine,
-    Bound,
     Piecewise,
     Rejected,
     Terminal,
@@ -45,12 +48,9 @@ from splinecam.ops import (
     target_name,
 )
 from splinecam.ops.rejected import MAXIMA, PRODUCT, RANDOM, SPELLINGS
-from splinecam.probe import probe
-from splinecam.program import DEVICE, Cut, Program, Ref, Rows, Stage, Step, resolve
-from splinecam.shapes import Batch
-from splinecam.staging import make_stages, refs
+from splinecam.program import DEVICE, Cut, Program, Ref, Rows, Step, resolve
 
-__all__ = ["Bound", "Cut", "Program", "Stage", "capture"]
+__all__ = ["capture"]
 
 MIXES = "it mixes the points of the batch"
 
@@ -75,17 +75,6 @@ def capture(
         message = f"the model's graph cannot be run in float64: {first_line(error)}"
         raise CaptureError(message) from error
     return program
-
-
-def _final(node: fx.Node) -> Callable[[Tensor], Tensor]:
-    """The operation of a stripped node, as a function of its input alone."""
-
-    def final(x: Tensor) -> Tensor:
-        out = node.target(x, *node.args[1:])  # type: ignore[operator]
-        result: Tensor = out if isinstance(out, Tensor) else out[0]
-        return result
-
-    return final
 
 
 class _Reader:
@@ -121,7 +110,7 @@ class _Reader:
             if last is not None and node is last:
                 value = self._template(node.args[0])
                 self.values[node] = value if isinstance(node.meta["val"], Tensor) else (value,)
-                self.final = _final(node)
+                self.final = final_of(node)
             else:
                 self._node(node)
         if self.offending:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from splinecam.capture.shapes import Batch
+from splinecam.capture.staging import refs
 from splinecam.ops import Affine, target_name
 from splinecam.program import Ref, Size, Step
-from splinecam.shapes import Batch
-from splinecam.staging import refs
 
 __all__ = [
     "Sized",

@@ -6,7 +6,7 @@ import logging
 import operator
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -23,6 +23,7 @@ __all__ = [
     "arguments_of",
     "defaults",
     "export_graph",
+    "final_of",
     "first_line",
     "location_of",
     "name_of",
@@ -322,3 +323,14 @@ def terminal_of(output: fx.Node, needed: set[fx.Node]) -> tuple[fx.Node, str] | 
         moved = moved or reshapes
         node = node.args[0]
     return None
+
+
+def final_of(node: fx.Node) -> Callable[[Tensor], Tensor]:
+    """The operation of a stripped node, as a function of its input alone."""
+
+    def final(x: Tensor) -> Tensor:
+        out = node.target(x, *node.args[1:])  # type: ignore[operator]
+        result: Tensor = out if isinstance(out, Tensor) else out[0]
+        return result
+
+    return final
