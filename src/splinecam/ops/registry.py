@@ -168,8 +168,8 @@ def op_table_markdown() -> str:
     lines = [
         "# Supported operations",
         "",
-        "Generated from the registry by `make docs`. A model is exported to a graph of ATen operations;",
-        "each of them has one rule. Whatever is not in this table is rejected as unknown.",
+        "Generated from the registry by `make docs`. A model is exported to a graph of ATen",
+        "operations; each has one rule. Whatever is not in this table is rejected as unknown.",
         "",
     ]
     for kind, title in titles.items():
