@@ -43,7 +43,7 @@ def cut_names(program: Program) -> list[str]:
     return [stage.cut.name for stage in program.stages if stage.cut is not None]
 
 
-def check(model: nn.Module, *shape: int, cuts: int | None = None) -> Program:
+def assert_captured(model: nn.Module, *shape: int, cuts: int | None = None) -> Program:
     """Capture, and compare with the model's own forward in float64, in batches of 5, 2 and 1."""
     program = capture(model, shape)
     x = points(*shape)
@@ -259,7 +259,7 @@ STYLES = {
 
 @pytest.mark.parametrize("call", STYLES, ids=lambda call: call.__name__)
 def test_styles(call: Callable[..., Tensor]) -> None:
-    check(Fn(call), 4, cuts=STYLES[call])
+    assert_captured(Fn(call), 4, cuts=STYLES[call])
 
 
 def test_tuple_of_one_tensor() -> None:
@@ -268,38 +268,38 @@ def test_tuple_of_one_tensor() -> None:
 
 
 def test_output_that_is_a_cut_and_network_without_cuts() -> None:
-    assert len(check(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), 2).stages) == 2
-    assert len(check(nn.Linear(2, 3), 2).stages) == 1
-    assert len(check(nn.ReLU(), 2).stages) == 2
+    assert len(assert_captured(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), 2).stages) == 2
+    assert len(assert_captured(nn.Linear(2, 3), 2).stages) == 1
+    assert len(assert_captured(nn.ReLU(), 2).stages) == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_types_of_models(dtype: torch.dtype) -> None:
     model = seeded(nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten()))
-    program = check(model.to(dtype), 1, 5, 5, cuts=1)
+    program = assert_captured(model.to(dtype), 1, 5, 5, cuts=1)
     assert program(points(1, 5, 5)).dtype == torch.float64
 
 
 def test_weight_norm_and_parametrizations() -> None:
     layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
-    check(nn.Sequential(layer, nn.PReLU(4), nn.Linear(4, 2)), 3, cuts=1)
+    assert_captured(nn.Sequential(layer, nn.PReLU(4), nn.Linear(4, 2)), 3, cuts=1)
 
 
 def test_resnet18() -> None:
     model = seeded(ResNet18(width=8))
-    program = check(model, 3, 32, 32, cuts=17)
+    program = assert_captured(model, 3, 32, 32, cuts=17)
     names = cut_names(program)
     assert names[:3] == ["relu", "layer1.0.relu", "layer1.0.relu#2"]
     assert len(set(names)) == 17
 
 
 def test_unet() -> None:
-    program = check(seeded(UNet()), 1, 8, 8, cuts=5)
+    program = assert_captured(seeded(UNet()), 1, 8, 8, cuts=5)
     assert cut_names(program) == ["relu", "leaky_relu", "relu_1", "relu_2", "relu_3"]
 
 
 def test_mixed() -> None:
-    assert cut_names(check(seeded(Mixed()), 2)) == ["relu", "abs", "clamp"]
+    assert cut_names(assert_captured(seeded(Mixed()), 2)) == ["relu", "abs", "clamp"]
 
 
 # --- names, patterns, derivatives, devices
@@ -323,7 +323,7 @@ def test_names() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return F.relu(self.act(self.layers(self.act(x))))
 
-    assert cut_names(check(Outer(), 3)) == [
+    assert cut_names(assert_captured(Outer(), 3)) == [
         "act",
         "layers.0.act",
         "layers.0.relu",
@@ -579,7 +579,7 @@ def test_training_mode() -> None:
     assert [op.target for op in error.ops] == ["aten.batch_norm", "aten.dropout"]
     assert all("model.eval()" in op.reason for op in error.ops)
     # A model without such layers may be in training mode.
-    check(nn.Sequential(nn.Linear(2, 3), nn.ReLU()).train(), 2)
+    assert_captured(nn.Sequential(nn.Linear(2, 3), nn.ReLU()).train(), 2)
 
 
 def test_inputs_and_outputs() -> None:

@@ -25,7 +25,7 @@ def fast(model: nn.Module, domain: Domain) -> Any:
     return splinecam.partition(model, domain, device="cpu", progress=False)
 
 
-def check(model: nn.Module, domain: Domain) -> None:
+def assert_exact(model: nn.Module, domain: Domain) -> None:
     """The fast partition is valid, leaves nothing open and has the oracle's cells."""
     part = fast(model, domain)
     assert not part.unresolved
@@ -36,20 +36,20 @@ def check(model: nn.Module, domain: Domain) -> None:
 @examples(120)
 @given(nets(), domains())
 def test_same_cells_as_the_oracle(net: Net, domain: Domain) -> None:
-    check(net.module(), domain)
+    assert_exact(net.module(), domain)
 
 
 @examples(40)
 @given(nets(depth=1, width=16), boxes())
 def test_same_cells_in_one_wide_layer(net: Net, domain: Domain) -> None:
-    check(net.module(), domain)
+    assert_exact(net.module(), domain)
 
 
 @examples(20)
 @given(st.data())
 def test_same_cells_on_a_plane_in_input_space(data: st.DataObject) -> None:
     inputs = data.draw(st.integers(3, 6))
-    check(data.draw(nets(inputs=inputs, width=5)).module(), data.draw(planes(inputs)))
+    assert_exact(data.draw(nets(inputs=inputs, width=5)).module(), data.draw(planes(inputs)))
 
 
 # --------------------------------------------------------------------------------- transforms

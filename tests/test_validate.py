@@ -84,7 +84,7 @@ def test_a_merged_face_fails_against_the_model(part: sc.Partition):
         nn.Sequential(*list(part.model)[:2], nn.Linear(12, 2)), part.domain, progress=False
     )
     part.mesh, part.values = fewer.mesh, fewer.values
-    with pytest.raises(sc.ValidationError, match="patterns that change inside a region"):
+    with pytest.raises(sc.ValidationError, match="regions inside which a unit switches"):
         part.validate()
 
 

@@ -146,7 +146,7 @@ class _State:
         return int(finished.shape[0])
 
     def split(self) -> None:
-        """Split every face by its most central chord."""
+        """Split every face by its most central chord, unless some must be bent first."""
         c, sizes = self.chords, self.loops.sizes()
         splitter = _most_central(c, sizes)
         m = sizes[c.face]
@@ -156,9 +156,51 @@ class _State:
         far = q[splitter]  # place of the splitter's end Q; its start P is place 0
         side_p, side_q = _side(p, far[c.face]), _side(q, far[c.face])
         crossing = (side_p * side_q < 0).nonzero()[:, 0]
+        if self._bend(splitter, crossing):
+            return
         rank, added, new_vertices = self._cross(splitter, crossing)
         self._rebuild_loops(origin, far, added, self._draw(splitter, added, new_vertices))
         self._rebuild_chords(p, q, side_p, side_q, far, m, crossing, rank, added)
+
+    def _bend(self, splitter: Tensor, crossing: Tensor) -> bool:
+        """Lead splitters through corners that they pass too closely to cross the chord there.
+
+        Such a splitter P-Q is replaced by P-c and c-Q; returns whether there was any.
+        """
+        c, lines = self.chords, self.lines
+        face = c.face[crossing]
+        line = c.line[splitter][face]
+        ends = torch.stack([c.p[crossing], c.q[crossing]])
+        corner = self.out.edges.view(-1)[self.loops.half[self.loops.offsets[face] + ends]]
+        d = lines.b[line] - lines.a[line]
+        gap = self.out.uv[corner] - lines.a[line]
+        distance = (gap[..., 0] * d[:, 1] - gap[..., 1] * d[:, 0]).abs() / lengths(d)
+        distance, nearer = distance.min(0)
+        reach = lines.error[line] + lines.error[c.line[crossing]]
+        hit = (distance <= SAFETY * reach).nonzero()[:, 0]
+        if not hit.shape[0]:
+            return False
+        one = hit.new_full((splitter.shape[0],), crossing.shape[0])
+        one.scatter_reduce_(0, face[hit], hit, "amin")  # one corner at a time in each face
+        hit = one[one < crossing.shape[0]]
+        self._doubt(self.out.uv[corner[nearer[hit], hit]][distance[hit] > reach[hit]])
+        bent = splitter[face[hit]]
+        place = ends[nearer[hit], hit]
+        kept = torch.ones(c.face.shape[0], dtype=torch.bool, device=hit.device)
+        kept[bent] = False
+        rest = c.select(kept.nonzero()[:, 0])
+        self.chords = Chords(
+            torch.cat([rest.face, face[hit], face[hit]]),
+            torch.cat([rest.p, c.p[bent], place]),
+            torch.cat([rest.q, place, c.q[bent]]),
+            torch.cat([rest.line, line[hit], line[hit]]),
+        )
+        return True
+
+    def _doubt(self, places: Tensor) -> None:
+        """Note places (N, 2) that rounding could not settle."""
+        if places.shape[0]:
+            self.out.doubts.append(places)
 
     def _cross(self, splitter: Tensor, crossing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Place the crossings on the splitters.
@@ -196,8 +238,7 @@ class _State:
         self.out.vertex_line.append(line[new])
         self.out.vertex_s.append(s[new])
         doubtful |= outside[order]
-        if bool(doubtful.any()):
-            self.out.doubts.append(self.lines.point(line[doubtful], s[doubtful]))
+        self._doubt(self.lines.point(line[doubtful], s[doubtful]))
         rank = torch.empty_like(group)
         rank[order] = place[group]
         return rank, added, vertices

@@ -11,9 +11,9 @@ are carried through the rest of the network one after the other and glued togeth
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -33,6 +33,8 @@ __all__ = ["Frame", "Outcome", "run"]
 # Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
 # fill a GPU.
 _BLOCK = {"cpu": 1 << 17, "cuda": 1 << 26}
+
+_UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not tell
 
 _LARGE = 1 << 19  # numbers for which huge pages pay
 
@@ -193,6 +195,9 @@ def run(
         {program.input_name: x},
         {program.input_name: Bound(magnitude, EPS * magnitude)},
     )
+    for name, limit in (("memory", memory), ("max_regions", max_regions)):
+        if limit is not None and limit < 1:
+            raise LimitError(f"{name} must be at least 1, but is {limit}.")
     budget = free_memory(program.device) if memory is None else memory
     computation = _Run(program, _widths(program, x[:1]), budget, max_regions, report)
     state = computation.finish(state, 0)
@@ -205,10 +210,13 @@ def run(
 def free_memory(device: torch.device) -> int:
     """Bytes a partition may take by default: most of what the device has free."""
     if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    else:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(free * 0.75)
+        return int(0.75 * torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        fields = dict(line.split(":") for line in lines)
+        return int(0.75 * 1024 * int(fields["MemAvailable"].split()[0]))
+    except (OSError, KeyError, ValueError):
+        return _UNKNOWN_MEMORY  # not every system tells
 
 
 def _widths(program: Program, x: Tensor) -> list[int]:
@@ -247,7 +255,7 @@ class _Run:
             if ready is None:
                 if divisible and self._bytes(state, i) > self.memory:
                     return self._in_tiles(state, i, share, None)
-                ready = _advance(self.program, i, state)
+                ready = _advance(self.program, i, state, self._block())
             cut = stages[i].cut
             if cut is not None:
                 try:
@@ -259,6 +267,10 @@ class _Run:
                 self.report(cut.name, self.finished + state.mesh.num_faces, share)
             ready = None
         return state
+
+    def _block(self) -> int:
+        """Numbers of one block of activations: a small part of the budget at most."""
+        return min(_BLOCK[self.program.device.type], max(1, self.memory >> 8))
 
     def _bytes(self, state: _State, index: int) -> int:
         """Memory of one stage: activations before and after it, their signs, and the mesh."""
@@ -279,15 +291,12 @@ class _Run:
             rows[name] = _empty((mesh.num_vertices, *value.shape[1:]), value.device)
             for end, place in zip(ends, places, strict=True):
                 rows[name][place] = end.rows[name]
-        bounds = {
-            name: Bound(
-                *(
-                    torch.maximum(*pair)
-                    for pair in zip(*(e.bounds[name] for e in ends), strict=True)
-                )
+        bounds = {}
+        for name, (magnitude, error) in ends[0].bounds.items():
+            other = ends[1].bounds[name]
+            bounds[name] = Bound(
+                torch.maximum(magnitude, other.magnitude), torch.maximum(error, other.error)
             )
-            for name in ends[0].bounds
-        }
         doubts = state.doubts + ends[0].doubts + ends[1].doubts
         return _State(mesh, rows, bounds, doubts=doubts)
 
@@ -299,7 +308,7 @@ class _Run:
         error = bound.error.reshape(-1) + EPS * torch.maximum(low.abs(), high.abs())
         functions = Functions.crossing(z, cut.levels, error, low, high)
         made = self._refine(state.mesh, functions, cut.name, index)
-        state.grow(made, max(_FEWEST, _BLOCK[z.device.type] // max(1, z.shape[1])))
+        state.grow(made, max(_FEWEST, self._block() // max(1, z.shape[1])))
         state.pending = cut
         state.doubts += [(cut.name, doubt) for doubt in made.doubts]
         state.bounds[cut.result] = cut.bound(bound, low, high)
@@ -324,13 +333,13 @@ class _Run:
             raise _TooLarge(message.format(limit, name, before)) from None
 
 
-def _advance(program: Program, index: int, state: _State) -> _Range:
+def _advance(program: Program, index: int, state: _State, block: int) -> _Range:
     """Evaluate one affine stage at all vertices; returns the range (n,) of what is cut next."""
     stage = program.stages[index]
     vertices = state.mesh.num_vertices
     rows: dict[str, Tensor] = {}
     low = high = state.mesh.uv.new_zeros(0)
-    for start, live in state.blocks(stage.live_in, _BLOCK[program.device.type]):
+    for start, live in state.blocks(stage.live_in, block):
         for name, value in program.advance(index, live).items():
             if name not in rows:
                 rows[name] = _empty((vertices, *value.shape[1:]), value.device)

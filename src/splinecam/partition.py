@@ -230,11 +230,12 @@ class Partition:
         )
         return self._patterns_at(self.mesh.means()[chosen])
 
-    def _patterns_at(self, local: Tensor) -> dict[str, Tensor]:
-        """Patterns at points in the engine's coordinates, (N, 2)."""
+    def _patterns_at(self, local: Tensor, errors: float = 1.0) -> dict[str, Tensor]:
+        """Patterns at points (N, 2) in the engine's coordinates, blind to so many errors."""
         with torch.no_grad():
             x = self.domain.embed(self.frame.to_plane(local))
-            return self.program.patterns(x, self.cut_errors)
+            blind = {name: errors * error for name, error in self.cut_errors.items()}
+            return self.program.patterns(x, blind)
 
     def jacobian(self, regions: Tensor | Sequence[int]) -> Tensor:
         """Derivative of the output in input space, (N, n_out, ...)."""

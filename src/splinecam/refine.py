@@ -209,7 +209,8 @@ def _cut_edges(mesh: Mesh, functions: Functions, signs: Signs) -> _Cuts:
     a, b, t_best = mesh.edges[group_edge, 0], mesh.edges[group_edge, 1], t[best]
     doubts = []
     if bool(doubtful.any()):
-        e, td = edge[doubtful], t[doubtful][:, None]
+        e = edge[doubtful].repeat(2)
+        td = torch.cat([t[doubtful], t_best[group[doubtful]]])[:, None]
         place = torch.lerp(mesh.uv[mesh.edges[e, 0]], mesh.uv[mesh.edges[e, 1]], td)
         doubts.append(Doubts(place, "cuts of an edge too close to tell apart"))
     first = offsets_of(torch.bincount(group_edge, minlength=mesh.num_edges))
