@@ -23,6 +23,8 @@ def test_a_good_partition_passes_and_the_report_reads_well(part: sc.Partition):
     report = part.validate()
     assert report.ok
     assert report.sampled == report.regions == len(part)
+    passed = len(report.checks)
+    assert repr(report) == f"Report({passed} of {passed} checks passed, {len(part):,} regions)"
     lines = str(report).splitlines()
     assert lines[0] == f"{len(part):,} regions, {len(part):,} compared with the model"
     assert all(line.startswith("ok  ") for line in lines[1:])

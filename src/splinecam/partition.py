@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Partition", "Region", "Unresolved", "partition"]
 
 
+_BLOCK = 1 << 23  # activations held at a time when patterns are computed
+
+
 class Unresolved(NamedTuple):
     """A place (u, v) in the plane that float64 could not settle, at which cut, and why."""
 
@@ -232,21 +235,27 @@ class Partition:
 
     def _patterns_at(self, local: Tensor, errors: float = 1.0) -> dict[str, Tensor]:
         """Patterns at points (N, 2) in the engine's coordinates, blind to so many errors."""
+        blind = {name: errors * error for name, error in self.cut_errors.items()}
+        widest = max([self.domain.dim, *(len(error) for error in blind.values())])
         with torch.no_grad():
-            x = self.domain.embed(self.frame.to_plane(local))
-            blind = {name: errors * error for name, error in self.cut_errors.items()}
-            return self.program.patterns(x, blind)
+            blocks = [
+                self.program.patterns(self.domain.embed(self.frame.to_plane(block)), blind)
+                for block in torch.split(local, max(1, _BLOCK // widest))
+            ]
+        return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
     def jacobian(self, regions: Tensor | Sequence[int]) -> Tensor:
         """Derivative of the output in input space, (N, n_out, ...)."""
         chosen = torch.as_tensor(regions, device=self.mesh.uv.device)
-        x = self.domain.embed(self.frame.to_plane(self.mesh.means()[chosen]))
-
-        def one(point: Tensor) -> Tensor:
-            return self.program(point[None]).reshape(-1)
-
-        rows: list[Tensor] = [torch.func.jacrev(one)(point) for point in x]
-        return torch.stack(rows)
+        x = self.domain.embed(self.frame.to_plane(self.mesh.means()[chosen])).requires_grad_()
+        with torch.enable_grad():
+            y = self.program(x).reshape(x.shape[0], -1)
+            # Points do not mix, so one backward pass gives one output's gradients at all of them.
+            rows = [
+                torch.autograd.grad(y[:, k].sum(), x, retain_graph=True, materialize_grads=True)[0]
+                for k in range(y.shape[1])
+            ]
+        return torch.stack(rows, 1)
 
     def merged(self) -> Merged:
         """Unite neighbouring regions that have the same affine map."""

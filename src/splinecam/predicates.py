@@ -36,7 +36,7 @@ UV_ERROR = 2 * EPS
 
 # Slopes fitted to vertex values must be this precise, relative to the steepest; regions too thin
 # for that get the network's own derivative instead.
-SLOPE_PRECISION = 1e-8
+SLOPE_PRECISION = 1e-10
 
 # What validate() demands: of the areas' sum, of outputs relative to their spread, and of slopes
 # relative to the steepest.

@@ -52,7 +52,7 @@ class Check:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """All checks of a partition, with the number of regions the real model was asked about.
 
@@ -67,6 +67,10 @@ class Report:
     @property
     def ok(self) -> bool:
         return all(check.ok for check in self.checks)
+
+    def __repr__(self) -> str:
+        passed = sum(check.ok for check in self.checks)
+        return f"Report({passed} of {len(self.checks)} checks passed, {self.regions:,} regions)"
 
     def __str__(self) -> str:
         head = f"{self.regions:,} regions, {self.sampled:,} compared with the model"

@@ -47,12 +47,10 @@ from splinecam.ops import (
     rule_of,
     target_name,
 )
-from splinecam.ops.rejected import MAXIMA, PRODUCT, RANDOM, SPELLINGS
+from splinecam.ops.rejected import MAXIMA, MIXES, PRODUCT, RANDOM, SPELLINGS
 from splinecam.program import DEVICE, Cut, Program, Ref, Rows, Step, resolve
 
 __all__ = ["capture"]
-
-MIXES = "it mixes the points of the batch"
 
 
 def capture(

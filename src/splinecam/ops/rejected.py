@@ -12,6 +12,7 @@ MASK = "a mask computed from activations jumps: such an operation is discontinuo
 MAXIMA = "cuts by maxima of several activations are not supported yet"
 RANDOM = "it is random"
 ATTENTION = "attention multiplies activations with each other: not piecewise linear"
+MIXES = "it mixes the points of the batch"
 PRODUCT = "it multiplies activations with each other: not piecewise linear"
 DATA = "its result depends on the data in a way that is not piecewise linear"
 
