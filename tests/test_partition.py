@@ -245,6 +245,44 @@ def test_progress_shows_the_cut_and_the_regions(
     assert capfd.readouterr().err == ""
 
 
+def test_wrong_arguments_are_named(model: nn.Module):
+    box = sc.Domain.box(-1, 1)
+    with pytest.raises(TypeError, match=r"nn\.Module, not function"):
+        sc.partition(lambda x: x, box)
+    with pytest.raises(TypeError, match="the class ReLU"):
+        sc.partition(nn.ReLU, box)
+    with pytest.raises(TypeError, match=r"must be a splinecam\.Domain, not Sequential"):
+        sc.partition(model, model)
+    with pytest.raises(TypeError, match="max_regions must be a whole number"):
+        sc.partition(model, box, max_regions=10.5)
+    with pytest.raises(ValueError, match="memory must be at least 1"):
+        sc.partition(model, box, memory=0)
+    for device in ("cuda", "mps", "gpu", "meta"):
+        with pytest.raises(sc.SplineCamError, match=f"device '{device}' is not available"):
+            sc.partition(model, box, device=device)
+
+
+def test_regions_are_found_by_any_whole_number(part: sc.Partition):
+    last = len(part) - 1
+    assert part.regions[torch.tensor(-1)].index == last
+    assert torch.equal(part.neighbours(-1), part.neighbours(last))
+    assert part.jacobian([]).shape == (0, 3, 2)
+    assert part.jacobian(3).shape == (1, 3, 2)
+    assert torch.equal(part.patterns(-1)["1"], part.patterns([last])["1"])
+    for ask in (part.neighbours, part.jacobian, part.patterns, part.regions.__getitem__):
+        with pytest.raises(IndexError, match=r"\d regions"):
+            ask(len(part))
+    with pytest.raises(TypeError):
+        part.regions[1.5]
+
+
+def test_inference_mode_is_no_obstacle(model: nn.Module):
+    with torch.inference_mode():
+        part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
+        assert part.validate().ok
+        assert part.jacobian(0).shape == (1, 3, 2)
+
+
 def test_a_domain_of_the_wrong_shape_is_a_clear_error(model: nn.Module):
     with pytest.raises(sc.CaptureError, match=r"\(batch, 5\)"):
         sc.partition(model, sc.Domain.around(torch.zeros(5), side=1), progress=False)

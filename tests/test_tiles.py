@@ -115,13 +115,13 @@ def test_a_vertex_that_only_one_tile_has_becomes_a_corner_of_both():
 
 
 def test_regions_beyond_the_limit_stop_with_a_clear_error():
-    with pytest.raises(sc.LimitError, match=r"max_regions \(500 regions\) at '1'") as caught:
+    with pytest.raises(sc.LimitError, match=r"max_regions=500 while cutting at '1'") as caught:
         sc.partition(mlp(2, 60, 1), sc.Domain.box(-2, 2), max_regions=500, progress=False)
     assert "smaller domain" in str(caught.value)
 
 
 def test_a_budget_too_small_for_the_regions_themselves_is_an_error():
-    with pytest.raises(sc.LimitError, match="the memory budget"):
+    with pytest.raises(sc.LimitError, match="memory=100,000 bytes"):
         sc.partition(mlp(2, 60, 1), sc.Domain.box(-2, 2), memory=100_000, progress=False)
 
 

@@ -32,7 +32,23 @@ def test_a_good_partition_passes_and_the_report_reads_well(part: sc.Partition):
 
 
 def test_large_partitions_are_sampled(part: sc.Partition):
-    assert part.validate(samples=16).sampled <= 16
+    for samples in (1, 7, 16):
+        assert part.validate(samples=samples).sampled <= samples
+    with pytest.raises(ValueError, match="at least 1"):
+        part.validate(samples=0)
+
+
+def test_a_model_put_in_train_mode_since_is_reported_and_not_touched():
+    model = nn.Sequential(
+        nn.Linear(2, 9), nn.BatchNorm1d(9), nn.ReLU(), nn.Dropout(), nn.Linear(9, 1)
+    )
+    part = sc.partition(model.eval(), sc.Domain.box(-1, 1), progress=False)
+    before = {name: value.clone() for name, value in model.train().state_dict().items()}
+    random = torch.get_rng_state()
+    with pytest.raises(sc.ValidationError, match="train mode"):
+        part.validate()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
 
 
 def swap(x: Tensor, i: int, j: int) -> Tensor:

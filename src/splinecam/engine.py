@@ -32,7 +32,7 @@ __all__ = ["Frame", "Outcome", "run"]
 
 # Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
 # fill a GPU.
-_BLOCK = {"cpu": 1 << 17, "cuda": 1 << 26}
+_BLOCK = {"cpu": 1 << 16, "cuda": 1 << 26}
 
 _UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not tell
 
@@ -195,12 +195,12 @@ def run(
         {program.input_name: x},
         {program.input_name: Bound(magnitude, EPS * magnitude)},
     )
-    for name, limit in (("memory", memory), ("max_regions", max_regions)):
-        if limit is not None and limit < 1:
-            raise LimitError(f"{name} must be at least 1, but is {limit}.")
     budget = free_memory(program.device) if memory is None else memory
     computation = _Run(program, _widths(program, x[:1]), budget, max_regions, report)
-    state = computation.finish(state, 0)
+    try:
+        state = computation.finish(state, 0)
+    except _TooLarge as reason:
+        raise LimitError(str(reason)) from None
     name = program.output_name
     output = state.rows[name].reshape(state.mesh.num_vertices, -1)
     error = state.bounds[name].error.reshape(-1)
@@ -321,16 +321,18 @@ class _Run:
         try:
             return refine(mesh, functions, index, max_faces=most)
         except LimitError:
-            message = (
-                "The partition exceeds {} at {!r}; it had {:,} regions before that. Raise the "
-                "limit, or choose a smaller domain."
-            )
             before = self.finished + mesh.num_faces
+            noun = "region" if before == 1 else "regions"
+            where = f"while cutting at {name!r}; before that it had {before:,} {noun}"
             if most < fits:
-                limit = f"max_regions ({self.max_regions:,} regions)"
-                raise LimitError(message.format(limit, name, before)) from None
-            limit = f"the memory budget (room for {fits:,} regions at a time)"
-            raise _TooLarge(message.format(limit, name, before)) from None
+                raise LimitError(
+                    f"The partition exceeds max_regions={self.max_regions:,} {where}. "
+                    "Raise max_regions, or choose a smaller domain."
+                ) from None
+            raise _TooLarge(
+                f"The partition exceeds memory={self.memory:,} bytes, enough to cut about {fits:,} "
+                f"regions at a time, {where}. Raise memory, or choose a smaller domain."
+            ) from None
 
 
 def _advance(program: Program, index: int, state: _State, block: int) -> _Range:

@@ -50,9 +50,11 @@ class UnsupportedOpError(CaptureError):
         lines = "\n".join(f"  - {op}" for op in ops)
         super().__init__(
             f"{len(ops)} {noun} not supported:\n{lines}\n"
-            "Replace them by continuous piecewise-linear operations; "
-            "splinecam.op_table() lists what is supported."
+            "Change what each line names; splinecam.op_table() lists what is supported."
         )
+
+    def __reduce__(self) -> tuple[type, tuple[list[OffendingOp]]]:
+        return type(self), (list(self.ops),)
 
 
 class LimitError(SplineCamError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from tqdm.auto import tqdm
 from splinecam.capture import capture
 from splinecam.domain import Domain
 from splinecam.engine import Frame, Outcome, run
+from splinecam.errors import SplineCamError
 from splinecam.locate import Locator
 from splinecam.maps import AffineMaps, affine_maps
 from splinecam.merge import Merged, merge
@@ -60,8 +62,27 @@ def partition(
     >>> part.validate().ok
     True
     """
-    where = _device(device)
-    program = capture(model, domain.input_shape, device=where)
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"model must be an nn.Module, not {_kind(model)}; wrap functions in a module"
+        )
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a splinecam.Domain, not {_kind(domain)}")
+    _check_limit("memory", memory)
+    _check_limit("max_regions", max_regions)
+    with torch.inference_mode(False):
+        return _partition(model, domain, _device(device), memory, max_regions, progress)
+
+
+def _partition(
+    model: nn.Module,
+    domain: Domain,
+    device: torch.device,
+    memory: int | None,
+    max_regions: int | None,
+    progress: bool,
+) -> Partition:
+    program = capture(model, domain.input_shape, device=device)
     interactive = sys.stderr.isatty() or "ipykernel" in sys.modules
     cuts = sum(stage.cut is not None for stage in program.stages)
     with (
@@ -78,9 +99,28 @@ def partition(
 
 
 def _device(device: str | torch.device) -> torch.device:
+    there = torch.cuda.is_available()
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(device)
+        return torch.device("cuda" if there else "cpu")
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError):
+        chosen = torch.device("meta")
+    if chosen.type != "cpu" and not (chosen.type == "cuda" and there):
+        known = "'auto', 'cpu' or 'cuda'" if there else "'auto' or 'cpu', as there is no CUDA here"
+        raise SplineCamError(f"device {device!r} is not available: use {known}.")
+    return chosen
+
+
+def _check_limit(name: str, limit: int | None) -> None:
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
+        raise TypeError(f"{name} must be a whole number or None, not {limit!r}")
+    if limit is not None and limit < 1:
+        raise ValueError(f"{name} must be at least 1, not {limit}")
+
+
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 class Partition:
@@ -88,6 +128,11 @@ class Partition:
 
     Coordinates are plane coordinates of ``domain``. A region is a convex cell on which every unit
     keeps one linear piece; ``merged()`` unites neighbours with equal maps.
+
+    domain, model: what was partitioned. values: (V, n_out) the output at the vertices; value_error:
+    (n_out,) its rounding error. unresolved: places that float64 could not settle (usually none).
+    cut_errors: rounding errors of the units of each cut. mesh, frame, program: the subdivision in
+    the engine's own coordinates, these coordinates, and the captured network.
     """
 
     def __init__(
@@ -208,7 +253,10 @@ class Partition:
         return self.mesh.num_faces
 
     def locate(self, x: Tensor) -> Tensor:
-        """Region of each input (N, ...), -1 outside the domain or off its plane, (N,)."""
+        """Region of each input (N, ...), (N,); -1 outside the domain or off its plane.
+
+        Mind that Python takes index -1 for the last element: look before you index with it.
+        """
         uv, distance = self.domain.project(x)
         local = self.frame.to_local(uv.to(self.mesh.uv))
         reach = float(self.domain.origin.abs().max()) + self.domain.diameter
@@ -221,16 +269,26 @@ class Partition:
 
     def neighbours(self, region: int) -> Tensor:
         """Regions that share an edge with the given one, ascending."""
-        start, end = self.mesh.offsets[region], self.mesh.offsets[region + 1]
+        index = int(self._indices(region)[0])
+        start, end = self.mesh.offsets[index], self.mesh.offsets[index + 1]
         twins = self.mesh.corners[start:end] ^ 1
         found: Tensor = torch.unique(self.edge_faces.view(-1)[twins])
         return found[found >= 0]
 
-    def patterns(self, regions: Tensor | Sequence[int] | None = None) -> dict[str, Tensor]:
+    def _indices(self, regions: Tensor | Sequence[int] | int) -> Tensor:
+        """Region numbers as a tensor (N,); negative ones count from the end."""
+        index = torch.as_tensor(regions, device=self.mesh.uv.device).reshape(-1)
+        if index.is_floating_point() and index.numel():
+            raise TypeError("regions are numbered by whole numbers")
+        index = index.long()
+        index = torch.where(index < 0, index + len(self), index)
+        if bool(((index < 0) | (index >= len(self))).any()):
+            raise IndexError(f"the partition has {len(self):,} regions, numbered from 0")
+        return index
+
+    def patterns(self, regions: Tensor | Sequence[int] | int | None = None) -> dict[str, Tensor]:
         """Which piece each unit is in, per cut: how many knots lie below its value, (N, n) each."""
-        chosen = (
-            slice(None) if regions is None else torch.as_tensor(regions, device=self.mesh.uv.device)
-        )
+        chosen = slice(None) if regions is None else self._indices(regions)
         return self._patterns_at(self.mesh.means()[chosen])
 
     def _patterns_at(self, local: Tensor, errors: float = 1.0) -> dict[str, Tensor]:
@@ -244,11 +302,13 @@ class Partition:
             ]
         return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
-    def jacobian(self, regions: Tensor | Sequence[int]) -> Tensor:
+    def jacobian(self, regions: Tensor | Sequence[int] | int) -> Tensor:
         """Derivative of the output in input space, (N, n_out, ...)."""
-        chosen = torch.as_tensor(regions, device=self.mesh.uv.device)
+        chosen = self._indices(regions)
+        if not chosen.shape[0]:
+            return self.values.new_zeros((0, self.values.shape[1], *self.domain.input_shape))
         x = self.domain.embed(self.frame.to_plane(self.mesh.means()[chosen])).requires_grad_()
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             y = self.program(x).reshape(x.shape[0], -1)
             # Points do not mix, so one backward pass gives one output's gradients at all of them.
             rows = [
@@ -265,7 +325,10 @@ class Partition:
         """Check the structure, and the maps against the real model; raises ``ValidationError``."""
         from splinecam.validate import validate
 
-        return validate(self, samples=samples, seed=seed)
+        if samples < 1:
+            raise ValueError(f"samples must be at least 1, not {samples}")
+        with torch.inference_mode(False):
+            return validate(self, samples=samples, seed=seed)
 
     def plot(self, **options: Any) -> Any:
         """Draw regions, edges and decision boundary; see ``splinecam.plot.plot``."""
@@ -275,7 +338,7 @@ class Partition:
 
     def __repr__(self) -> str:
         parts = [
-            f"{len(self):,} regions",
+            f"{len(self):,} region{'s' * (len(self) != 1)}",
             f"{self.mesh.num_edges:,} edges",
             f"{self.values.shape[1]} output{'s' * (self.values.shape[1] != 1)}",
             f"{len(self.cuts)} cut{'s' * (len(self.cuts) != 1)}",
@@ -303,10 +366,10 @@ class Regions(Sequence["Region"]):
     def __getitem__(self, index: int | slice) -> Region | list[Region]:
         if isinstance(index, slice):
             return [Region(self.partition, i) for i in range(*index.indices(len(self)))]
-        position = index + len(self) if index < 0 else index
-        if not 0 <= position < len(self):
-            raise IndexError(f"region {index} of a partition with {len(self):,} regions")
-        return Region(self.partition, int(position))
+        position = operator.index(index)  # also whole-number tensors and numpy's integers
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"region {position} of a partition with {len(self):,} regions")
+        return Region(self.partition, position % len(self))
 
     def __iter__(self) -> Iterator[Region]:
         return (Region(self.partition, i) for i in range(len(self)))
@@ -331,6 +394,7 @@ class Region:
 
     @property
     def area(self) -> float:
+        """Area in plane coordinates."""
         return float(self.partition.areas[self.index])
 
     @property

@@ -46,7 +46,10 @@ def plot(
 
     ``color`` is ``"class"`` (winning output, paler where it wins by less), ``"slope"`` (size of the
     gradient, logarithmic), ``"random"`` (by ``seed``), or an array with a number ``(F,)`` or a
-    colour ``(F, 3 or 4)`` per region. With one output, the classes are the sides of ``level``.
+    colour ``(F, 3 or 4)`` per region; numbers are drawn with ``cmap`` between their 1st and 99th
+    percentiles. With one output, the classes are the sides of ``level``. ``edges`` and ``boundary``
+    switch the lines on and off; ``linewidth`` and ``boundary_color`` change them. Axes are plane
+    coordinates: ``ax.scatter(*part.domain.project(x)[0].T, zorder=10)`` adds samples.
     """
     require_matplotlib()
     import matplotlib.pyplot as plt

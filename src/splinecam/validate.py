@@ -98,11 +98,15 @@ def validate(part: Partition, *, samples: int = 2000, seed: int = 0) -> Report:
             chosen, points = chosen[decided], [uv[decided] for uv in points]
         sampled = int(chosen.shape[0])
         if sampled:
-            checks += _check_model(part, chosen, points, generator)
+            with torch.random.fork_rng():  # nor may its dropout use up random numbers
+                checks += _check_model(part, chosen, points, generator)
     report = Report(tuple(checks), len(part), sampled, excused)
     if not report.ok:
         failed = "\n".join(f"  {check}" for check in checks if not check.ok)
-        raise ValidationError(f"{part!r} is not valid:\n{failed}")
+        hint = ""
+        if sampled and not any("switches" in check.name and not check.ok for check in checks):
+            hint = "\nIf the model was changed since (weights, train mode), partition it again."
+        raise ValidationError(f"{part!r} is not valid:\n{failed}{hint}")
     return report
 
 
@@ -199,7 +203,7 @@ def _sample_regions(
     if samples >= F:
         return faces
     order = torch.argsort(part.areas[faces]).cpu()
-    extremes = torch.cat([order[: samples // 8], order[-(samples // 8) :]])
+    extremes = torch.cat([order[: samples // 8], order[F - samples // 8 :]])
     others = torch.randperm(F, generator=generator)[: samples - 2 * (samples // 8)]
     chosen: Tensor = torch.unique(torch.cat([extremes, others]))
     return faces[chosen.to(faces.device)]
@@ -244,8 +248,8 @@ def _check_model(
 def _forward(part: Partition) -> Callable[[Tensor], Tensor]:
     """The real model, run in float64 by substituted parameters; the model itself is not touched."""
     model, device = part.model, part.mesh.uv.device
-    state = {
-        name: t.detach().to(device, torch.float64) if t.is_floating_point() else t.to(device)
+    state = {  # copies, as a model in train mode writes to its buffers
+        name: t.detach().to(device, torch.float64 if t.is_floating_point() else t.dtype, copy=True)
         for name, t in (*model.named_parameters(), *model.named_buffers())
     }
 

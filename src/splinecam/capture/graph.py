@@ -116,7 +116,7 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
                 model, (_example(model, input_shape),), dynamic_shapes=({0: batch},), strict=False
             )
         except Exception as error:
-            raise CaptureError(_explain(error, input_shape)) from error
+            raise CaptureError(_explain(error, input_shape)) from None
         _inline(exported.graph_module)
         if _make_functional(exported.graph):
             return exported
@@ -166,7 +166,11 @@ def _explain(error: Exception, input_shape: tuple[int, ...]) -> str:
             "the model fixes the size of its batch or mixes the points of the batch: it must "
             "accept any number of points in dimension 0 and treat each on its own"
         )
-    return f"the model cannot be run on an input of shape (batch, {_shape(input_shape)}): {line}"
+    line = re.sub(r"\bs\d+\b", "batch", line)  # torch's symbol for the size of the batch
+    return (
+        f"the model cannot be run on an input of shape (batch, {_shape(input_shape)}), where "
+        f"({_shape(input_shape)}) is the domain's input shape: {line}"
+    )
 
 
 def _shape(shape: tuple[int, ...]) -> str:

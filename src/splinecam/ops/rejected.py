@@ -8,7 +8,10 @@ from splinecam.ops.registry import Rejected, Terminal, register
 SMOOTH = "it is not piecewise linear"
 NORM = "it divides by a statistic of the activations: not piecewise linear"
 JUMP = "it is discontinuous"
-MASK = "a mask computed from activations jumps: such an operation is discontinuous"
+MASK = (
+    "a mask computed from activations is discontinuous: "
+    "write the function with relu, leaky_relu, clamp or maximum"
+)
 MAXIMA = "cuts by maxima of several activations are not supported yet"
 RANDOM = "it is random"
 ATTENTION = "attention multiplies activations with each other: not piecewise linear"
