@@ -144,11 +144,14 @@ class _State:
         """Adopt the refined mesh: values on edges now, values inside faces when needed."""
         known, count = self._known(), made.on_edges.t.shape[0]
         self.mesh, self.on_edges = made.mesh, count
-        ends = torch.stack([made.inside.p, made.inside.q])
+        p, q = made.inside.p - known, made.inside.q - known
         # Most chords end on edges; a few end at older vertices, whose values are copied along.
-        old, place = torch.unique(torch.where(ends < known, ends, known), return_inverse=True)
-        old = old[old < known]
-        p, q = torch.where(ends < known, count + place, ends - known)
+        old = p[:0]
+        if bool((p < 0).any() | (q < 0).any()):
+            ends = torch.stack([p, q]).clamp(max=0)
+            old, place = torch.unique(ends, return_inverse=True)
+            old = old[old < 0] + known
+            p, q = torch.where(ends < 0, count + place, torch.stack([p, q]))
         self.inside = Births(p, q, made.inside.t)
         for name, value in self.rows.items():
             born = _empty((count + old.shape[0], *value.shape[1:]), value.device)

@@ -28,6 +28,7 @@ from splinecam.ragged import argsort_rows, offsets_of, owners_of, places_of, tak
 __all__ = ["weave"]
 
 _PAIRS = 1 << 22  # pairs of chords looked at in one go
+_INT32 = 1 << 31  # half-edges that fit in 32 bits, with which gathers are faster
 
 
 def weave(
@@ -197,12 +198,13 @@ def _next(loops: Loops, c: _Crossings, first: Tensor, edge_i: Tensor, edge_j: Te
 def _cycles(following: Tensor) -> tuple[Tensor, Tensor]:
     """The cycles of a permutation: offsets (F + 1,) and their members in order, (H,)."""
     index = torch.arange(following.shape[0], device=following.device)
-    lowest, jump = index, following
+    lowest, jump = (x.int() if x.shape[0] < _INT32 else x for x in (index, following))
     while True:  # the lowest member within 1, 2, 4, ... steps
         lower = torch.minimum(lowest, take(lowest, jump))
         if torch.equal(lower, lowest):
             break
         lowest, jump = lower, take(jump, jump)
+    lowest = lowest.long()
     leader = (lowest == index).nonzero()[:, 0]
     rank = torch.empty_like(index)
     rank[leader] = torch.arange(leader.shape[0], device=index.device)
