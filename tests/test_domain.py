@@ -320,3 +320,9 @@ class TestPlane:
     def test_center_of_a_triangle(self) -> None:
         domain = Domain.polygon([[0, 0], [3, 0], [0, 3]])
         torch.testing.assert_close(domain.center, torch.ones(2, dtype=F64))
+
+
+def test_domain_below_the_resolution_of_its_inputs():
+    with pytest.raises(DomainError, match=r"too small for float64 around inputs of size 1e\+06"):
+        Domain.around([1e6, 1e6], side=1e-9)
+    assert Domain.around([1e6, 1e6], side=1e-5).area == pytest.approx(1e-10)

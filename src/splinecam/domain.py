@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from splinecam.errors import DomainError
-from splinecam.predicates import DEGENERATE, EPS, PLANAR
+from splinecam.predicates import BLURRED, DEGENERATE, EPS, PLANAR
 
 __all__ = ["Domain"]
 
@@ -407,11 +407,17 @@ def _convex_corners(corners: Tensor, magnitude: float) -> Tensor:
     if len(index) < 3 or abs(doubled) <= 2 * DEGENERATE:
         raise DomainError(
             f"The polygon is degenerate: its area is below {DEGENERATE:g} of its squared extent "
-            f"({extent:.3g}). Give at least three corners that are not on one line."
+            f"({extent:.3g}). Give at least three corners, not on one line, in order around it."
         )
     if doubled < 0:
         index = index.flip(0)
-    noise = 4 * EPS * max(magnitude, float(corners.abs().max())) / extent
+    size = max(magnitude, float(corners.abs().max()))
+    noise = 4 * EPS * size / extent
+    if noise > BLURRED:
+        raise DomainError(
+            f"The domain ({extent:.3g} wide) is too small for float64 around inputs of size "
+            f"{size:.3g}. Make it larger, or shift the inputs towards zero."
+        )
     index = index[_turns(unit, index, noise)]
     start = int(index.argmin())
     return corners[index.roll(-start)].contiguous()

@@ -41,7 +41,7 @@ _LARGE = 1 << 19  # numbers for which huge pages pay
 _FEWEST = 32  # vertices in a block, however wide the layer
 
 # Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
-_MESH_BYTES = 2000
+_MESH_BYTES = 1000
 
 
 @dataclass(frozen=True)

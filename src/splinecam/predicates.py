@@ -13,6 +13,7 @@ from torch import Tensor
 
 __all__ = [
     "AREA_PRECISION",
+    "BLURRED",
     "DEGENERATE",
     "EPS",
     "JACOBIAN_PRECISION",
@@ -50,6 +51,9 @@ UNRESOLVED_REACH = 2.0**-20
 
 # Relative distance off the plane at which given points do not span a 2-D domain.
 PLANAR = 1e-9
+
+# Rounding of a polygon's corners, relative to its extent, beyond which its shape is lost.
+BLURRED = 2.0**-7
 
 # Relative width below which a polygon is no polygon.
 DEGENERATE = 1e-12
