@@ -17,83 +17,17 @@ does to it, the result is a proper subdivision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from splinecam.chords import Arrangement, Chords, Lines, Loops, meet
 from splinecam.errors import LimitError
 from splinecam.predicates import SAFETY, UV_ERROR, cluster
-from splinecam.ragged import argsort_rows, lengths, offsets_of, owners_of, take, take_rows
+from splinecam.ragged import argsort_rows, lengths, offsets_of, owners_of
 
-__all__ = ["Arrangement", "Chords", "Lines", "Loops", "arrange", "meet"]
-
-
-@dataclass
-class Loops:
-    """Face boundaries: offsets (F + 1,), and the half-edge at each corner (H,)."""
-
-    offsets: Tensor
-    half: Tensor
-
-    def sizes(self) -> Tensor:
-        return self.offsets[1:] - self.offsets[:-1]
-
-    def select(self, faces: Tensor) -> Loops:
-        entries, counts = take_rows(self.offsets, faces)
-        return Loops(offsets_of(counts), self.half[entries])
-
-
-@dataclass
-class Chords:
-    """Chords to draw, (N,): the face, the places p < q of the ends on its boundary, the line."""
-
-    face: Tensor
-    p: Tensor
-    q: Tensor
-    line: Tensor
-
-    def select(self, chosen: Tensor) -> Chords:
-        return Chords(self.face[chosen], self.p[chosen], self.q[chosen], self.line[chosen])
-
-
-@dataclass(frozen=True)
-class Lines:
-    """The straight lines behind the chords: end vertices (L,) and their coordinates (L, 2).
-
-    error: (L,) half the width of the strip in which rounding lets the line lie.
-    """
-
-    start: Tensor
-    end: Tensor
-    a: Tensor
-    b: Tensor
-    error: Tensor
-
-    def point(self, line: Tensor, s: Tensor) -> Tensor:
-        """Points (N, 2) at the fractions s of some lines."""
-        return torch.lerp(take(self.a, line), take(self.b, line), s[:, None])
-
-    def length(self) -> Tensor:
-        """Length of each line, (L,)."""
-        return lengths(self.b - self.a)
-
-
-@dataclass
-class Arrangement:
-    """All vertices (V, 2) and edges (E, 2), and what drawing the chords made, part by part.
-
-    Of each new vertex its line and the fraction of it; of each new edge its line; the finished
-    faces; the places (N, 2) that rounding could not settle.
-    """
-
-    uv: Tensor
-    edges: Tensor
-    vertex_line: list[Tensor] = field(default_factory=list)
-    vertex_s: list[Tensor] = field(default_factory=list)
-    edge_line: list[Tensor] = field(default_factory=list)
-    loops: list[Loops] = field(default_factory=list)
-    doubts: list[Tensor] = field(default_factory=list)
+__all__ = ["arrange"]
 
 
 def arrange(
@@ -375,18 +309,3 @@ def _most_central(c: Chords, sizes: Tensor) -> Tensor:
     key = score * n + torch.arange(n, device=score.device)
     least = key.new_full(sizes.shape, torch.iinfo(torch.int64).max)
     return least.scatter_reduce_(0, c.face, key, "amin") % n
-
-
-def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where lines i and j cross, as fractions of i and of j, and the rounding errors of those."""
-    ai, aj = take(lines.a, i), take(lines.a, j)
-    (ux, uy), (vx, vy) = (take(lines.b, i) - ai).unbind(1), (take(lines.b, j) - aj).unbind(1)
-    gx, gy = (aj - ai).unbind(1)
-    area = ux * vy - uy * vx
-    s = torch.nan_to_num((gx * vy - gy * vx) / area, nan=0.5).clamp(0, 1)
-    t = torch.nan_to_num((gx * uy - gy * ux) / area, nan=0.5).clamp(0, 1)
-    # A strip of width w around j, met at the angle of i and j, is |dj| / |area| * w long on i.
-    strip = torch.nan_to_num(
-        (take(lines.error, i) + take(lines.error, j)) / area.abs(), nan=torch.inf
-    )
-    return s, t, strip * (vx * vx + vy * vy).sqrt(), strip * (ux * ux + uy * uy).sqrt()

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splinecam.arrange import Arrangement, Chords, Lines, Loops, arrange
+from splinecam.arrange import arrange
+from splinecam.chords import Arrangement, Chords, Lines, Loops
 from splinecam.mesh import Mesh
 from splinecam.predicates import EPS, SAFETY, UV_ERROR, cluster
 from splinecam.ragged import (

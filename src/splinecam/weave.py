@@ -20,7 +20,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from splinecam.arrange import Arrangement, Chords, Lines, Loops, meet
+from splinecam.chords import Arrangement, Chords, Lines, Loops, meet
 from splinecam.errors import LimitError
 from splinecam.predicates import SAFETY, UV_ERROR
 from splinecam.ragged import argsort_rows, offsets_of, owners_of, places_of, take
