@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from splinecam.chords import Loops
 from splinecam.errors import LimitError
 from splinecam.mesh import Mesh, polygon_mesh
 from splinecam.predicates import EPS
@@ -108,3 +109,31 @@ def test_what_is_too_close_to_a_vertex_to_tell_is_reported():
     lines = torch.tensor([[1, 1, 2 - 4 * 8 * EPS], [1, 0, 0]], dtype=torch.float64)
     made = refine(mesh, functions_of(mesh, lines), 0)
     assert [doubt.uv.tolist() for doubt in made.doubts] == [[[-1.0, -1.0]]]
+
+
+def all_faces(loops: Loops, *args: object, **options: object) -> Tensor:
+    """In place of ``weave``: leave every face to ``arrange``."""
+    return torch.arange(loops.offsets.shape[0] - 1)
+
+
+@pytest.mark.parametrize("count", [2, 9, 40])
+def test_both_ways_of_drawing_chords_make_the_same_faces(
+    count: int, monkeypatch: pytest.MonkeyPatch
+):
+    first = torch.randn(count, 3, dtype=torch.float64) * torch.tensor([1, 1, 0.3])
+    second = torch.randn(3, 3, dtype=torch.float64) * torch.tensor([1, 1, 0.3])
+    meshes = []
+    for careful in (False, True):
+        if careful:
+            monkeypatch.setattr("splinecam.refine.weave", all_faces)
+        mesh = cut(*first.tolist()).mesh
+        meshes.append(cut(*second.tolist(), mesh=mesh).mesh)
+    fast, slow = meshes
+    assert (fast.num_vertices, fast.num_edges, fast.num_faces) == (
+        slow.num_vertices,
+        slow.num_edges,
+        slow.num_faces,
+    )
+    areas = [torch.sort(mesh.areas_and_centroids()[0]).values for mesh in meshes]
+    assert torch.allclose(*areas, atol=1e-14)
+    assert torch.equal(fast.counts().sort().values, slow.counts().sort().values)
