@@ -234,16 +234,22 @@ def _cut_edges(mesh: Mesh, functions: Functions, signs: Signs) -> _Cuts:
 
 
 def _sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
-    """Edges and columns where the ends have opposite signs, ordered by edge, then column."""
+    """Edges and columns where the ends have opposite signs."""
+    a, b = edges.unbind(1)
+    falls = _common_bits(signs.positive, a, signs.negative, b)
+    rises = _common_bits(signs.negative, a, signs.positive, b)
+    return torch.cat([falls[0], rises[0]]), torch.cat([falls[1], rises[1]])
+
+
+def _common_bits(x: Tensor, i: Tensor, y: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and column of every bit that is set in both x[i] and y[j], a block of rows at a time."""
     found = []
-    step = max(1, _CHUNK // max(signs.positive.shape[1], 1))
-    for start in range(0, edges.shape[0], step):
-        a, b = edges[start : start + step].unbind(1)
-        change = take(signs.positive, a) & take(signs.negative, b)
-        change |= take(signs.negative, a) & take(signs.positive, b)
-        edge, column = set_bits(change)
-        found.append((edge + start, column))
-    return torch.cat([e for e, _ in found]), torch.cat([c for _, c in found])
+    step = max(1, _CHUNK // max(x.shape[1], 1))
+    for start in range(0, i.shape[0], step):
+        rows = slice(start, start + step)
+        row, column = set_bits(take(x, i[rows]) & take(y, j[rows]))
+        found.append((row + start, column))
+    return torch.cat([r for r, _ in found]), torch.cat([c for _, c in found])
 
 
 def _split_edges(mesh: Mesh, cuts: _Cuts, op: int) -> Mesh:
@@ -346,7 +352,7 @@ def _zero_corners(mesh: Mesh, cuts: _Cuts) -> _Zeros | None:
     previous = vertex[before]
     found = []
     for leaving, entering in ((signs.positive, -1), (signs.negative, 1)):
-        corner, column = set_bits(zero[vertex] & leaving[previous])
+        corner, column = _common_bits(zero, vertex, leaving, previous)
         walk, sign = corner, torch.zeros_like(corner)
         while bool((sign == 0).any()):
             walk = torch.where(sign == 0, after[walk], walk)
