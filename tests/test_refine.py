@@ -8,9 +8,10 @@ from torch import Tensor
 
 from splinecam.chords import Loops
 from splinecam.errors import LimitError
+from splinecam.functions import Functions
 from splinecam.mesh import Mesh, polygon_mesh
 from splinecam.predicates import EPS
-from splinecam.refine import Functions, Refinement, refine
+from splinecam.refine import Refinement, refine
 from splinecam.validate import check_mesh
 
 SQUARE = torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)

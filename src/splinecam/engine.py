@@ -21,18 +21,19 @@ from torch import Tensor
 
 from splinecam.domain import Domain
 from splinecam.errors import LimitError
+from splinecam.functions import Functions
 from splinecam.mesh import Mesh, polygon_mesh
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
 from splinecam.program import Cut, Program
-from splinecam.refine import Births, Doubts, Functions, Refinement, refine
+from splinecam.refine import Births, Doubts, Refinement, refine
 from splinecam.tiles import Tile, cut_in_two, glue
 
 __all__ = ["Frame", "Outcome", "run"]
 
 # Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
 # fill a GPU.
-_BLOCK = {"cpu": 1 << 16, "cuda": 1 << 26}
+_BLOCK = {"cpu": 1 << 17, "cuda": 1 << 26}
 
 _UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not tell
 

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,8 +17,9 @@ from torch import Tensor
 
 from splinecam.arrange import arrange
 from splinecam.chords import Arrangement, Chords, Lines, Loops
+from splinecam.functions import Functions
 from splinecam.mesh import Mesh
-from splinecam.predicates import EPS, SAFETY, UV_ERROR, cluster
+from splinecam.predicates import UV_ERROR, cluster
 from splinecam.ragged import (
     argsort_rows,
     lengths,
@@ -30,71 +32,10 @@ from splinecam.ragged import (
 from splinecam.signs import Signs, set_bits
 from splinecam.weave import weave
 
-__all__ = ["Births", "Doubts", "Functions", "Refinement", "refine"]
+__all__ = ["Births", "Doubts", "Refinement", "refine"]
 
-# Signs are computed for this many numbers at a time, so that they stay in the cache.
+# Words of signs are compared this many at a time, so that they stay in the cache.
 _CHUNK = 1 << 18
-
-
-@dataclass(frozen=True)
-class Functions:
-    """Columns ``z[:, unit] - level`` to cut by.
-
-    z: (V, n) values at the vertices; unit: (m,); level: (m,); error: (m,) rounding error;
-    wanted: (m,) columns that may change sign, the others are only carried along.
-    """
-
-    z: Tensor
-    unit: Tensor
-    level: Tensor
-    error: Tensor
-    wanted: Tensor
-
-    @classmethod
-    def crossing(
-        cls, z: Tensor, levels: Tensor, error: Tensor, low: Tensor, high: Tensor
-    ) -> Functions:
-        """Only the functions that may change sign: levels (K, n); error, low, high (n,)."""
-        error = error + EPS * levels.abs()
-        wanted = (low < levels - error) & (high > levels + error)
-        # Looking at a whole layer is faster than picking more than half of it.
-        chosen = wanted
-        if levels.shape[0] == 1 and 2 * int(wanted.sum()) > wanted.shape[1]:
-            chosen = torch.ones_like(wanted)
-        k, unit = chosen.nonzero(as_tuple=True)
-        return cls(z, unit, levels[k, unit], error[k, unit], wanted[k, unit])
-
-    @property
-    def m(self) -> int:
-        return int(self.unit.shape[0])
-
-    def at(self, vertex: Tensor, column: Tensor) -> Tensor:
-        """Values of single functions at single vertices, (N,)."""
-        flat = take(self.z.view(-1), vertex * self.z.shape[1] + take(self.unit, column))
-        return flat - take(self.level, column)
-
-    def signs(self) -> tuple[Signs, Tensor]:
-        """Signs of all functions at all vertices, a block of vertices at a time.
-
-        Also the vertices, (N,), at which some value is too large for rounding and too small to
-        have a sign: there it is taken for zero.
-        """
-        vertices, n = self.z.shape
-        signs = Signs.empty(vertices, self.wanted)
-        doubtful = [signs.positive.new_zeros(0)]
-        everything = torch.equal(self.unit, torch.arange(n, device=self.unit.device))
-        shifted = bool(self.level.any())
-        step = max(1, _CHUNK // max(self.m, 1))
-        for start in range(0, vertices, step):
-            block = self.z[start : start + step]
-            block = block if everything else block[:, self.unit]
-            block = block - self.level if shifted else block
-            if signs.store(start, block, SAFETY * self.error):
-                size = block.abs()
-                unclear = (size > self.error) & (size <= SAFETY * self.error) & self.wanted
-                unclear = unclear.any(1)
-                doubtful.append(unclear.nonzero()[:, 0] + start)
-        return signs, torch.cat(doubtful)
 
 
 @dataclass(frozen=True)
@@ -234,20 +175,22 @@ def _cut_edges(mesh: Mesh, functions: Functions, signs: Signs) -> _Cuts:
 
 
 def _sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
-    """Edges and columns where the ends have opposite signs."""
-    a, b = edges.unbind(1)
-    falls = _common_bits(signs.positive, a, signs.negative, b)
-    rises = _common_bits(signs.negative, a, signs.positive, b)
-    return torch.cat([falls[0], rises[0]]), torch.cat([falls[1], rises[1]])
+    """Edges and columns where the ends have opposite signs, ordered by edge, then column."""
+
+    def changes(rows: slice) -> Tensor:
+        a, b = edges[rows].unbind(1)
+        falls = take(signs.positive, a) & take(signs.negative, b)
+        return falls | take(signs.negative, a) & take(signs.positive, b)
+
+    return _in_blocks(changes, edges.shape[0], signs)
 
 
-def _common_bits(x: Tensor, i: Tensor, y: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and column of every bit that is set in both x[i] and y[j], a block of rows at a time."""
+def _in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tuple[Tensor, Tensor]:
+    """Row and column of every set bit of ``words``, of which a block of rows is made at a time."""
     found = []
-    step = max(1, _CHUNK // max(x.shape[1], 1))
-    for start in range(0, i.shape[0], step):
-        rows = slice(start, start + step)
-        row, column = set_bits(take(x, i[rows]) & take(y, j[rows]))
+    step = max(1, _CHUNK // max(signs.positive.shape[1], 1))
+    for start in range(0, count, step):
+        row, column = set_bits(words(slice(start, start + step)))
         found.append((row + start, column))
     return torch.cat([r for r, _ in found]), torch.cat([c for _, c in found])
 
@@ -352,7 +295,11 @@ def _zero_corners(mesh: Mesh, cuts: _Cuts) -> _Zeros | None:
     previous = vertex[before]
     found = []
     for leaving, entering in ((signs.positive, -1), (signs.negative, 1)):
-        corner, column = _common_bits(zero, vertex, leaving, previous)
+
+        def left(rows: slice, words: Tensor = leaving) -> Tensor:
+            return take(zero, vertex[rows]) & take(words, previous[rows])
+
+        corner, column = _in_blocks(left, vertex.shape[0], signs)
         walk, sign = corner, torch.zeros_like(corner)
         while bool((sign == 0).any()):
             walk = torch.where(sign == 0, after[walk], walk)
