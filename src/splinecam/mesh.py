@@ -104,10 +104,26 @@ class Mesh:
         shift = moment / (3 * torch.where(flat, 1.0, doubled))[:, None]
         return doubled / 2, middle + torch.where(flat[:, None], 0.0, shift)
 
-    def perimeters(self) -> Tensor:
-        """Length of each face's boundary, (F,)."""
-        p = self.uv[self.corner_vertices()]
-        return self.sums((p[self.next_corner()] - p).norm(dim=1))
+    def divide(self, edge: Tensor, uv: Tensor, vertex_op: Tensor) -> Mesh:
+        """Divide edges at new vertices: (C,) edges ascending, (C, 2) points in order along each.
+
+        Point g becomes vertex V + g and begins edge E + g; the faces still name whole edges.
+        """
+        vertex = torch.arange(edge.shape[0], device=edge.device) + self.num_vertices
+        last = torch.ones_like(vertex, dtype=torch.bool)
+        last[:-1] = edge[1:] != edge[:-1]
+        first = torch.roll(last, 1)
+        pieces = torch.stack([vertex, torch.where(last, self.edges[edge, 1], vertex + 1)], 1)
+        edges = torch.cat([self.edges, pieces])
+        edges[edge[first], 1] = vertex[first]
+        return replace(
+            self,
+            uv=torch.cat([self.uv, uv]),
+            edges=edges,
+            edge_op=torch.cat([self.edge_op, self.edge_op[edge]]),
+            edge_unit=torch.cat([self.edge_unit, self.edge_unit[edge]]),
+            vertex_op=torch.cat([self.vertex_op, vertex_op]),
+        )
 
     def select(self, faces: Tensor) -> tuple[Mesh, Tensor, Tensor]:
         """The sub-mesh of some faces, with the old indices of its vertices and edges."""

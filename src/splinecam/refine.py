@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -90,7 +90,9 @@ def refine(
         )
     if not falls.key.shape[0]:
         return Refinement(mesh, _no_births(mesh), _no_births(mesh), doubts)
-    split = _split_edges(mesh, cuts, op)
+    births = Births(cuts.a, cuts.b, cuts.t)
+    made_by = mesh.vertex_op.new_full(cuts.t.shape, op)
+    split = mesh.divide(cuts.group_edge, births.interpolate(mesh.uv), made_by)
     faces, local = torch.unique_consecutive(falls.key // functions.m, return_inverse=True)
     loops = _boundaries(mesh, cuts, faces)
     column = falls.key % functions.m
@@ -103,7 +105,6 @@ def refine(
         if max_faces is not None:
             max_faces -= sum(loop.offsets.shape[0] - 1 for loop in made.loops)
         arrange(*_restrict(loops, chords, left), lines, made, max_faces=max_faces)
-    births = Births(cuts.a, cuts.b, cuts.t)
     return _assemble(mesh, split, faces, made, lines, functions.unit[column], births, op, doubts)
 
 
@@ -193,28 +194,6 @@ def _in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tu
         row, column = set_bits(words(slice(start, start + step)))
         found.append((row + start, column))
     return torch.cat([r for r, _ in found]), torch.cat([c for _, c in found])
-
-
-def _split_edges(mesh: Mesh, cuts: _Cuts, op: int) -> Mesh:
-    """Divide the cut edges. Group g becomes vertex V + g and begins edge E + g; faces stay old."""
-    count = cuts.group_edge.shape[0]
-    made = torch.arange(count, device=mesh.uv.device)
-    vertex = made + mesh.num_vertices
-    last = torch.ones(count, dtype=torch.bool, device=made.device)
-    last[:-1] = cuts.group_edge[1:] != cuts.group_edge[:-1]
-    leading = torch.roll(last, 1)
-    pieces = torch.stack([vertex, torch.where(last, cuts.b, vertex + 1)], 1)
-    edges = torch.cat([mesh.edges, pieces])
-    edges[cuts.group_edge[leading], 1] = vertex[leading]
-    point = torch.lerp(mesh.uv[cuts.a], mesh.uv[cuts.b], cuts.t[:, None])
-    return replace(
-        mesh,
-        uv=torch.cat([mesh.uv, point]),
-        edges=edges,
-        edge_op=torch.cat([mesh.edge_op, mesh.edge_op[cuts.group_edge]]),
-        edge_unit=torch.cat([mesh.edge_unit, mesh.edge_unit[cuts.group_edge]]),
-        vertex_op=torch.cat([mesh.vertex_op, mesh.vertex_op.new_full((count,), op)]),
-    )
 
 
 # -- chords -----------------------------------------------------------------------------------

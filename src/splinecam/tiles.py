@@ -53,7 +53,9 @@ def glue(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
     seams = _seams(mesh, tiles)
     inner_vertices, inner_edges = mesh.num_vertices + seams.count, mesh.num_edges + seams.count
     places: list[Tensor] = []
-    uv, vertex_op, edges, edge_op, edge_unit = _divided(mesh, tiles, seams)
+    whole = _divided(mesh, tiles, seams)
+    uv, vertex_op = [whole.uv], [whole.vertex_op]
+    edges, edge_op, edge_unit = [whole.edges], [whole.edge_op], [whole.edge_unit]
     sizes, corners = [], []
     for number, tile in enumerate(tiles):
         place = seams.places(number, tile, inner_vertices)
@@ -164,30 +166,15 @@ def _unite(mesh: Mesh, edge: Tensor, number: Tensor, t: Tensor) -> Tensor:
     return (index - run) % 2 == 0
 
 
-def _divided(
-    mesh: Mesh, tiles: list[Tile], seams: _Seams
-) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
-    """The whole mesh's vertices and edges, with every edge divided at its united vertices."""
-    vertex = torch.arange(seams.count, device=mesh.uv.device) + mesh.num_vertices
-    last = torch.ones_like(vertex, dtype=torch.bool)
-    last[:-1] = seams.edge[1:] != seams.edge[:-1]
-    leading = torch.roll(last, 1)
-    pieces = torch.stack([vertex, torch.where(last, mesh.edges[seams.edge, 1], vertex + 1)], 1)
-    edges = mesh.edges.clone()
-    edges[seams.edge[leading], 1] = vertex[leading]
+def _divided(mesh: Mesh, tiles: list[Tile], seams: _Seams) -> Mesh:
+    """The whole mesh with every edge divided at its united vertices."""
     uv = mesh.uv.new_empty((seams.count, 2))
     made = mesh.vertex_op.new_empty(seams.count)
     for index, tile in enumerate(tiles):
         mine = seams.sample[:, 0] == index
         uv[mine] = tile.mesh.uv[seams.sample[mine, 1]]
         made[mine] = tile.mesh.vertex_op[seams.sample[mine, 1]]
-    return (
-        [mesh.uv, uv],
-        [mesh.vertex_op, made],
-        [edges, pieces],
-        [mesh.edge_op, mesh.edge_op[seams.edge]],
-        [mesh.edge_unit, mesh.edge_unit[seams.edge]],
-    )
+    return mesh.divide(seams.edge, uv, made)
 
 
 def _corners(
