@@ -69,7 +69,10 @@ def plot(
         _draw_edges(part, ax, width)
     if boundary:
         segments = boundary_segments(part, level)
-        _draw_lines(ax, segments, boundary_color, max(1.6, 2 * width), zorder=3)
+        thick = max(1.6, 2 * width)
+        if not (isinstance(color, str) and color == "class"):  # a rim, to be seen on dark fills too
+            _draw_lines(ax, segments, "white", thick + 1.6, zorder=3)
+        _draw_lines(ax, segments, boundary_color, thick, zorder=3)
     return ax
 
 
