@@ -11,7 +11,10 @@ from splinecam.ops.registry import Call, affine
 from splinecam.predicates import EPS
 
 TRAINING = "it is random in training mode: call model.eval() first"
-STATISTICS = "it uses the statistics of the batch, as in training mode: call model.eval() first"
+STATISTICS = (
+    "it uses the statistics of the batch, as in training mode: call model.eval() first, "
+    "and let it track running statistics"
+)
 
 
 def _no_statistics(call: Call) -> str | None:

@@ -92,7 +92,9 @@ class Terminal:
 
     label: str
     elementwise: bool
-    reason: str = "it is not piecewise linear (allowed only as the last operation)"
+    reason: str = (
+        "it is not piecewise linear (allowed only as the last operation, and not over the batch)"
+    )
     notes: str = "stripped when it makes the output"
 
 
