@@ -76,7 +76,7 @@ def check_liveness(program: Program) -> None:
             z = live[stage.cut.source]
             assert tuple(z.shape[1:]) == stage.cut.shape
             live[stage.cut.result] = stage.cut.apply(z)
-            assert stage.cut.pieces(z).shape == (5, stage.cut.levels.shape[1])
+            assert stage.cut.pieces(z).shape == (5, z[0].numel())
             low, high = z.amin(0).flatten(), z.amax(0).flatten()
             bound[stage.cut.result] = stage.cut.bound(bound[stage.cut.source], low, high)
             needed = set(program.stages[i + 1].live_in)

@@ -19,13 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam.cuts import Cut
 from splinecam.domain import Domain
 from splinecam.errors import LimitError
 from splinecam.functions import Functions
 from splinecam.mesh import Mesh, polygon_mesh
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
-from splinecam.program import Cut, Program
+from splinecam.program import Program
 from splinecam.refine import Births, Doubts, Refinement, refine
 from splinecam.tiles import Tile, cut_in_two, glue
 
@@ -106,7 +107,7 @@ class _State:
     ) -> Iterator[tuple[int, dict[str, Tensor]]]:
         """The live values, a block of vertices at a time: (first vertex, values)."""
         cut = self.pending
-        needed = {cut.source if cut and cut.result == name else name for name in live}
+        needed = {cut.argument if cut and cut.result == name else name for name in live}
         width = max(math.prod(self.rows[name].shape[1:]) for name in needed)
         step = max(_FEWEST, numbers // max(width, 1))
         known = self._known()
@@ -167,7 +168,7 @@ class _State:
     def _activate(self, live: tuple[str, ...], values: dict[str, Tensor]) -> dict[str, Tensor]:
         cut = self.pending
         if cut is not None and cut.result in live:
-            values[cut.result] = cut.apply(values[cut.source])
+            values[cut.result] = cut.apply(values[cut.argument])
         return {name: values[name] for name in live}
 
 
@@ -230,7 +231,7 @@ def _widths(program: Program, x: Tensor) -> list[int]:
         live = program.advance(index, live)
         widths.append(sum(value.numel() for value in live.values()))
         if stage.cut is not None:
-            live[stage.cut.result] = stage.cut.apply(live[stage.cut.source])
+            live[stage.cut.result] = stage.cut.apply(live[stage.cut.argument])
     return widths
 
 
@@ -310,12 +311,12 @@ class _Run:
         z = state.rows[cut.source].reshape(state.mesh.num_vertices, -1)
         bound = state.bounds[cut.source]
         error = bound.error.reshape(-1) + EPS * torch.maximum(low.abs(), high.abs())
-        functions = Functions.crossing(z, cut.levels, error, low, high)
+        functions = cut.functions(z, error, low, high)
         made = self._refine(state.mesh, functions, cut.name, index)
         state.grow(made, max(_FEWEST, self._block() // max(1, z.shape[1])))
         state.pending = cut
         state.doubts += [(cut.name, doubt) for doubt in made.doubts]
-        state.bounds[cut.result] = cut.bound(bound, low, high)
+        state.bounds[cut.result] = cut.bound(state.bounds[cut.argument], low, high)
         known = self.cut_errors.get(cut.name)
         self.cut_errors[cut.name] = error if known is None else torch.maximum(known, error)
 

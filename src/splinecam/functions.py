@@ -1,4 +1,4 @@
-"""The functions a cut divides the mesh by: the units of a layer, each less one of its levels."""
+"""The functions a cut divides the mesh by: units less their levels, or less other units."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True)
 class Functions:
-    """Columns ``z[:, unit] - level`` to cut by.
+    """Columns ``z[:, unit] - level``, or ``z[:, unit] - z[:, other]``, to cut by.
 
-    z: (V, n) values at the vertices; unit: (m,); level: (m,); error: (m,) rounding error;
+    z: (V, n) values at the vertices; unit, level, other: (m,); error: (m,) rounding error;
     wanted: (m,) columns that may change sign, the others are only carried along.
     """
 
@@ -30,6 +30,7 @@ class Functions:
     level: Tensor
     error: Tensor
     wanted: Tensor
+    other: Tensor | None = None
 
     @classmethod
     def crossing(
@@ -45,14 +46,28 @@ class Functions:
         k, unit = chosen.nonzero(as_tuple=True)
         return cls(z, unit, levels[k, unit], error[k, unit], wanted[k, unit])
 
+    @classmethod
+    def differences(
+        cls, z: Tensor, unit: Tensor, other: Tensor, error: Tensor, low: Tensor, high: Tensor
+    ) -> Functions:
+        """Only the differences of two units that may change sign: unit, other (m,)."""
+        slack = error[unit] + error[other]
+        wanted = (low[unit] < high[other] - slack) & (high[unit] > low[other] + slack)
+        chosen = (wanted & (unit != other)).nonzero()[:, 0]
+        unit, other, slack = unit[chosen], other[chosen], slack[chosen]
+        return cls(z, unit, torch.zeros_like(slack), slack, wanted[chosen], other)
+
     @property
     def m(self) -> int:
         return int(self.unit.shape[0])
 
     def at(self, vertex: Tensor, column: Tensor) -> Tensor:
         """Values of single functions at single vertices, (N,)."""
-        flat = take(self.z.view(-1), vertex * self.z.shape[1] + take(self.unit, column))
-        return flat - take(self.level, column)
+        row, flat = vertex * self.z.shape[1], self.z.view(-1)
+        value = take(flat, row + take(self.unit, column))
+        if self.other is not None:
+            return value - take(flat, row + take(self.other, column))
+        return value - take(self.level, column)
 
     def signs(self) -> tuple[Signs, Tensor]:
         """Signs of all functions at all vertices, a block of vertices at a time.
@@ -68,8 +83,10 @@ class Functions:
         step = max(1, _CHUNK // max(self.m, 1))
         for start in range(0, vertices, step):
             block = self.z[start : start + step]
-            block = block if everything else block[:, self.unit]
-            block = block - self.level if shifted else block
+            picked = block if everything else block[:, self.unit]
+            if self.other is not None:
+                picked = picked - block[:, self.other]
+            block = picked - self.level if shifted else picked
             if signs.store(start, block, SAFETY * self.error):
                 size = block.abs()
                 unclear = (size > self.error) & (size <= SAFETY * self.error) & self.wanted

@@ -230,7 +230,7 @@ class Partition:
     @property
     def cuts(self) -> tuple[str, ...]:
         """Names of the non-linearities, in the order in which they cut."""
-        return tuple(stage.cut.name for stage in self.program.stages if stage.cut is not None)
+        return tuple(cut.name for cut in self.program.cuts)
 
     @property
     def stripped(self) -> str | None:

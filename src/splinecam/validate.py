@@ -315,14 +315,13 @@ def _switches(part: Partition, points: list[Tensor]) -> tuple[int, Tensor]:
     step = max(1, _BATCH // max(1, part.domain.dim) // 4)
     for start in range(0, count, step):
         rows = slice(start, start + step)
-        low, high = (
-            [part._patterns_at(uv[rows], errors) for uv in points] for errors in (blind, -blind)
-        )
-        for name in low[0]:
+        with torch.no_grad():
             first, second = (
-                (least[name], most[name]) for least, most in zip(low, high, strict=True)
+                part.program.sources(part.domain.embed(part.frame.to_plane(uv[rows])))
+                for uv in points
             )
-            apart = (first[0] > second[1]) | (second[0] > first[1])
-            switched[rows] |= apart.any(1)
-            decided[rows] &= (first[0] == first[1]).all(1) & (second[0] == second[1]).all(1)
+        for cut in part.program.cuts:
+            error, a, b = blind * part.cut_errors[cut.name], first[cut.name], second[cut.name]
+            switched[rows] |= cut.apart(a, b, error).any(1)
+            decided[rows] &= cut.decided(a, error).all(1) & cut.decided(b, error).all(1)
     return int(switched.sum()), decided

@@ -12,7 +12,8 @@ from torch import Tensor, fx
 from splinecam.capture.shapes import Batch
 from splinecam.capture.staging import refs
 from splinecam.ops import Affine, target_name
-from splinecam.program import Ref, Size, Step
+from splinecam.program import Step
+from splinecam.values import Ref, Size
 
 __all__ = [
     "Sized",

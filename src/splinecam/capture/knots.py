@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from splinecam.ops import Knots
-from splinecam.program import Rows
+from splinecam.values import Rows
 
 __all__ = ["spread_knots"]
 

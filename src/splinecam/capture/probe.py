@@ -11,7 +11,8 @@ from torch import Tensor
 from splinecam.errors import CaptureError, OffendingOp, UnsupportedOpError
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
-from splinecam.program import Program, Rows, Stage
+from splinecam.program import Program, Stage
+from splinecam.values import Rows
 
 __all__ = ["probe"]
 
@@ -35,7 +36,7 @@ def probe(program: Program, rows: Mapping[str, Rows], describe: Describe) -> Non
                 _blame(program, stage, live, rows, describe)
         live = out
         if stage.cut is not None:
-            live[stage.cut.result] = stage.cut.apply(out[stage.cut.source])
+            live[stage.cut.result] = stage.cut.apply(out[stage.cut.argument])
             needed = program.stages[i + 1].live_in
             live = {name: live[name] for name in needed}
 

@@ -36,6 +36,7 @@ from splinecam.capture.knots import spread_knots
 from splinecam.capture.probe import probe
 from splinecam.capture.shapes import Batch
 from splinecam.capture.staging import make_stages, refs
+from splinecam.cuts import Cut, KnotCut, Operation
 from splinecam.errors import CaptureError, OffendingOp, SplineCamError, UnsupportedOpError
 from splinecam.ops import (
     CREATORS,
@@ -48,7 +49,8 @@ from splinecam.ops import (
     target_name,
 )
 from splinecam.ops.rejected import MAXIMA, MIXES, PRODUCT, RANDOM, SPELLINGS
-from splinecam.program import DEVICE, Cut, Program, Ref, Rows, Step, resolve
+from splinecam.program import Program, Step
+from splinecam.values import DEVICE, Ref, Rows, resolve
 
 __all__ = ["capture"]
 
@@ -384,18 +386,22 @@ class _Reader:
         levels, slopes = spread_knots(knots, shape, rows, self.device)
         self._note(node)
         self.body.append(
-            Cut(
+            KnotCut(
                 name=self._cut_name(node),
                 target=target_name(node.target),
                 source=ref.name,
+                argument=ref.name,
                 result=node.name,
                 shape=tuple(rows.out(z).shape[1:]),
+                operation=Operation(
+                    rule.run or node.target,  # type: ignore[arg-type]
+                    tuple(Operation.VARIABLE if isinstance(a, Ref) else a for a in args),
+                    {k: Operation.VARIABLE if isinstance(a, Ref) else a for k, a in kwargs.items()},
+                    rows,
+                    rows,
+                ),
                 levels=levels,
                 slopes=slopes,
-                run=rule.run or node.target,  # type: ignore[arg-type]
-                args=tuple(Cut.VARIABLE if isinstance(a, Ref) else a for a in args),
-                kwargs={k: Cut.VARIABLE if isinstance(a, Ref) else a for k, a in kwargs.items()},
-                rows=rows,
                 exact=rule.exact,
             )
         )

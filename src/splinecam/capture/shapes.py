@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.errors import CaptureError
-from splinecam.program import Rows, Size
+from splinecam.values import Rows, Size
 
 __all__ = ["Batch"]
 

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from splinecam.cuts import Cut
 from splinecam.ops import Affine
-from splinecam.program import Cut, Ref, Rows, Stage, Step
+from splinecam.program import Stage, Step
+from splinecam.values import Ref, Rows
 
 __all__ = ["make_stages", "refs"]
 
 _MOVE = Affine(exact=True)
+_NAMES = ("source", "argument", "result")
 
 
 def refs(item: Any) -> Iterator[Ref]:
@@ -44,9 +47,10 @@ def make_stages(
     live: dict[str, None] = {output_name: None}
     for part, cut in zip(reversed(parts), [None, *reversed(cuts)], strict=True):
         if cut is not None:
-            cut = replace(cut, source=_border(cut.source, rows), result=_border(cut.result, rows))
+            names: dict[str, Any] = {key: _border(getattr(cut, key), rows) for key in _NAMES}
+            cut = replace(cut, **names)
             live.pop(cut.result, None)
-            live[cut.source] = None
+            live |= {cut.source: None, cut.argument: None}
         stage = _stage(part, tuple(live), cut, rows)
         stages.append(stage)
         live = dict.fromkeys(stage.live_in)

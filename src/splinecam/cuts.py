@@ -1,0 +1,309 @@
+"""The non-linearities of a captured network: along what they cut, and what they then compute.
+
+KnotCut   functions of one variable: borders where a unit passes a knot
+MaxCut    maxima (or minima) over groups of units: borders where the winner changes
+SortCut   sorting groups of units: borders where two units of a group change their order
+LeafCut   taught by the user: borders where given functions vanish
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from splinecam.functions import Functions
+from splinecam.ops import Bound
+from splinecam.predicates import EPS
+from splinecam.values import Ref, Rows, map_tensors, resolve
+
+__all__ = ["Cut", "KnotCut", "LeafCut", "MaxCut", "Operation", "SortCut"]
+
+_PLAIN = Rows()
+_PROBES = 16  # random directions in which a leaf's slopes are measured
+_STRIDE = 2.0**20  # measured over this many rounding errors: far above rounding, and still tiny
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A call with one variable; what it takes and what it gives have the batch in front.
+
+    part: which of the call's results counts, if it has several.
+    """
+
+    run: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    rows: Rows = _PLAIN
+    result_rows: Rows = _PLAIN
+    part: int | None = None
+    VARIABLE: ClassVar[Ref] = Ref("z")
+
+    def __call__(self, z: Tensor) -> Tensor:
+        env = {self.VARIABLE.name: z if self.rows.plain else self.rows.back(z)}
+        args = [resolve(item, env, z.shape[0], z.device) for item in self.args]
+        kwargs = {
+            key: resolve(item, env, z.shape[0], z.device) for key, item in self.kwargs.items()
+        }
+        made = self.run(*args, **kwargs)
+        result: Tensor = made if self.part is None else made[self.part]
+        return result if self.result_rows.plain else self.result_rows.out(result)
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Operation:
+        """The same with its constants moved to another device."""
+        return replace(
+            self, args=map_tensors(self.args, move), kwargs=map_tensors(self.kwargs, move)
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cut(ABC):
+    """A piecewise-linear operation between two affine stages.
+
+    name: readable; target: the operation. source: the live value, (B, *shape), whose n units say
+    where the borders are; argument: the live value that the operation takes; result: what it gives.
+    """
+
+    name: str
+    target: str
+    source: str
+    argument: str
+    result: str
+    shape: tuple[int, ...]
+    operation: Operation
+
+    def apply(self, argument: Tensor) -> Tensor:
+        """The operation itself on a batch of its argument."""
+        return self.operation(argument)
+
+    @abstractmethod
+    def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions | None:
+        """What to cut by: z (V, n), its error and range (n,); None if not by straight lines."""
+
+    @abstractmethod
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """The piece on which each unit is at z (B, *shape): whole numbers (B, units).
+
+        A unit beyond a border by no more than its rounding ``error``, (n,), counts as on it, so
+        that one which lies on the border in a whole region is on one piece there.
+        """
+
+    @abstractmethod
+    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+        """Whether each unit is surely on different pieces at two points of (B, *shape) each."""
+
+    @abstractmethod
+    def decided(self, z: Tensor, error: Tensor) -> Tensor:
+        """Whether rounding leaves no doubt about the piece of each unit, (B, units)."""
+
+    @abstractmethod
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        """The result's bound from the argument's; low, high (n,) are the source's range."""
+
+    def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Cut:
+        """The same on another device; ``move`` moves the operation's constants."""
+        own: dict[str, Any] = {
+            key: value.to(device) for key, value in vars(self).items() if torch.is_tensor(value)
+        }
+        return replace(self, operation=self.operation.moved(move), **own)
+
+    def _flat(self, z: Tensor) -> Tensor:
+        return z.reshape(z.shape[0], -1)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KnotCut(Cut):
+    """A piecewise-linear function of one variable, applied to the n units of a live value.
+
+    ``levels`` is ``(K, n)``: the knots of every unit, ascending. A unit with fewer knots than
+    others has ``inf`` in the last places. ``slopes`` is ``(K + 1, n)``. With a ``period`` the knots
+    repeat, and the last slope is the first one of the next period.
+    """
+
+    levels: Tensor
+    slopes: Tensor
+    exact: bool = True
+    period: float | None = None
+
+    def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions:
+        return Functions.crossing(z, self._levels_between(low, high), error, low, high)
+
+    def _levels_between(self, low: Tensor, high: Tensor) -> Tensor:
+        """All knots between the lowest and the highest value of any unit, (K', n)."""
+        if self.period is None or not self.levels.numel():
+            return self.levels
+        first = torch.floor((low.min() - self.levels.min()) / self.period) - 1
+        last = torch.ceil((high.max() - self.levels.min()) / self.period)
+        turns = torch.arange(int(first), int(last) + 1, device=low.device, dtype=low.dtype)
+        shifted = self.period * turns[:, None, None] + self.levels
+        return shifted.reshape(-1, self.levels.shape[1])
+
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        flat = self._flat(z)
+        if self.period is not None:
+            low, high = flat.amin(0), flat.amax(0)
+            levels, kind = self._levels_between(low, high), torch.int32
+            turns = (levels[0] - self.levels[0]) / self.period * self.levels.shape[0]
+            count = turns.round().to(kind).expand(flat.shape).clone()
+        else:
+            levels = self.levels
+            count = torch.zeros(flat.shape, dtype=torch.int8, device=z.device)
+        for level in levels:
+            count += level + error < flat
+        return count
+
+    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+        low, high = ([self.pieces(z, e) for z in (first, second)] for e in (error, -error))
+        return (low[0] > high[1]) | (low[1] > high[0])
+
+    def decided(self, z: Tensor, error: Tensor) -> Tensor:
+        return self.pieces(z, error) == self.pieces(z, -error)
+
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        """A dead unit passes no error on: only the pieces that a unit visits count."""
+        low, high = low.flatten(), high.flatten()
+        levels = self.levels
+        if self.period is not None:
+            levels = self._levels_between(low, high)
+        ends = torch.stack([low, high, *levels.clamp(low, high)])
+        magnitude = self.apply(ends.view(-1, *self.shape)).abs().amax(0, keepdim=True)
+        error = bound.error * self._steepest(low, high).view(1, *self.shape)
+        error = error.reshape(*error.shape, *[1] * (magnitude.dim() - error.dim()))
+        error = error.expand(magnitude.shape)
+        return Bound(magnitude, error if self.exact else error + EPS * magnitude)
+
+    def _steepest(self, low: Tensor, high: Tensor) -> Tensor:
+        """The largest slope of the pieces that each unit visits."""
+        if self.period is not None:
+            return self.slopes.abs().amax(0)
+        outer = self.levels.new_full((1, low.shape[0]), torch.inf)
+        begins, ends = torch.cat([-outer, self.levels]), torch.cat([self.levels, outer])
+        visited = (begins <= high) & (ends >= low)
+        return (self.slopes.abs() * visited).amax(0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MaxCut(Cut):
+    """The largest of each group of units, or the smallest.
+
+    members: (G, R) the units of each group, in the order of the flattened result; a group with
+    fewer than R units names one of them more than once.
+    """
+
+    members: Tensor
+    smallest: bool = False
+
+    def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions | None:
+        if self.members.shape[1] > 2:
+            return None
+        first, second = self.members[:, 0], self.members[:, -1]
+        return Functions.differences(z, first, second, error, low, high)
+
+    def winners(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """Which members of each group may be its winner at z (B, *shape): (B, G, R)."""
+        flat = -self._flat(z) if self.smallest else self._flat(z)
+        low, high = flat - error, flat + error
+        best = low[:, self.members].amax(2, keepdim=True)
+        return high[:, self.members] >= best
+
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """The place in its group of each group's winner, the first of equals: (B, G)."""
+        return self.winners(z, error).to(torch.int8).argmax(2).to(torch.int16)
+
+    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+        return ~(self.winners(first, error) & self.winners(second, error)).any(2)
+
+    def decided(self, z: Tensor, error: Tensor) -> Tensor:
+        return self.winners(z, error).sum(2) == 1
+
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        """The result grows with every unit; its error is that of a unit that can win."""
+        ends = self.apply(torch.stack([low, high]).view(-1, *self.shape))
+        magnitude = ends.abs().amax(0, keepdim=True)
+        own = bound.error.flatten()
+        low, high = (-high, -low) if self.smallest else (low, high)
+        least = (low - own)[self.members].amax(1, keepdim=True)
+        visited = (high + own)[self.members] >= least
+        error = (own[self.members] * visited).amax(1)
+        return Bound(magnitude, error.view(magnitude.shape))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SortCut(Cut):
+    """Each group of units in order; the result's units stand where the group's units stood.
+
+    members: (G, R) the units of each group.
+    """
+
+    members: Tensor
+
+    @property
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Every two units of a group, (P,) each."""
+        size = self.members.shape[1]
+        i, j = torch.triu_indices(size, size, 1, device=self.members.device)
+        return self.members[:, i].flatten(), self.members[:, j].flatten()
+
+    def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions:
+        return Functions.differences(z, *self.pairs, error, low, high)
+
+    def _above(self, z: Tensor, error: Tensor | float) -> Tensor:
+        flat = self._flat(z)
+        first, second = self.pairs
+        slack = error[first] + error[second] if isinstance(error, Tensor) else 2 * error
+        return flat[:, first] - flat[:, second] > slack
+
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """For every two units of a group whether the first is the larger: (B, P)."""
+        return self._above(z, error).to(torch.int8)
+
+    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+        surely, maybe = ([self._above(z, e) for z in (first, second)] for e in (error, -error))
+        return (surely[0] & ~maybe[1]) | (surely[1] & ~maybe[0])
+
+    def decided(self, z: Tensor, error: Tensor) -> Tensor:
+        return self._above(z, error) == self._above(z, -error)
+
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        ends = self.apply(torch.stack([low, high]).view(-1, *self.shape))
+        magnitude = ends.abs().amax(0, keepdim=True)
+        error = bound.error.flatten().clone()
+        error[self.members] = error[self.members].amax(1, keepdim=True)
+        return Bound(magnitude, error.view(magnitude.shape))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LeafCut(Cut):
+    """An operation that is affine on every region between the zeros of the source's units."""
+
+    def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions:
+        return Functions.crossing(z, torch.zeros_like(error)[None], error, low, high)
+
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """Whether each function is positive: (B, n)."""
+        return (self._flat(z) > error).to(torch.int8)
+
+    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+        a, b = self._flat(first), self._flat(second)
+        return ((a > error) & (b < -error)) | ((a < -error) & (b > error))
+
+    def decided(self, z: Tensor, error: Tensor) -> Tensor:
+        return self._flat(z).abs() > error
+
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        """Nothing is known of the operation: measure it at random points as large as allowed."""
+        generator = torch.Generator().manual_seed(0)
+        shape = (_PROBES, *bound.magnitude.shape[1:])
+        x, signs = torch.randn((2, *shape), generator=generator, dtype=torch.float64).to(
+            bound.magnitude.device
+        )
+        x = x.clamp(-1, 1) * bound.magnitude
+        step = signs.sign() * bound.error * _STRIDE
+        value = self.apply(x)
+        moved = (self.apply(x + step) - value).abs() / _STRIDE
+        magnitude = value.abs().amax(0, keepdim=True)
+        return Bound(magnitude, 2 * moved.amax(0, keepdim=True) + EPS * magnitude)

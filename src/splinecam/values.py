@@ -1,0 +1,84 @@
+"""How the values of a running program are named, sized and laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["DEVICE", "Ref", "Rows", "Size", "map_tensors", "resolve"]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A value of the running program, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number that depends on the size of the batch."""
+
+    rule: Callable[[int], Any]
+
+    def at(self, batch: int) -> Any:
+        return self.rule(batch)
+
+
+class _Device:
+    """Stands for the device that the program runs on."""
+
+
+DEVICE = _Device()
+
+
+def resolve(value: Any, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
+    """An argument as it is written in a step, with everything in it looked up."""
+    kind = type(value)
+    if kind is Ref:
+        return env[value.name]
+    if kind is Size:
+        return value.at(batch)
+    if kind is _Device:
+        return device
+    if kind in (list, tuple):
+        return [resolve(item, env, batch, device) for item in value]
+    return value
+
+
+def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same nested lists and dictionaries with every tensor changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: map_tensors(item, change) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map_tensors(item, change) for item in value)
+    return value
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where a value keeps the batch: in dimension ``dim``, ``each`` entries per point."""
+
+    dim: int = 0
+    each: int = 1
+
+    @property
+    def plain(self) -> bool:
+        return self.dim == 0 and self.each == 1
+
+    def out(self, x: Tensor) -> Tensor:
+        """Bring the batch to the front: ``(.., B * each, ..)`` becomes ``(B, .., each, ..)``."""
+        if self.each != 1:
+            x = torch.unflatten(x, self.dim, (-1, self.each))
+        return x.movedim(self.dim, 0)
+
+    def back(self, x: Tensor) -> Tensor:
+        """Undo :meth:`out`."""
+        x = x.movedim(0, self.dim)
+        return x.flatten(self.dim, self.dim + 1) if self.each != 1 else x
