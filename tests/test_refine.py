@@ -11,7 +11,8 @@ from splinecam.errors import LimitError
 from splinecam.functions import Functions
 from splinecam.mesh import Mesh, polygon_mesh
 from splinecam.predicates import EPS
-from splinecam.refine import Refinement, refine
+from splinecam.cutting import Refinement
+from splinecam.refine import refine
 from splinecam.validate import check_mesh
 
 SQUARE = torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from splinecam.cuts import Cut
+from splinecam.cutting import Births, Doubts, Refinement
 from splinecam.domain import Domain
 from splinecam.errors import LimitError
 from splinecam.functions import Functions
@@ -27,7 +28,7 @@ from splinecam.mesh import Mesh, polygon_mesh
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
 from splinecam.program import Program
-from splinecam.refine import Births, Doubts, Refinement, refine
+from splinecam.refine import refine
 from splinecam.tiles import Tile, cut_in_two, glue
 
 __all__ = ["Frame", "Outcome", "run"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from splinecam.links import components
 from splinecam.maps import AffineMaps
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY
 
-__all__ = ["Merged", "components", "merge"]
+__all__ = ["Merged", "merge"]
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,3 @@ def merge(mesh: Mesh, maps: AffineMaps) -> Merged:
     separating = ~inner
     separating[inner.nonzero()[:, 0]] = labels[a] != labels[b]
     return Merged(labels, separating.nonzero()[:, 0])
-
-
-def components(n: int, a: Tensor, b: Tensor) -> Tensor:
-    """Label (n,) the connected components of the graph with edges a-b, 0, 1, ... by lowest node."""
-    root = torch.arange(n, device=a.device)
-    while True:
-        low = torch.minimum(root[a], root[b])
-        hooked = root.scatter_reduce(0, root[a], low, "amin").scatter_reduce(
-            0, root[b], low, "amin"
-        )
-        while not torch.equal(hooked, hooked[hooked]):
-            hooked = hooked[hooked]
-        if torch.equal(hooked, root):
-            labels: Tensor = torch.unique(root, return_inverse=True)[1]
-            return labels
-        root = hooked

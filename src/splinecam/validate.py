@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from splinecam.errors import ValidationError
-from splinecam.merge import components
+from splinecam.links import components
 from splinecam.predicates import (
     AREA_PRECISION,
     EPS,

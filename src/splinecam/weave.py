@@ -22,13 +22,13 @@ from torch import Tensor
 
 from splinecam.chords import Arrangement, Chords, Lines, Loops, meet
 from splinecam.errors import LimitError
+from splinecam.links import cycles
 from splinecam.predicates import SAFETY, UV_ERROR
 from splinecam.ragged import argsort_rows, offsets_of, owners_of, places_of, take
 
 __all__ = ["weave"]
 
 _PAIRS = 1 << 22  # pairs of chords looked at in one go
-_INT32 = 1 << 31  # half-edges that fit in 32 bits, with which gathers are faster
 
 
 def weave(
@@ -164,9 +164,9 @@ def _draw(loops: Loops, c: _Crossings, lines: Lines, out: Arrangement) -> None:
     out.vertex_line.append(line)
     out.vertex_s.append(c.s)
     following = _next(loops, c, first, edge_i, edge_j)
-    offsets, cycles = _cycles(following)
+    offsets, members = cycles(following)
     new = torch.arange(2 * path.shape[0], device=vertex.device) + 2 * first_edge
-    out.loops.append(Loops(offsets, take(torch.cat([loops.half, new]), cycles)))
+    out.loops.append(Loops(offsets, take(torch.cat([loops.half, new]), members)))
 
 
 def _next(loops: Loops, c: _Crossings, first: Tensor, edge_i: Tensor, edge_j: Tensor) -> Tensor:
@@ -193,27 +193,3 @@ def _next(loops: Loops, c: _Crossings, first: Tensor, edge_i: Tensor, edge_j: Te
     following[back(edge_i + 1)] = back(edge_j)
     following[back(edge_j + 1)] = forth(edge_i + 1)
     return following
-
-
-def _cycles(following: Tensor) -> tuple[Tensor, Tensor]:
-    """The cycles of a permutation: offsets (F + 1,) and their members in order, (H,)."""
-    index = torch.arange(following.shape[0], device=following.device)
-    lowest, jump = (x.int() if x.shape[0] < _INT32 else x for x in (index, following))
-    while True:  # the lowest member within 1, 2, 4, ... steps
-        lower = torch.minimum(lowest, take(lowest, jump))
-        if torch.equal(lower, lowest):
-            break
-        lowest, jump = lower, take(jump, jump)
-    lowest = lowest.long()
-    leader = (lowest == index).nonzero()[:, 0]
-    rank = torch.empty_like(index)
-    rank[leader] = torch.arange(leader.shape[0], device=index.device)
-    offsets = offsets_of(torch.bincount(take(rank, lowest), minlength=leader.shape[0]))
-    members = torch.empty_like(index)
-    current, place = leader, offsets[:-1]
-    while current.shape[0]:  # all cycles are walked at once
-        members.index_copy_(0, place, current)
-        current, place = take(following, current), place + 1
-        going = (current != take(lowest, current)).nonzero()[:, 0]
-        current, place = take(current, going), take(place, going)
-    return offsets, members
