@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splinecam.oracle import Abs, ExactCell, ExactPartition, Residual, exact_partition
+from splinecam.oracle import (
+    Abs,
+    ExactCell,
+    ExactPartition,
+    GroupSort,
+    Max,
+    Maximum,
+    Maxout,
+    Min,
+    Minimum,
+    Residual,
+    exact_partition,
+)
 from splinecam.predicates import EPS
 
 if TYPE_CHECKING:
@@ -21,6 +33,12 @@ __all__ = [
     "Abs",
     "ExactCell",
     "ExactPartition",
+    "GroupSort",
+    "Max",
+    "Maximum",
+    "Maxout",
+    "Min",
+    "Minimum",
     "Residual",
     "assert_same_cells",
     "assert_valid",
