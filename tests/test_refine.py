@@ -127,7 +127,7 @@ def test_both_ways_of_drawing_chords_make_the_same_faces(
     meshes = []
     for careful in (False, True):
         if careful:
-            monkeypatch.setattr("splinecam.refine.weave", all_faces)
+            monkeypatch.setattr("splinecam.cutting.weave", all_faces)
         mesh = cut(*first.tolist()).mesh
         meshes.append(cut(*second.tolist(), mesh=mesh).mesh)
     fast, slow = meshes

@@ -27,7 +27,7 @@ from splinecam.errors import LimitError
 from splinecam.predicates import SAFETY, UV_ERROR, cluster
 from splinecam.ragged import argsort_rows, lengths, offsets_of, owners_of
 
-__all__ = ["arrange"]
+__all__ = ["arrange", "split_once"]
 
 
 def arrange(
@@ -52,6 +52,13 @@ def arrange(
                 raise LimitError("too many regions")
             state.split()
     out.loops.append(state.loops)
+
+
+def split_once(loops: Loops, chords: Chords, lines: Lines, out: Arrangement) -> Loops:
+    """Split every face by its one chord; face i becomes faces 2i and 2i + 1."""
+    state = _State(loops, chords, lines, out)
+    state.split()
+    return state.loops
 
 
 @dataclass

@@ -241,19 +241,19 @@ def draw(
     cuts: EdgeCuts,
     falls: Ends,
     rises: Ends,
+    face: Tensor,
     unit: Tensor,
     op: int,
     *,
     bare: Tensor | None = None,
     max_faces: int | None = None,
 ) -> Refinement:
-    """Divide every face by its chords, of which ``unit`` (m,) is the unit of each column.
+    """Divide faces by chords, of which face (ascending) and unit, (N,), are the face and the unit.
 
     bare: faces without chords that have divided edges.
     """
-    m = unit.shape[0]
     split = cuts.divide(mesh, op)
-    faces, local = torch.unique_consecutive(falls.key // m, return_inverse=True)
+    faces, local = torch.unique_consecutive(face, return_inverse=True)
     loops = boundaries(mesh, cuts, faces)
     chords, lines = chords_between(loops, local, falls, rises, split)
     if max_faces is not None:
@@ -267,7 +267,7 @@ def draw(
     if bare is not None and bare.shape[0]:
         made.loops.append(boundaries(mesh, cuts, bare))
         faces = torch.cat([faces, bare])
-    return _assemble(mesh, split, faces, made, lines, unit[falls.key % m], cuts, op)
+    return _assemble(mesh, split, faces, made, lines, unit, cuts, op)
 
 
 def _assemble(

@@ -13,17 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.cuts import Cut
+from splinecam.cuts import Cut, MaxCut
 from splinecam.cutting import Births, Doubts, Refinement
 from splinecam.domain import Domain
 from splinecam.errors import LimitError
-from splinecam.functions import Functions
+from splinecam.maxima import refine_maxima
 from splinecam.mesh import Mesh, polygon_mesh
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
@@ -89,16 +90,18 @@ class Outcome:
 class _State:
     """Mesh and live activations between two stages.
 
-    rows: values at the first vertices; born: values at the next ``on_edges`` ones, and at the ends
-    of all chords; inside: how the remaining vertices lie between the entries of ``born``;
-    pending: the non-linearity still to be applied to all of them.
+    rows: values at the first vertices; born: values at the vertices made on edges, and at the ends
+    of all chords; shown: which of ``born`` are the next vertices; dropped: how many were dropped
+    between them; inside: how the remaining vertices lie between entries of ``born``; pending: the
+    non-linearity still to be applied.
     """
 
     mesh: Mesh
     rows: dict[str, Tensor]
     bounds: dict[str, Bound]
     born: dict[str, Tensor] = field(default_factory=dict)
-    on_edges: int = 0
+    shown: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    dropped: int = 0
     inside: Births | None = None
     pending: Cut | None = None
     doubts: list[tuple[str, Doubts]] = field(default_factory=list)
@@ -117,14 +120,17 @@ class _State:
             yield start, self._activate(live, values)
         if self.inside is None:
             return
-        for start in range(0, self.on_edges, step):
-            end = min(start + step, self.on_edges)
-            values = {name: self.born[name][start:end] for name in needed}
+        count = self.shown.shape[0]
+        everything = self.dropped == 0
+        for start in range(0, count, step):
+            rows = slice(start, min(start + step, count))
+            chosen = rows if everything else self.shown[rows]
+            values = {name: self.born[name][chosen] for name in needed}
             yield known + start, self._activate(live, values)
         for start in range(0, self.inside.t.shape[0], step):
-            chosen = self.inside.select(slice(start, start + step))
-            values = {name: chosen.interpolate(self.born[name]) for name in needed}
-            yield known + self.on_edges + start, self._activate(live, values)
+            births = self.inside.select(slice(start, start + step))
+            values = {name: births.interpolate(self.born[name]) for name in needed}
+            yield known + count + start, self._activate(live, values)
 
     def _known(self) -> int:
         return int(next(iter(self.rows.values())).shape[0])
@@ -132,22 +138,27 @@ class _State:
     def select(self, tile: Tile) -> _State:
         """The state of a tile of the mesh, with the values of all its vertices."""
         ids, known = tile.vertex_ids, self._known()  # ids ascend
-        later = known + self.on_edges
-        old, new, inner = ids[ids < known], ids[(ids >= known) & (ids < later)], ids[ids >= later]
-        rows = {}
-        for name, value in self.rows.items():
-            rows[name] = value[old]
-            if self.inside is not None:
-                born = self.born[name]
-                inside = self.inside.select(inner - later).interpolate(born)
-                rows[name] = torch.cat([rows[name], born[new - known], inside])
+        rows = {name: value[ids[ids < known]] for name, value in self.rows.items()}
+        if self.inside is not None:
+            later = known + self.shown.shape[0]
+            new, inner = ids[(ids >= known) & (ids < later)] - known, ids[ids >= later] - later
+            for name, born in self.born.items():
+                inside = self.inside.select(inner).interpolate(born)
+                rows[name] = torch.cat([rows[name], born[self.shown[new]], inside])
         return _State(tile.mesh, rows, dict(self.bounds), pending=self.pending)
 
     def grow(self, made: Refinement, step: int) -> None:
         """Adopt the refined mesh: values on edges now, values inside faces when needed."""
-        known, count = self._known(), made.on_edges.t.shape[0]
-        self.mesh, self.on_edges = made.mesh, count
-        p, q = made.inside.p - known, made.inside.q - known
+        known, levels = self._known(), [*made.early, made.on_edges]
+        count = sum(level.t.shape[0] for level in levels)
+        self.mesh, inside = made.mesh, made.inside
+        self.shown = torch.arange(count, device=made.mesh.uv.device)
+        if made.kept is not None:
+            kept, later = made.kept - known, count
+            self.shown = kept[(kept >= 0) & (kept < later)]
+            inside = inside.select(kept[kept >= later] - later)
+        self.dropped = count - self.shown.shape[0]
+        p, q = inside.p - known, inside.q - known
         # Most chords end on edges; a few end at older vertices, whose values are copied along.
         old = p[:0]
         if bool((p < 0).any() | (q < 0).any()):
@@ -155,22 +166,42 @@ class _State:
             old, place = torch.unique(ends, return_inverse=True)
             old = old[old < 0] + known
             p, q = torch.where(ends < 0, count + place, torch.stack([p, q]))
-        self.inside = Births(p, q, made.inside.t)
+        self.inside = Births(p, q, inside.t)
         for name, value in self.rows.items():
             born = _empty((count + old.shape[0], *value.shape[1:]), value.device)
-            for start in range(0, count, step):
-                chosen = made.on_edges.select(slice(start, start + step))
-                born[start : start + chosen.t.shape[0]] = chosen.interpolate(value)
+            first = 0
+            for level in levels:
+                for start in range(0, level.t.shape[0], step):
+                    chosen = level.select(slice(start, start + step))
+                    rows = slice(first + start, first + start + chosen.t.shape[0])
+                    born[rows] = (
+                        _between(chosen, value, born) if first else chosen.interpolate(value)
+                    )
+                first += level.t.shape[0]
             born[count:] = value[old]
             self.born[name] = born
             bound = self.bounds[name]
-            self.bounds[name] = Bound(bound.magnitude, bound.error + EPS * bound.magnitude)
+            rounding = EPS * len(levels) * bound.magnitude
+            self.bounds[name] = Bound(bound.magnitude, bound.error + rounding)
 
     def _activate(self, live: tuple[str, ...], values: dict[str, Tensor]) -> dict[str, Tensor]:
         cut = self.pending
         if cut is not None and cut.result in live:
             values[cut.result] = cut.apply(values[cut.argument])
         return {name: values[name] for name in live}
+
+
+def _between(births: Births, value: Tensor, born: Tensor | None) -> Tensor:
+    """Values at new vertices from those of older ones, some of which may be ``born`` as well."""
+    if born is None:
+        return births.interpolate(value)
+    known, ends = value.shape[0], []
+    for vertex in (births.p, births.q):
+        rows = value.index_select(0, vertex.clamp(max=known - 1))
+        late = (vertex >= known).nonzero()[:, 0]
+        rows[late] = born[vertex[late] - known]
+        ends.append(rows)
+    return ends[0].lerp_(ends[1], births.t.view(-1, *[1] * (value.dim() - 1)))
 
 
 class _TooLarge(LimitError):
@@ -312,8 +343,7 @@ class _Run:
         z = state.rows[cut.source].reshape(state.mesh.num_vertices, -1)
         bound = state.bounds[cut.source]
         error = bound.error.reshape(-1) + EPS * torch.maximum(low.abs(), high.abs())
-        functions = cut.functions(z, error, low, high)
-        made = self._refine(state.mesh, functions, cut.name, index)
+        made = self._refine(state.mesh, cut.name, _refinement(cut, state, z, error, ready, index))
         state.grow(made, max(_FEWEST, self._block() // max(1, z.shape[1])))
         state.pending = cut
         state.doubts += [(cut.name, doubt) for doubt in made.doubts]
@@ -321,11 +351,11 @@ class _Run:
         known = self.cut_errors.get(cut.name)
         self.cut_errors[cut.name] = error if known is None else torch.maximum(known, error)
 
-    def _refine(self, mesh: Mesh, functions: Functions, name: str, index: int) -> Refinement:
+    def _refine(self, mesh: Mesh, name: str, refinement: Callable[..., Refinement]) -> Refinement:
         fits = self.memory // _MESH_BYTES
         most = fits if self.max_regions is None else min(fits, self.max_regions - self.finished)
         try:
-            return refine(mesh, functions, index, max_faces=most)
+            return refinement(max_faces=most)
         except LimitError:
             before = self.finished + mesh.num_faces
             noun = "region" if before == 1 else "regions"
@@ -339,6 +369,21 @@ class _Run:
                 f"The partition exceeds memory={self.memory:,} bytes, enough to cut about {fits:,} "
                 f"regions at a time, {where}. Raise memory, or choose a smaller domain."
             ) from None
+
+
+def _refinement(
+    cut: Cut, state: _State, z: Tensor, error: Tensor, ready: _Range, index: int
+) -> Callable[..., Refinement]:
+    """How to cut: along straight lines, or along the borders between winners."""
+    low, high = ready
+    functions = cut.functions(z, error, low, high)
+    if functions is not None:
+        return partial(refine, state.mesh, functions, index)
+    if not isinstance(cut, MaxCut):
+        raise TypeError(f"{type(cut).__name__} does not say what to cut by")
+    if cut.smallest:
+        z, low, high = -z, -high, -low
+    return partial(refine_maxima, state.mesh, z, cut.members, error, low, high, index)
 
 
 def _advance(program: Program, index: int, state: _State, block: int) -> _Range:
@@ -358,7 +403,7 @@ def _advance(program: Program, index: int, state: _State, block: int) -> _Range:
                 low = torch.minimum(low, least) if start else least
                 high = torch.maximum(high, most) if start else most
     state.bounds = program.bounds(index, {name: state.bounds[name] for name in stage.live_in})
-    state.rows, state.born, state.on_edges, state.inside = rows, {}, 0, None
+    state.rows, state.born, state.shown, state.inside = rows, {}, state.shown[:0], None
     state.pending = None
     return low, high
 

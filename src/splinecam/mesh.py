@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splinecam.ragged import offsets_of, owners_of, take_rows
+from splinecam.ragged import following, offsets_of, owners_of, take_rows
 
 __all__ = ["Mesh", "polygon_mesh"]
 
@@ -61,9 +61,7 @@ class Mesh:
 
     def next_corner(self) -> Tensor:
         """Index of the corner that follows each corner around its face, (H,)."""
-        following = torch.arange(1, self.corners.shape[0] + 1, device=self.corners.device)
-        following[self.offsets[1:] - 1] = self.offsets[:-1]
-        return following
+        return following(self.offsets, self.corners.shape[0])
 
     def previous_corner(self) -> Tensor:
         """Index of the corner before each corner around its face, (H,)."""

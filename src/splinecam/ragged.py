@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
-__all__ = ["argsort_rows", "lengths", "offsets_of", "owners_of", "places_of", "take", "take_rows"]
+__all__ = [
+    "argsort_rows",
+    "blocks_of",
+    "following",
+    "lengths",
+    "offsets_of",
+    "owners_of",
+    "places_of",
+    "take",
+    "take_rows",
+]
 
 # Fractions enter the fast sort key with this many bits; equal keys fall back to an exact sort.
 _KEY_BITS = 31
@@ -45,6 +57,21 @@ def take_rows(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     owners = owners_of(counts)
     starts = take(begin - offsets_of(counts)[:-1], owners)
     return torch.arange(owners.shape[0], device=rows.device) + starts, counts
+
+
+def following(offsets: Tensor, total: int) -> Tensor:
+    """The entry after each one around its row, (N,): the last is followed by the first."""
+    after = torch.arange(1, total + 1, device=offsets.device)
+    filled = offsets[1:] > offsets[:-1]
+    after[offsets[1:][filled] - 1] = offsets[:-1][filled]
+    return after
+
+
+def blocks_of(counts: Tensor, limit: int) -> list[tuple[int, int]]:
+    """Cut rows into runs (first, last + 1) with about ``limit`` entries each."""
+    starts = offsets_of(counts)[:-1]
+    runs = torch.unique_consecutive(starts // limit, return_counts=True)[1]
+    return list(pairwise([0, *torch.cumsum(runs, 0).tolist()]))
 
 
 def argsort_rows(row: Tensor, s: Tensor) -> Tensor:

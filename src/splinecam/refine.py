@@ -52,7 +52,9 @@ def refine(
         doubts.append(Doubts(mesh.uv[unclear], UNCLEAR))
     if not falls.key.shape[0]:
         return unrefined(mesh, doubts)
-    made = draw(mesh, cuts, falls, rises, functions.unit, op, max_faces=max_faces)
+    face, column = falls.key // functions.m, falls.key % functions.m
+    unit = functions.unit[column]
+    made = draw(mesh, cuts, falls, rises, face, unit, op, max_faces=max_faces)
     return replace(made, doubts=doubts + made.doubts)
 
 

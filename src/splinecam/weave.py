@@ -15,7 +15,6 @@ through almost one point) are left to ``arrange``, which draws one chord at a ti
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from splinecam.chords import Arrangement, Chords, Lines, Loops, meet
 from splinecam.errors import LimitError
 from splinecam.links import cycles
 from splinecam.predicates import SAFETY, UV_ERROR
-from splinecam.ragged import argsort_rows, offsets_of, owners_of, places_of, take
+from splinecam.ragged import argsort_rows, blocks_of, offsets_of, owners_of, places_of, take
 
 __all__ = ["weave"]
 
@@ -126,10 +125,8 @@ def _pairs(lo: Tensor, hi: Tensor, rank: Tensor) -> tuple[Tensor, Tensor]:
     """Chords i < j whose ends alternate; rank: how many chords begin up to each place."""
     candidates = rank[hi] - rank[lo]  # chords that begin between the ends of each
     offsets = offsets_of(candidates)
-    blocks = torch.unique_consecutive(offsets[:-1] // _PAIRS, return_counts=True)[1]
-    stops = [0, *torch.cumsum(blocks, 0).tolist()]
     found = []
-    for first, last in pairwise(stops):
+    for first, last in blocks_of(candidates, _PAIRS):
         owner = owners_of(candidates[first:last]) + first
         place = torch.arange(owner.shape[0], device=lo.device) + offsets[first]
         other = owner + 1 + place - take(offsets, owner)

@@ -1,0 +1,267 @@
+r"""Upper envelopes: who wins a group of affine functions where, face by face.
+
+A function that wins at all corners of a convex face wins everywhere in it: the face is settled. If
+it is not, the winner changes somewhere, and the border between two winners r and s is a piece of
+the line f_r = f_s. Where the winner changes along an edge of the face, such a border begins:
+
+        +---------+         +---------+        The left face has two winners: the chord is a border
+        |    |    |         |  r  /   |        from end to end. In the right one the chord leaves
+        |  r | s  |         |____/  s |        the border where a third function takes over, which
+        |    |    |         |  t \    |        its ends, or the corners, show.
+        +----P----+         +-----P---+
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splinecam.field import Field
+from splinecam.mesh import Mesh
+from splinecam.predicates import SAFETY
+from splinecam.ragged import blocks_of, following, offsets_of, owners_of, take_rows
+
+__all__ = ["BLURRED", "CHORD", "SEVERAL", "Groups", "Verdict", "contested"]
+
+_BLOCK = 1 << 20  # numbers looked at in one go
+
+SETTLED, CHORD, SEVERAL, BLURRED = range(4)
+"""One winner; two, with one border between them; more; too close to call."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of units of which the largest counts.
+
+    members: (G, R) units; error: (n,) their rounding errors; field: their values.
+    """
+
+    members: Tensor
+    error: Tensor
+    field: Field
+
+    def at(self, vertex: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+        """Values and tolerances (N, R) of the members of groups at vertices, (N,) each."""
+        units = self.members[group]
+        return self.field.at(vertex, units), SAFETY * self.error[units]
+
+    def judge(self, mesh: Mesh, face: Tensor, group: Tensor) -> Verdict:
+        """How things stand with groups in faces, (N,) each."""
+        corners = (mesh.offsets[1:] - mesh.offsets[:-1])[face]
+        parts = [
+            self._judge(mesh, face[first:last], group[first:last])
+            for first, last in blocks_of(corners * self.members.shape[1], _BLOCK)
+        ]
+        fields = zip(*(vars(part).values() for part in parts), strict=True)
+        return Verdict(*(torch.cat(field) for field in fields))
+
+    def agree(self, mesh: Mesh, left: Tensor, right: Tensor, group: Tensor) -> Tensor:
+        """Whether one member wins in both of two faces, (N,)."""
+        answers = [left.new_zeros(0, dtype=torch.bool)]
+        sizes = mesh.offsets[1:] - mesh.offsets[:-1]
+        corners = (sizes[left] + sizes[right]) * self.members.shape[1]
+        for first, last in blocks_of(corners, _BLOCK):
+            rows = slice(first, last)
+            faces = torch.stack([left[rows], right[rows]], 1).view(-1)
+            around = _Around.of(mesh, faces, self, group[rows].repeat_interleave(2))
+            owner = around.owner // 2
+            answers.append(_winning_all(around.wins, owner, last - first).any(1))
+        return torch.cat(answers)
+
+    def _judge(self, mesh: Mesh, face: Tensor, group: Tensor) -> Verdict:
+        around = _Around.of(mesh, face, self, group)
+        kind = torch.full_like(face, SETTLED)
+        pair = face.new_zeros((face.shape[0], 2))
+        skew = torch.zeros_like(face)
+        contested = ~_winning_all(around.wins, around.owner, face.shape[0]).any(1)
+        open_ = contested.nonzero()[:, 0]
+        if open_.shape[0]:
+            found = _best_candidate(around.select(contested))
+            kind[open_], skew[open_] = found.kind, found.skew
+            pair[open_] = self.members[group[open_]].gather(1, found.pair)
+        return Verdict(kind, pair, skew)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How things stand in a face with a group, (N,) each.
+
+    kind: SETTLED, CHORD, SEVERAL or BLURRED; pair: (N, 2) two members, between which a border
+    begins at the face's boundary; skew: how unequally their line divides the face's corners.
+    """
+
+    kind: Tensor
+    pair: Tensor
+    skew: Tensor
+
+
+@dataclass(frozen=True)
+class _Around:
+    """Values (H, R) of groups at the corners of faces, with tolerances, and who may win there.
+
+    counts: (N,) corners of each face; owner: (H,) the face of each corner.
+    """
+
+    counts: Tensor
+    owner: Tensor
+    z: Tensor
+    tolerance: Tensor
+    wins: Tensor
+
+    @classmethod
+    def of(cls, mesh: Mesh, face: Tensor, groups: Groups, group: Tensor) -> _Around:
+        rows, counts = take_rows(mesh.offsets, face)
+        owner = owners_of(counts, rows.shape[0])
+        z, tolerance = groups.at(mesh.edges.view(-1)[mesh.corners[rows]], group[owner])
+        return cls(counts, owner, z, tolerance, _may_win(z, tolerance))
+
+    def select(self, chosen: Tensor) -> _Around:
+        """Only some of the faces, (N,) booleans."""
+        kept = chosen[self.owner].nonzero()[:, 0]
+        counts = self.counts[chosen.nonzero()[:, 0]]
+        owner = owners_of(counts, kept.shape[0])
+        return _Around(counts, owner, self.z[kept], self.tolerance[kept], self.wins[kept])
+
+
+def _may_win(z: Tensor, tolerance: Tensor) -> Tensor:
+    """Which members no other one surely exceeds, (N, R)."""
+    return z + tolerance >= (z - tolerance).amax(1, keepdim=True)
+
+
+def _winning_all(wins: Tensor, owner: Tensor, count: int) -> Tensor:
+    """Which members win at all corners of each face, (N, R)."""
+    lost = torch.zeros((count, wins.shape[1]), dtype=torch.int32, device=wins.device)
+    return lost.index_add_(0, owner, (~wins).to(torch.int32)) == 0
+
+
+def _best_candidate(around: _Around) -> Verdict:
+    """For faces with several winners the pair of members to cut by (places in the group)."""
+    offsets = offsets_of(around.counts)
+    after = following(offsets, around.owner.shape[0])
+    first, second = _changes(around, after)
+    corner = (first != second).nonzero()[:, 0]
+    first, second, face = first[corner], second[corner], around.owner[corner]
+
+    # Each candidate looks at all corners of its face.
+    rows, counts = take_rows(offsets, face)
+    which = owners_of(counts, rows.shape[0])
+    a, b = first[which], second[which]
+    z, tolerance, wins = around.z, around.tolerance, around.wins
+    value = z[rows, a] - z[rows, b]
+    slack = tolerance[rows, a] + tolerance[rows, b]
+    sign = (value > slack).long() - (value < -slack).long()
+    nothing = torch.zeros_like(face)
+    above = nothing.index_add(0, which, (sign > 0).long())
+    below = nothing.index_add(0, which, (sign < 0).long())
+    others = nothing.index_add(0, which, (~(wins[rows, a] | wins[rows, b])).long())
+
+    # Where the line meets an edge of a face with two winners, no third one may be above.
+    beyond = following(offsets_of(counts), rows.shape[0])
+    met = (sign * sign[beyond] < 0) & (others[which] == 0)
+    met = met.nonzero()[:, 0]
+    t = (value[met] / (value[met] - value[beyond[met]]))[:, None]
+    end = torch.lerp(z[rows[met]], z[after[rows[met]]], t)
+    fine = _may_win(end, tolerance[rows[met]])
+    index = torch.arange(met.shape[0], device=met.device)
+    fails = ~(fine[index, a[met]] | fine[index, b[met]])
+    others = others.index_add(0, which[met], fails.long())
+    return _choose(around.counts.shape[0], face, above, below, others, first, second)
+
+
+def _changes(around: _Around, after: Tensor) -> tuple[Tensor, Tensor]:
+    """For each half-edge two members between which the winner changes there, (H,) each.
+
+    Looked for from the middle of the half-edge to its end, then to its start, then at its end;
+    the two are the same where nothing changes.
+    """
+    z, ahead, tolerance = around.z, around.z[after], around.tolerance
+    middle = (z + ahead) / 2
+    winner = middle.argmax(1, keepdim=True)
+    forth, is_forth = _overtaker(middle, ahead, winner, tolerance)
+    back, is_back = _overtaker(middle, z, winner, tolerance)
+    winner = winner[:, 0]
+    at_end = winner[after]
+    return winner, torch.where(is_forth, forth, torch.where(is_back, back, at_end))
+
+
+def _overtaker(
+    start: Tensor, end: Tensor, winner: Tensor, tolerance: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The first member to exceed the winner on the way to the end, and whether there is one."""
+    gain = end - end.gather(1, winner)
+    exceeds = gain > tolerance + tolerance.gather(1, winner)
+    gap = start.gather(1, winner) - start
+    t = torch.where(exceeds, gap / (gap + gain), torch.inf)
+    return t.argmin(1), exceeds.any(1)
+
+
+def _choose(
+    count: int,
+    face: Tensor,
+    above: Tensor,
+    below: Tensor,
+    others: Tensor,
+    first: Tensor,
+    second: Tensor,
+) -> Verdict:
+    """The best candidate of each face: one with two winners only, then the most central one."""
+    valid = ((above > 0) & (below > 0)).nonzero()[:, 0]
+    face, skew = face[valid], (above - below).abs()[valid]
+    several = others[valid] > 0
+    index = torch.arange(valid.shape[0], device=face.device)
+    key = ((several.long() << 31) | skew.clamp(max=(1 << 31) - 1)) * (valid.shape[0] + 1) + index
+    none = torch.iinfo(torch.int64).max
+    least = face.new_full((count,), none).scatter_reduce_(0, face, key, "amin")
+    found = (least < none).nonzero()[:, 0]
+    best = least[found] % (valid.shape[0] + 1)
+    kind = face.new_full((count,), BLURRED)
+    kind[found] = torch.where(several[best], SEVERAL, CHORD)
+    pair = face.new_zeros((count, 2))
+    pair[found] = torch.stack([first[valid[best]], second[valid[best]]], 1)
+    out = face.new_zeros(count)
+    out[found] = skew[best]
+    return Verdict(kind, pair, out)
+
+
+def contested(mesh: Mesh, groups: Groups, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Faces and groups, (N,) each, whose corners have different winners (of equals the first).
+
+    low, high: (n,) the range of the units.
+    """
+    tolerance = SAFETY * groups.error
+    least = (low - tolerance)[groups.members].amax(1, keepdim=True)
+    rivals = ((high + tolerance)[groups.members] >= least).sum(1)
+    group = (rivals > 1).nonzero()[:, 0]
+    members = groups.members[group]
+    edge, column = _different_ends(mesh, groups.field.base, tolerance, members)
+    faces = mesh.halfedge_face().view(-1, 2)[edge]
+    key = (faces * group.shape[0] + column[:, None])[faces >= 0]
+    key = torch.unique(key)
+    return key // max(1, group.shape[0]), group[key % max(1, group.shape[0])]
+
+
+def _different_ends(
+    mesh: Mesh, z: Tensor, tolerance: Tensor, members: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Edges and rows of ``members`` that have another winner at each end."""
+    groups, size = members.shape
+    winner = torch.empty((z.shape[0], groups), dtype=torch.int16, device=z.device)
+    step = max(1, _BLOCK // max(1, groups))
+    slack = tolerance[members]
+    for start in range(0, z.shape[0], step):
+        block = z[start : start + step]
+        best = block[:, members[:, 0]] - slack[:, 0]
+        for r in range(1, size):
+            best = torch.maximum(best, block[:, members[:, r]] - slack[:, r])
+        first = torch.zeros_like(best, dtype=torch.int16)
+        for r in range(size - 1, -1, -1):
+            first.masked_fill_(block[:, members[:, r]] + slack[:, r] >= best, r)
+        winner[start : start + step] = first
+    found = []
+    for start in range(0, mesh.num_edges, step):
+        a, b = mesh.edges[start : start + step].unbind(1)
+        row, column = (winner.index_select(0, a) != winner.index_select(0, b)).nonzero().unbind(1)
+        found.append((row + start, column))
+    return torch.cat([row for row, _ in found]), torch.cat([column for _, column in found])
