@@ -432,14 +432,6 @@ def soft(m: Fn, x: Tensor) -> Tensor:
     return m.b(torch.softmax(m.a(x), 1))
 
 
-def larger(m: Fn, x: Tensor) -> Tensor:
-    return torch.maximum(m.a(x), m.b(x))
-
-
-def pooled(m: Fn, x: Tensor) -> Tensor:
-    return F.max_pool1d(m.a(x)[:, None], 2)
-
-
 def noisy(m: Fn, x: Tensor) -> Tensor:
     return m.a(x) + torch.randn(4)
 
@@ -510,12 +502,10 @@ REASONS = {
     quotient: ("aten.reciprocal", "not piecewise linear"),
     gelu: ("aten.gelu", "not piecewise linear"),
     soft: ("aten.softmax", "not piecewise linear"),
-    larger: ("aten.maximum", "maxima of several activations"),
-    pooled: ("aten.max_pool1d", "maxima of several activations"),
     noisy: ("aten.randn", "random"),
     dropped: ("aten.dropout", "model.eval"),
     thresholded: ("aten.threshold", "discontinuous"),
-    data_index: ("aten.argmax", "maxima"),
+    data_index: ("aten.argmax", "discontinuous"),
     rounded: ("aten.to", "discontinuous"),
     batch_mean: ("aten.mean", "mixes the points of the batch"),
     batch_flip: ("aten.flip", "mixes the points of the batch"),

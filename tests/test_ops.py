@@ -9,17 +9,21 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from fixtures.op_cases import AFFINE, PIECEWISE, TERMINAL, Calls, Case
+from fixtures.op_cases import AFFINE, MAXIMUM, PIECEWISE, SORT, TERMINAL, Calls, Case
 from splinecam.capture import capture
 from splinecam.capture.graph import export_graph
+from splinecam.cuts import Cut, KnotCut, MaxCut, SortCut
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.ops import (
     Affine,
     Bound,
+    Maximum,
     Piecewise,
     Rejected,
+    Sort,
     Terminal,
     op_table,
     op_table_markdown,
@@ -84,6 +88,9 @@ def check_bounds(program: Program, case: Case, x: Tensor) -> None:
 def test_every_supported_op_has_a_case() -> None:
     assert sorted(names_of(Affine)) == sorted(AFFINE)
     assert sorted(names_of(Piecewise)) == sorted(PIECEWISE)
+    pairs = [name for name in names_of(Piecewise) if RULES[f"aten.{name}"].pairs]
+    assert sorted(names_of(Maximum) + pairs) == sorted(MAXIMUM)
+    assert sorted(names_of(Sort)) == sorted(SORT)
     assert sorted(names_of(Terminal)) == sorted(TERMINAL)
 
 
@@ -111,7 +118,7 @@ def test_piecewise(name: str, index: int) -> None:
     case, knots = PIECEWISE[name][index]
     program = capture(Calls(case), case.shape)
     cut = program.stages[0].cut
-    assert cut is not None
+    assert isinstance(cut, KnotCut)
     assert len(program.stages) == 2
     assert cut.target == f"aten.{name}".removesuffix(".other") or name == "relu6"
     size = cut.levels.shape[1]
@@ -126,7 +133,7 @@ def test_piecewise(name: str, index: int) -> None:
 def check_pieces(program: Program) -> None:
     """Between its levels the function has the slope it says; at each level the slope changes."""
     cut = program.stages[0].cut
-    assert cut is not None
+    assert isinstance(cut, KnotCut)
     grid = torch.linspace(-8, 8, 4001, dtype=torch.float64)  # hits no level but by rounding
     grid = grid + 1e-3
     z = grid.view(-1, *[1] * len(cut.shape)).expand(-1, *cut.shape)
@@ -140,6 +147,88 @@ def check_pieces(program: Program) -> None:
     at = cut.levels.isfinite()
     assert (cut.slopes[1:] != cut.slopes[:-1])[at].all()
     assert (cut.levels[1:] >= cut.levels[:-1]).all()
+
+
+def units_of(cut: Cut) -> Tensor:
+    """Random numbers for a cut's source, some of them all negative."""
+    generator = torch.Generator().manual_seed(3)
+    z = torch.randn(4, *cut.shape, generator=generator, dtype=torch.float64)
+    return torch.cat([z, z - 10])
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [(name, i) for name, cases in MAXIMUM.items() for i in range(len(cases))]
+)
+def test_maximum(name: str, index: int) -> None:
+    case, groups, size = MAXIMUM[name][index]
+    program = capture(Calls(case), case.shape)
+    for cut in program.cuts:
+        assert isinstance(cut, MaxCut)
+        check_target(cut, name)
+        assert cut.members.shape == (groups, size)
+        assert cut.members.is_contiguous()
+        z = units_of(cut)
+        group = z.flatten(1)[:, cut.members]
+        best = group.amin(2) if cut.smallest else group.amax(2)
+        assert torch.equal(cut.apply(z).reshape(8, -1), best)
+        assert torch.equal(group.gather(2, cut.pieces(z).long()[..., None])[..., 0], best)
+    x = points(case, scale=3.0)
+    check_equal(program, case, x)
+    check_bounds(program, case, x)
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [(name, i) for name, cases in SORT.items() for i in range(len(cases))]
+)
+def test_sort(name: str, index: int) -> None:
+    case, groups, size = SORT[name][index]
+    program = capture(Calls(case), case.shape)
+    (cut,) = program.cuts
+    assert isinstance(cut, SortCut)
+    check_target(cut, name)
+    assert cut.members.shape == (groups, size)
+    z = units_of(cut)
+    group, made = (part.flatten(1)[:, cut.members] for part in (z, cut.apply(z)))
+    order = group.sort(2).values
+    assert torch.equal(made, order) or torch.equal(made, order.flip(2))
+    x = points(case, scale=3.0)
+    check_equal(program, case, x)
+    check_bounds(program, case, x)
+
+
+def check_target(cut: Cut, name: str) -> None:
+    name = name.removesuffix(".other").removesuffix(".dim")
+    assert cut.target in (f"aten.{name}", "aten.clamp" if name == "clip" else "")
+    assert cut.name.removesuffix("_1") == cut.target.removeprefix("aten.").removesuffix(
+        "_with_indices"
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_pools_of_every_kind(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+
+    def pick(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=generator))
+
+    dims = pick(1, 3)
+    kernel = [pick(1, 3) for _ in range(dims)]
+    options = {
+        "stride": [pick(1, 4) for _ in range(dims)],
+        "padding": [pick(0, size // 2) for size in kernel],
+        "dilation": [pick(1, 2) for _ in range(dims)],
+        "ceil_mode": bool(pick(0, 1)),
+    }
+    pool = getattr(F, f"max_pool{dims}d")
+    shape = (2, *(pick(6, 8) for _ in range(dims)))
+    case = Case(lambda x, k: pool(x, kernel, **options), shape)
+    program = capture(Calls(case), shape)
+    x = torch.cat([points(case), points(case) - 10])
+    assert torch.equal(program(x), pool(x, kernel, **options))
+    for cut in program.cuts:
+        z = units_of(cut)
+        best = z.flatten(1)[:, cut.members].amax(2)
+        assert torch.equal(pool(z, kernel, **options).flatten(1), best)
 
 
 @pytest.mark.parametrize("name", TERMINAL)
@@ -157,7 +246,8 @@ def test_terminal(name: str) -> None:
 def simple_call(name: str) -> Case | None:
     """A call of an operation whose only required arguments are one or two tensors."""
     packet = getattr(torch.ops.aten, name.partition(".")[0], None)
-    for overload in packet.overloads() if packet else ():
+    overloads = [name.partition(".")[2]] if "." in name else packet.overloads() if packet else []
+    for overload in overloads:
         op = getattr(packet, overload)
         required = [a for a in op._schema.arguments if not a.has_default_value()]
         tensors = [a for a in required if str(a.type) == "Tensor"]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from splinecam.errors import CaptureError
-from splinecam.ops import Affine, Piecewise, Terminal, rule_of, target_name
+from splinecam.ops import Affine, Maximum, Piecewise, Sort, Terminal, rule_of, target_name
 
 __all__ = [
     "argument_names",
@@ -187,7 +187,7 @@ def _is_fresh(node: Any) -> bool:
         return False
     if isinstance(rule, Affine):
         return name in _FRESH or not (rule.exact or rule.reshapes or rule.identity)
-    return name in _FRESH or isinstance(rule, Piecewise)
+    return name in _FRESH or isinstance(rule, (Piecewise, Maximum, Sort))
 
 
 def _inline(module: fx.GraphModule) -> None:
@@ -259,6 +259,7 @@ def name_of(node: fx.Node) -> tuple[str, bool]:
             path, kind = entry[0], entry[1] if isinstance(entry[1], str) else _qualified(entry[1])
     path = re.sub(r"@\d+", "", path)
     op = target_name(node.target).rpartition(".")[2].strip("_")
+    op = op.removesuffix("_with_indices")  # functionalisation calls every pool so
     own = path != "" and kind.startswith("torch.nn.modules.") and ".container." not in kind
     return (path, True) if own else (f"{path}.{op}" if path else op, False)
 

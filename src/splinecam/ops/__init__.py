@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from splinecam.ops import affine, piecewise, rejected
+from splinecam.ops import affine, masks, maxima, piecewise, rejected
 from splinecam.ops.bounds import Bound, affine_bound, role_of
 from splinecam.ops.registry import (
     Affine,
     Call,
+    Comparison,
     Knots,
+    Maximum,
     OpRow,
     Piecewise,
     Rejected,
     Rule,
+    Sort,
     Terminal,
     op_table,
     op_table_markdown,
@@ -29,13 +32,18 @@ __all__ = [
     "Affine",
     "Bound",
     "Call",
+    "Comparison",
     "Knots",
+    "Maximum",
     "OpRow",
     "Piecewise",
     "Rejected",
     "Rule",
+    "Sort",
     "Terminal",
     "affine_bound",
+    "masks",
+    "maxima",
     "op_table",
     "op_table_markdown",
     "piecewise",

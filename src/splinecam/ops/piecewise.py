@@ -83,7 +83,11 @@ register("rrelu", Piecewise(_rrelu, exact=False, notes="knot 0; eval mode"))
 register("hardtanh", Piecewise(_hardtanh, notes="knots at both ends"))
 register(
     "clamp clip clamp_min clamp_max",
-    Piecewise(_clamp, notes="knots at the given ends, numbers or constant tensors"),
+    Piecewise(
+        _clamp,
+        pairs=(("min", False), ("max", True)),
+        notes="knots at the given ends; or ends that are activations",
+    ),
 )
 
 
@@ -105,9 +109,19 @@ register("softshrink", Piecewise(_softshrink, exact=False, notes="knots at plus 
 register("threshold", Piecewise(_threshold, notes="only where threshold equals value"))
 register(
     "maximum fmax max.other",
-    Piecewise(_maximum, source=("self", "other"), notes="with a constant"),
+    Piecewise(
+        _maximum,
+        source=("self", "other"),
+        pairs=(("other", False),),
+        notes="with a constant, or of two activations",
+    ),
 )
 register(
     "minimum fmin min.other",
-    Piecewise(_minimum, source=("self", "other"), notes="with a constant"),
+    Piecewise(
+        _minimum,
+        source=("self", "other"),
+        pairs=(("other", True),),
+        notes="with a constant, or of two activations",
+    ),
 )

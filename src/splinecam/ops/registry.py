@@ -11,11 +11,14 @@ from torch import Tensor
 __all__ = [
     "Affine",
     "Call",
+    "Comparison",
     "Knots",
+    "Maximum",
     "OpRow",
     "Piecewise",
     "Rejected",
     "Rule",
+    "Sort",
     "Terminal",
     "op_table",
     "op_table_markdown",
@@ -68,14 +71,54 @@ class Piecewise:
     """A continuous piecewise-linear function of one variable, applied to every unit.
 
     ``knots`` answers with the knots of one call, or with the reason why it is not continuous or
-    not piecewise linear. ``source`` names the arguments of which one is the variable.
+    not piecewise linear. ``source`` names the arguments of which one is the variable. With several
+    activations, ``self`` is compared with one argument of ``pairs`` after the other: the larger is
+    kept or, where the name comes with True, the smaller.
     """
 
     knots: Callable[[Call], Knots | str]
     source: tuple[str, ...] = ("self",)
     exact: bool = True  # passes values on or replaces them by constants: no rounding
     run: Callable[..., Tensor] | None = None  # called in place of the operation itself
+    pairs: tuple[tuple[str, bool], ...] = ()
     notes: str = ""
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The largest, or the smallest, unit of each group; a second result are places, which jump.
+
+    ``members(call, index, shape)``: ``index`` stands for the variable and holds the number of each
+    unit; ``shape`` is the result's. The answer, ``(*shape, R)``, are the units of each group, or
+    the reason against the call. A group may name a unit more than once.
+    """
+
+    members: Callable[[Call, Tensor, list[int]], Tensor | str]
+    smallest: bool = False
+    notes: str = ""
+
+
+@dataclass(frozen=True)
+class Sort:
+    """Groups of units in order; a second result are places, which jump.
+
+    ``members(call, index)``: the units of each group, ``(..., R)``, in the order of the result.
+    """
+
+    members: Callable[[Call, Tensor], Tensor]
+    notes: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A mask, which may choose between two values that agree where it changes.
+
+    ``above``: the argument that exceeds, and the one that is exceeded, where the mask is true;
+    without them the operation is the complement of a mask.
+    """
+
+    above: tuple[str, str] | None
+    notes: str = "to choose between values that agree where they are chosen"
 
 
 @dataclass(frozen=True)
@@ -98,7 +141,7 @@ class Terminal:
     notes: str = "stripped when it makes the output"
 
 
-Rule = Affine | Piecewise | Rejected | Terminal
+Rule = Affine | Piecewise | Maximum | Sort | Comparison | Rejected | Terminal
 
 _RULES: dict[str, Rule] = {}
 
@@ -155,18 +198,23 @@ def op_table() -> tuple[OpRow, ...]:
         if isinstance(rule, Rejected):
             notes = rule.reason
         rows.append(OpRow(name, kind, notes))
-    order = ("affine", "piecewise", "terminal", "rejected")
+    order = list(_TITLES)
     return tuple(sorted(rows, key=lambda row: (order.index(row.kind), row.op)))
+
+
+_TITLES = {
+    "affine": "Affine",
+    "piecewise": "Piecewise linear, of one variable",
+    "maximum": "Maxima and minima of groups",
+    "sort": "Sorting",
+    "comparison": "Masks",
+    "terminal": "Stripped at the end",
+    "rejected": "Rejected",
+}
 
 
 def op_table_markdown() -> str:
     """The table of operations as a Markdown page: one section per kind, one row per operation."""
-    titles = {
-        "affine": "Affine",
-        "piecewise": "Piecewise linear, of one variable",
-        "terminal": "Stripped at the end",
-        "rejected": "Rejected",
-    }
     lines = [
         "# Supported operations",
         "",
@@ -174,7 +222,7 @@ def op_table_markdown() -> str:
         "operations; each has one rule. Whatever is not in this table is rejected as unknown.",
         "",
     ]
-    for kind, title in titles.items():
+    for kind, title in _TITLES.items():
         lines += [f"## {title}", "", "| operation | notes |", "|---|---|"]
         lines += [f"| `{row.op}` | {row.notes} |" for row in op_table() if row.kind == kind]
         lines.append("")

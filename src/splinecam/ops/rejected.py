@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from splinecam.ops.affine import STATISTICS, TRAINING
+from splinecam.ops.maxima import SELECTS
 from splinecam.ops.registry import Rejected, Terminal, register
 
 SMOOTH = "it is not piecewise linear"
 NORM = "it divides by a statistic of the activations: not piecewise linear"
+PLACES = "it moves values to the places of maxima, which are discontinuous"
 JUMP = "it is discontinuous"
 MASK = (
     "a mask computed from activations is discontinuous: "
     "write the function with relu, leaky_relu, clamp or maximum"
 )
-MAXIMA = "cuts by maxima of several activations are not supported yet"
+INDICES = "its indices are discontinuous"
 RANDOM = "it is random"
 ATTENTION = "attention multiplies activations with each other: not piecewise linear"
 MIXES = "it mixes the points of the batch"
@@ -52,19 +54,16 @@ register(
     Rejected(JUMP),
 )
 register(
-    "gt ge lt le eq ne greater greater_equal less less_equal not_equal logical_not logical_and "
-    "logical_or logical_xor isnan isinf isfinite signbit bitwise_not bitwise_and bitwise_or any "
-    "all isclose",
+    "eq ne not_equal logical_and logical_or logical_xor isnan isinf isfinite signbit bitwise_and "
+    "bitwise_or any all isclose",
     Rejected(MASK),
 )
-register(
-    "max min amax amin aminmax argmax argmin max_pool1d max_pool2d max_pool3d "
-    "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d "
-    "adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d sort "
-    "argsort topk kthvalue median nanmedian msort cummax cummin mode quantile "
-    "max_unpool2d max_unpool3d",
-    Rejected(MAXIMA),
-)
+register("argmax argmin argsort mode", Rejected(JUMP))
+register("max.default min.default", Rejected(MIXES))
+register("aminmax", Rejected("it has two results: use amin and amax"))
+register("kthvalue median nanmedian quantile nanquantile", Rejected(SELECTS))
+register("fractional_max_pool2d fractional_max_pool3d", Rejected(RANDOM))
+register("max_unpool2d max_unpool3d", Rejected(PLACES))
 register("bernoulli rand_like randn_like randint_like multinomial normal poisson", Rejected(RANDOM))
 register("nonzero masked_select item _local_scalar_dense _unique2 bincount", Rejected(DATA))
 register(

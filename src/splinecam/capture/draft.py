@@ -1,0 +1,119 @@
+"""What has been read of a graph so far: its values, its steps and cuts, and what speaks against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from splinecam.capture.constants import Sized, parts_of
+from splinecam.capture.graph import location_of, name_of
+from splinecam.capture.shapes import Batch
+from splinecam.capture.staging import refs
+from splinecam.cuts import Cut
+from splinecam.errors import OffendingOp
+from splinecam.ops import target_name
+from splinecam.ops.rejected import MASK, SPELLINGS
+from splinecam.program import Step
+from splinecam.values import Ref, Rows
+
+__all__ = ["Draft", "Mask", "is_floating"]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """True where ``first`` exceeds ``second``; either may be a number or a constant."""
+
+    first: Any
+    second: Any
+
+
+class Draft:
+    """A program in the making.
+
+    ``values`` maps each node to what stands for it in a step's arguments: a Ref to a value of the
+    running program, a Size, or a constant.
+    """
+
+    def __init__(self, x: fx.Node, device: torch.device) -> None:
+        self.device = device
+        self.batch = Batch(x)
+        self.sized = Sized(self.batch, device)
+        self.values: dict[fx.Node, Any] = {}
+        self.rows: dict[str, Rows] = {}  # of the values that depend on the input
+        self.body: list[Step | Cut] = []
+        self.offending: list[OffendingOp] = []
+        self.masks: dict[str, Mask] = {}
+        self.spoiled: set[str] = set()  # values that are not numbers, made by rejected operations
+        self._examples: dict[str, Any] = {}
+        self._origin: dict[str, fx.Node] = {}
+        self._names: dict[str, int] = {}
+        self.values[x] = Ref(x.name)
+        self.add_value(x.name, x, x.meta["val"])
+
+    # --- values that depend on the input
+
+    def add_value(self, name: str, node: fx.Node, example: Any) -> None:
+        """A value that a node makes, or made on the way to it; ``example`` has its shape."""
+        rows = self.batch.rows(example) if isinstance(example, Tensor) else None
+        self.rows[name] = rows or Rows()
+        self._examples[name] = example
+        self._origin[name] = node
+
+    def note(self, node: fx.Node) -> None:
+        """The results of a node."""
+        self.values[node] = parts_of(node)
+        self._origin[node.name] = node
+        value = node.meta["val"]
+        values = [value] if isinstance(value, Tensor) else value
+        for ref, part in zip(refs(self.values[node]), values, strict=True):
+            self.add_value(ref.name, node, part)
+            if not is_floating(part):
+                self.spoiled.add(ref.name)
+
+    def note_constant(self, name: str, node: fx.Node) -> None:
+        """A constant that depends on the size of the batch."""
+        self._origin[name] = node
+
+    def is_active(self, item: Any) -> bool:
+        """Whether nested arguments depend on the input."""
+        return any(ref.name in self.rows for ref in refs(item))
+
+    def shape_of(self, ref: Ref, batch: int) -> list[int]:
+        """The shape of a value for so many points."""
+        return self.batch.shape_at(self._examples[ref.name], batch)
+
+    # --- names and reasons
+
+    def cut_name(self, node: fx.Node) -> str:
+        """A name for the next cut of a node."""
+        name, module = name_of(node)
+        count = self._names[name] = self._names.get(name, 0) + 1
+        if count == 1:
+            return name
+        return f"{name}#{count}" if module else f"{name}_{count - 1}"
+
+    def describe(self, name: str, reason: str) -> OffendingOp:
+        """What an error says of the node that made a value."""
+        node = self._origin[name.removesuffix(".rows")]
+        target = target_name(node.target)
+        target = SPELLINGS.get(target, target)
+        return OffendingOp(name_of(node)[0], target, location_of(node), reason)
+
+    def reject(self, node: fx.Node, reason: str | None) -> None:
+        """Note an offending node and go on as if it were allowed, to find the others too."""
+        self.note(node)
+        if reason is not None:
+            self.offending.append(self.describe(node.name, reason))
+
+    def reject_mask(self, name: str) -> None:
+        """Note that a mask is used for more than a choice; once is enough."""
+        del self.masks[name]
+        self.offending.append(self.describe(name, MASK))
+
+
+def is_floating(value: Any) -> bool:
+    """Whether a value of a graph is a tensor of real numbers."""
+    return isinstance(value, Tensor) and value.is_floating_point()
