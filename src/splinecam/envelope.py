@@ -13,7 +13,7 @@ the line f_r = f_s. Where the winner changes along an edge of the face, such a b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,65 +23,82 @@ from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY
 from splinecam.ragged import blocks_of, following, offsets_of, owners_of, take_rows
 
-__all__ = ["BLURRED", "CHORD", "SEVERAL", "Groups", "Verdict", "contested"]
+__all__ = ["BLURRED", "CHORD", "SEVERAL", "Contests", "Judge", "Verdict", "contests"]
 
 _BLOCK = 1 << 20  # numbers looked at in one go
+_FEW = 9  # members of which it does not pay to leave some out
 
 SETTLED, CHORD, SEVERAL, BLURRED = range(4)
 """One winner; two, with one border between them; more; too close to call."""
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Groups of units of which the largest counts.
+class Contests:
+    """Groups of units, of which the largest wins, in faces: face, group (N,); units (N, R)."""
 
-    members: (G, R) units; error: (n,) their rounding errors; field: their values.
-    """
+    face: Tensor
+    group: Tensor
+    units: Tensor
 
-    members: Tensor
-    error: Tensor
+    def select(self, chosen: Tensor) -> Contests:
+        """Some of them, (M,) indices."""
+        return Contests(self.face[chosen], self.group[chosen], self.units[chosen])
+
+    def without(self, hopeless: Tensor) -> Contests:
+        """Leave units out that cannot win, (N, R); as many as all contests can spare."""
+        count = int((~hopeless).sum(1).max())
+        order = hopeless.to(torch.int8).argsort(dim=1, stable=True)[:, :count]
+        units, spare = self.units.gather(1, order), hopeless.gather(1, order)
+        return replace(self, units=torch.where(spare, units[:, :1], units))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Says who wins: field: the values of all units; error: (n,) their rounding errors."""
+
     field: Field
+    error: Tensor
 
-    def at(self, vertex: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
-        """Values and tolerances (N, R) of the members of groups at vertices, (N,) each."""
-        units = self.members[group]
+    def at(self, vertex: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
+        """Values and tolerances (N, R) of units at vertices, (N, R) and (N,)."""
         return self.field.at(vertex, units), SAFETY * self.error[units]
 
-    def judge(self, mesh: Mesh, face: Tensor, group: Tensor) -> Verdict:
-        """How things stand with groups in faces, (N,) each."""
-        corners = (mesh.offsets[1:] - mesh.offsets[:-1])[face]
+    def judge(self, mesh: Mesh, contests: Contests) -> Verdict:
+        """How the contests stand."""
+        face, units = contests.face, contests.units
         parts = [
-            self._judge(mesh, face[first:last], group[first:last])
-            for first, last in blocks_of(corners * self.members.shape[1], _BLOCK)
+            self._judge(mesh, face[rows], units[rows])
+            for rows in self._blocks(mesh, units.shape[1], face)
         ]
         fields = zip(*(vars(part).values() for part in parts), strict=True)
         return Verdict(*(torch.cat(field) for field in fields))
 
-    def agree(self, mesh: Mesh, left: Tensor, right: Tensor, group: Tensor) -> Tensor:
-        """Whether one member wins in both of two faces, (N,)."""
+    def agree(self, mesh: Mesh, left: Tensor, right: Tensor, units: Tensor) -> Tensor:
+        """Whether one of the units (N, R) wins in both of two faces, (N,) each."""
         answers = [left.new_zeros(0, dtype=torch.bool)]
-        sizes = mesh.offsets[1:] - mesh.offsets[:-1]
-        corners = (sizes[left] + sizes[right]) * self.members.shape[1]
-        for first, last in blocks_of(corners, _BLOCK):
-            rows = slice(first, last)
+        for rows in self._blocks(mesh, units.shape[1], left, right):
             faces = torch.stack([left[rows], right[rows]], 1).view(-1)
-            around = _Around.of(mesh, faces, self, group[rows].repeat_interleave(2))
-            owner = around.owner // 2
-            answers.append(_winning_all(around.wins, owner, last - first).any(1))
+            around = _Around.of(mesh, faces, self, units[rows].repeat_interleave(2, 0))
+            answers.append(around.winning_all(around.owner // 2, faces.shape[0] // 2).any(1))
         return torch.cat(answers)
 
-    def _judge(self, mesh: Mesh, face: Tensor, group: Tensor) -> Verdict:
-        around = _Around.of(mesh, face, self, group)
+    def _blocks(self, mesh: Mesh, size: int, *faces: Tensor) -> list[slice]:
+        """Runs of rows whose faces have not too many corners together."""
+        corners = torch.stack([mesh.offsets[face + 1] - mesh.offsets[face] for face in faces])
+        return [slice(*run) for run in blocks_of(corners.sum(0) * size, _BLOCK)]
+
+    def _judge(self, mesh: Mesh, face: Tensor, units: Tensor) -> Verdict:
+        around = _Around.of(mesh, face, self, units)
         kind = torch.full_like(face, SETTLED)
         pair = face.new_zeros((face.shape[0], 2))
         skew = torch.zeros_like(face)
-        contested = ~_winning_all(around.wins, around.owner, face.shape[0]).any(1)
-        open_ = contested.nonzero()[:, 0]
+        unsettled = ~around.winning_all(around.owner, face.shape[0]).any(1)
+        open_ = unsettled.nonzero()[:, 0]
         if open_.shape[0]:
-            found = _best_candidate(around.select(contested))
+            found = _best_candidate(around.select(unsettled))
             kind[open_], skew[open_] = found.kind, found.skew
-            pair[open_] = self.members[group[open_]].gather(1, found.pair)
-        return Verdict(kind, pair, skew)
+            pair[open_] = units[open_].gather(1, found.pair)
+        return Verdict(kind, pair, skew, around.hopeless())
 
 
 @dataclass(frozen=True)
@@ -89,12 +106,14 @@ class Verdict:
     """How things stand in a face with a group, (N,) each.
 
     kind: SETTLED, CHORD, SEVERAL or BLURRED; pair: (N, 2) two members, between which a border
-    begins at the face's boundary; skew: how unequally their line divides the face's corners.
+    begins at the face's boundary; skew: how unequally their line divides the face's corners;
+    hopeless: (N, R) the members that win nowhere in the face (of few, nobody asks).
     """
 
     kind: Tensor
     pair: Tensor
     skew: Tensor
+    hopeless: Tensor
 
 
 @dataclass(frozen=True)
@@ -111,11 +130,27 @@ class _Around:
     wins: Tensor
 
     @classmethod
-    def of(cls, mesh: Mesh, face: Tensor, groups: Groups, group: Tensor) -> _Around:
+    def of(cls, mesh: Mesh, face: Tensor, judge: Judge, units: Tensor) -> _Around:
         rows, counts = take_rows(mesh.offsets, face)
         owner = owners_of(counts, rows.shape[0])
-        z, tolerance = groups.at(mesh.edges.view(-1)[mesh.corners[rows]], group[owner])
+        z, tolerance = judge.at(mesh.edges.view(-1)[mesh.corners[rows]], units[owner])
         return cls(counts, owner, z, tolerance, _may_win(z, tolerance))
+
+    def winning_all(self, owner: Tensor, count: int) -> Tensor:
+        """Which members win at all corners of each owner, (count, R)."""
+        lost = torch.zeros((count, self.z.shape[1]), dtype=torch.int32, device=owner.device)
+        return lost.index_add_(0, owner, (~self.wins).to(torch.int32)) == 0
+
+    def hopeless(self) -> Tensor:
+        """Which members are nowhere as large as some other one is everywhere, (N, R)."""
+        shape = (self.counts.shape[0], self.z.shape[1])
+        if shape[1] <= _FEW:
+            return torch.zeros(shape, dtype=torch.bool, device=self.z.device)
+        owner = self.owner[:, None].expand_as(self.z)
+        most, least = self.z.new_full(shape, -torch.inf), self.z.new_full(shape, torch.inf)
+        most.scatter_reduce_(0, owner, self.z + self.tolerance, "amax")
+        least.scatter_reduce_(0, owner, self.z - self.tolerance, "amin")
+        return most < least.amax(1, keepdim=True)
 
     def select(self, chosen: Tensor) -> _Around:
         """Only some of the faces, (N,) booleans."""
@@ -128,12 +163,6 @@ class _Around:
 def _may_win(z: Tensor, tolerance: Tensor) -> Tensor:
     """Which members no other one surely exceeds, (N, R)."""
     return z + tolerance >= (z - tolerance).amax(1, keepdim=True)
-
-
-def _winning_all(wins: Tensor, owner: Tensor, count: int) -> Tensor:
-    """Which members win at all corners of each face, (N, R)."""
-    lost = torch.zeros((count, wins.shape[1]), dtype=torch.int32, device=wins.device)
-    return lost.index_add_(0, owner, (~wins).to(torch.int32)) == 0
 
 
 def _best_candidate(around: _Around) -> Verdict:
@@ -222,24 +251,26 @@ def _choose(
     pair[found] = torch.stack([first[valid[best]], second[valid[best]]], 1)
     out = face.new_zeros(count)
     out[found] = skew[best]
-    return Verdict(kind, pair, out)
+    return Verdict(kind, pair, out, out[:0])
 
 
-def contested(mesh: Mesh, groups: Groups, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Faces and groups, (N,) each, whose corners have different winners (of equals the first).
+def contests(
+    mesh: Mesh, z: Tensor, members: Tensor, error: Tensor, low: Tensor, high: Tensor
+) -> Contests:
+    """Where the corners of a face have different winners in a group (of equals the first).
 
-    low, high: (n,) the range of the units.
+    z: (V, n) the units, with error and range (n,); members: (G, R).
     """
-    tolerance = SAFETY * groups.error
-    least = (low - tolerance)[groups.members].amax(1, keepdim=True)
-    rivals = ((high + tolerance)[groups.members] >= least).sum(1)
+    tolerance = SAFETY * error
+    least = (low - tolerance)[members].amax(1, keepdim=True)
+    rivals = ((high + tolerance)[members] >= least).sum(1)
     group = (rivals > 1).nonzero()[:, 0]
-    members = groups.members[group]
-    edge, column = _different_ends(mesh, groups.field.base, tolerance, members)
+    count = max(1, group.shape[0])
+    edge, column = _different_ends(mesh, z, tolerance, members[group])
     faces = mesh.halfedge_face().view(-1, 2)[edge]
-    key = (faces * group.shape[0] + column[:, None])[faces >= 0]
-    key = torch.unique(key)
-    return key // max(1, group.shape[0]), group[key % max(1, group.shape[0])]
+    key = torch.unique((faces * count + column[:, None])[faces >= 0])
+    group = group[key % count]
+    return Contests(key // count, group, members[group])
 
 
 def _different_ends(
@@ -248,18 +279,20 @@ def _different_ends(
     """Edges and rows of ``members`` that have another winner at each end."""
     groups, size = members.shape
     winner = torch.empty((z.shape[0], groups), dtype=torch.int16, device=z.device)
-    step = max(1, _BLOCK // max(1, groups))
+    step = max(1, _BLOCK // max(1, groups * size))
     slack = tolerance[members]
     for start in range(0, z.shape[0], step):
         block = z[start : start + step]
-        best = block[:, members[:, 0]] - slack[:, 0]
+        values = [block.index_select(1, members[:, r]) for r in range(size)]
+        best = values[0] - slack[:, 0]
         for r in range(1, size):
-            best = torch.maximum(best, block[:, members[:, r]] - slack[:, r])
-        first = torch.zeros_like(best, dtype=torch.int16)
-        for r in range(size - 1, -1, -1):
-            first.masked_fill_(block[:, members[:, r]] + slack[:, r] >= best, r)
-        winner[start : start + step] = first
+            torch.maximum(best, values[r] - slack[:, r], out=best)
+        first = winner[start : start + step].zero_()
+        for r in range(size - 1, 0, -1):
+            first.masked_fill_(values[r] + slack[:, r] >= best, r)
+        first.masked_fill_(values[0] + slack[:, 0] >= best, 0)
     found = []
+    step = max(1, _BLOCK // max(1, groups))
     for start in range(0, mesh.num_edges, step):
         a, b = mesh.edges[start : start + step].unbind(1)
         row, column = (winner.index_select(0, a) != winner.index_select(0, b)).nonzero().unbind(1)

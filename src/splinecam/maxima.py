@@ -17,7 +17,7 @@ from torch import Tensor
 
 from splinecam.cutting import Births, Doubts, Refinement, unrefined
 from splinecam.dissolve import dissolve
-from splinecam.envelope import BLURRED, CHORD, SEVERAL, Groups, Verdict, contested
+from splinecam.envelope import BLURRED, CHORD, SEVERAL, Contests, Judge, contests
 from splinecam.errors import LimitError
 from splinecam.field import Field, Pairs
 from splinecam.mesh import Mesh
@@ -47,33 +47,40 @@ def refine_maxima(
 
     z: (V, n) values, with rounding error and range (n,); members: (G, R) the units of each group.
     """
-    groups = Groups(members, error, Field(z, z[:0]))
-    face, group = contested(mesh, groups, low, high)
-    if not face.shape[0]:
+    open_ = contests(mesh, z, members, error, low, high)
+    if not open_.face.shape[0]:
         return unrefined(mesh, [])
-    work = _Work(mesh, groups, op, face, group, max_faces)
+    work = _Work(mesh, Judge(Field(z, z[:0]), error), op, open_, members.shape[0], max_faces)
     while work.step():
         pass
     return work.finish()
 
 
+@dataclass(frozen=True)
+class _Helpers:
+    """Helping lines, and the contests that may have a border along them, (N,) each."""
+
+    line: Tensor
+    contests: Contests
+
+
 @dataclass
 class _Work:
-    """The mesh so far, and the groups still open in its faces, (N,) each.
+    """The mesh so far, and the contests still open in its faces.
 
-    chords: faces, pairs and groups of the borders to be drawn in the end. helpers: of every helping
-    line the groups that may have borders along it, as rows of (line, group).
+    nobody: more than any group's number. chords: rows of face, two units and group, of the borders
+    to be drawn in the end; lines: how many helping lines there are.
     """
 
     mesh: Mesh
-    groups: Groups
+    judge: Judge
     op: int
-    face: Tensor
-    group: Tensor
+    open: Contests
+    nobody: int
     max_faces: int | None
     early: list[Births] = field(default_factory=list)
     chords: list[Tensor] = field(default_factory=list)
-    helpers: list[Tensor] = field(default_factory=list)
+    helpers: list[_Helpers] = field(default_factory=list)
     lines: int = 0
     doubts: list[Doubts] = field(default_factory=list)
 
@@ -82,92 +89,92 @@ class _Work:
 
     def step(self) -> bool:
         """Cut faces with more than two winners in two; False when there are none left."""
-        if not self.face.shape[0]:
+        verdict = self.judge.judge(self.mesh, self.open)
+        face = self.open.face
+        self._doubt(face[verdict.kind == BLURRED])
+        busy = torch.zeros(self.mesh.num_faces, dtype=torch.bool, device=face.device)
+        busy[face[verdict.kind == SEVERAL]] = True
+        busy = busy[face]
+        ready = ((verdict.kind == CHORD) & ~busy).nonzero()[:, 0]
+        row = [face[ready, None], verdict.pair[ready], self.open.group[ready, None]]
+        self.chords.append(torch.cat(row, 1))
+        going = ((verdict.kind == SEVERAL) | (verdict.kind == CHORD)) & busy
+        chosen = going.nonzero()[:, 0]
+        if not chosen.shape[0]:
             return False
-        verdict = self.groups.judge(self.mesh, self.face, self.group)
-        if bool((verdict.kind == BLURRED).any()):
-            blurred = self.face[verdict.kind == BLURRED]
-            self.doubts.append(Doubts(self.mesh.means()[torch.unique(blurred)], CLOSE))
-        busy = torch.zeros(self.mesh.num_faces, dtype=torch.bool, device=self.face.device)
-        busy[self.face[verdict.kind == SEVERAL]] = True
-        ready = ((verdict.kind == CHORD) & ~busy[self.face]).nonzero()[:, 0]
-        entry = torch.cat([self.face[ready, None], verdict.pair[ready], self.group[ready, None]], 1)
-        self.chords.append(entry)
-        self._keep(((verdict.kind >= CHORD) & (verdict.kind != BLURRED) & busy[self.face]), verdict)
-        return bool(self.face.shape[0])
+        self.open = self.open.select(chosen).without(verdict.hopeless[chosen])
+        several = (verdict.kind[chosen] == SEVERAL).nonzero()[:, 0]
+        best = self._most_central(several, verdict.skew[chosen])
+        self._halve(best, verdict.pair[chosen[best]])
+        return True
 
-    def _keep(self, chosen: Tensor, verdict: Verdict) -> None:
-        """Go on with some of the open groups: cut their faces by the most central line."""
-        index = chosen.nonzero()[:, 0]
-        self.face, self.group = self.face[index], self.group[index]
-        if not index.shape[0]:
-            return
-        kind, pair, skew = verdict.kind[index], verdict.pair[index], verdict.skew[index]
-        several = (kind == SEVERAL).nonzero()[:, 0]
-        count = several.shape[0]
+    def _doubt(self, face: Tensor) -> None:
+        if face.shape[0]:
+            self.doubts.append(Doubts(self.mesh.means()[torch.unique(face)], CLOSE))
+
+    def _most_central(self, several: Tensor, skew: Tensor) -> Tensor:
+        """Of the contests with several winners one for each face, ordered by face."""
+        count, most = several.shape[0], torch.iinfo(torch.int64).max
         key = skew[several] * count + torch.arange(count, device=skew.device)
-        most = torch.iinfo(torch.int64).max
         least = key.new_full((self.mesh.num_faces,), most)
-        least.scatter_reduce_(0, self.face[several], key, "amin")
-        face = (least < most).nonzero()[:, 0]
-        if self.max_faces is not None and self.mesh.num_faces + face.shape[0] > self.max_faces:
-            raise LimitError("too many regions")
-        best = several[least[face] % count]
-        self._halve(face, torch.sort(pair[best], 1).values)
+        least.scatter_reduce_(0, self.open.face[several], key, "amin")
+        return several[least[least < most] % count]
 
-    def _halve(self, face: Tensor, pair: Tensor) -> None:
-        """Cut the faces (N,), ascending, by the lines of the pairs (N, 2) of units."""
-        unique, column = torch.unique(pair, dim=0, return_inverse=True)
-        number = torch.arange(face.shape[0], device=face.device)
-        marks = _HELPER - self.lines - number
-        halves = halve(self.mesh, self._pairs(unique), face, column, marks, self.op)
-        self.groups.field.grow(halves.births)
+    def _halve(self, best: Tensor, pair: Tensor) -> None:
+        """Cut the faces of these contests by the lines of the pairs (N, 2) of units."""
+        count = best.shape[0]
+        if self.max_faces is not None and self.mesh.num_faces + count > self.max_faces:
+            raise LimitError("too many regions")
+        pair, column = torch.unique(pair.sort(1).values, dim=0, return_inverse=True)
+        marks = _HELPER - self.lines - torch.arange(count, device=best.device)
+        face = self.open.face[best]
+        halves = halve(self.mesh, self._pairs(pair), face, column, marks, self.op)
+        self.judge.field.grow(halves.births)
         self.early.append(halves.births)
         self.doubts += halves.doubts
         self.mesh = halves.mesh
         self._hand_down(halves)
-        self.lines += face.shape[0]
+        self.lines += count
 
     def _pairs(self, pair: Tensor) -> Pairs:
         first, second = pair.unbind(1)
-        error = self.groups.error
-        return Pairs(self.groups.field, first, second, error[first] + error[second])
+        error = self.judge.error
+        return Pairs(self.judge.field, first, second, error[first] + error[second])
 
     def _hand_down(self, halves: Halves) -> None:
-        """Open groups go to both halves; note which of them may have a border along the line."""
-        number = self.face.new_full((self.mesh.num_faces,), -1)
+        """Open contests go to both halves; note which of them may have a border on the line."""
+        number = halves.face.new_full((self.mesh.num_faces,), -1)
         number[halves.face] = torch.arange(halves.face.shape[0], device=number.device)
-        which = number[self.face]
-        if bool((which < 0).any()):  # a line that vanished in rounding
-            lost = torch.unique(self.face[which < 0])
-            self.doubts.append(Doubts(self.mesh.means()[lost], CLOSE))
+        which = number[self.open.face]
+        self._doubt(self.open.face[which < 0])  # lines that vanished in rounding
         cut = (which >= 0).nonzero()[:, 0]
-        which, group, face = which[cut], self.group[cut], self.face[cut]
-        along = self._tied_along(halves.ends[which], group)
-        self.helpers.append(torch.stack([self.lines + halves.which[which], group], 1)[along])
-        self.face = torch.cat([face, halves.new_face[which]])
-        self.group = torch.cat([group, group])
+        left, which = self.open.select(cut), which[cut]
+        along = self._tied_along(halves.ends[which], left.units)
+        line = self.lines + halves.which[which]
+        self.helpers.append(_Helpers(line[along], left.select(along)))
+        right = replace(left, face=halves.new_face[which])
+        both = zip(vars(left).values(), vars(right).values(), strict=True)
+        self.open = Contests(*(torch.cat(pair) for pair in both))
 
-    def _tied_along(self, ends: Tensor, group: Tensor) -> Tensor:
-        """Whether two members of a group are equal all along the lines with ends (N, 2), (N,)."""
-        (a, tolerance), (b, _) = (self.groups.at(vertex, group) for vertex in ends.unbind(1))
+    def _tied_along(self, ends: Tensor, units: Tensor) -> Tensor:
+        """Contests with two units that are equal all along the lines with ends (N, 2)."""
+        (a, tolerance), (b, _) = (self.judge.at(vertex, units) for vertex in ends.unbind(1))
         order = torch.lerp(a, b, _ASIDE).argsort(1)
         slack = tolerance.gather(1, order)
         slack = slack[:, 1:] + slack[:, :-1]
         tied = torch.ones_like(slack, dtype=torch.bool)
         for values in (a, b):
             tied &= values.gather(1, order).diff(dim=1).abs() <= slack
-        return tied.any(1)
+        return tied.any(1).nonzero()[:, 0]
 
     def finish(self) -> Refinement:
         """Draw the chords, then take out the helping lines where they are no borders."""
-        entries = torch.cat(self.chords)
-        entries[:, 1:3] = entries[:, 1:3].sort(1).values
-        pair, column = torch.unique(entries[:, 1:3], dim=0, return_inverse=True)
+        face, first, second, group = torch.cat(self.chords).unbind(1)
+        pair = torch.stack([torch.minimum(first, second), torch.maximum(first, second)], 1)
+        pair, column = torch.unique(pair, dim=0, return_inverse=True)
         count = max(1, pair.shape[0])
-        key, row = torch.unique(entries[:, 0] * count + column, return_inverse=True)
-        unit = entries.new_full((key.shape[0],), self.groups.members.shape[0])
-        unit.scatter_reduce_(0, row, entries[:, 3], "amin")
+        key, row = torch.unique(face * count + column, return_inverse=True)
+        unit = key.new_full(key.shape, self.nobody).scatter_reduce_(0, row, group, "amin")
         made = draw_strokes(
             self.mesh,
             self._pairs(pair),
@@ -181,20 +188,21 @@ class _Work:
         return self._without_needless(made) if self.lines else made
 
     def _without_needless(self, made: Refinement) -> Refinement:
-        mesh, groups = made.mesh, self.groups
-        groups.field.late = (made.on_edges, made.inside)
+        mesh, judge = made.mesh, self.judge
+        judge.field.late = (made.on_edges, made.inside)
         edge = (mesh.edge_unit <= _HELPER).nonzero()[:, 0]
-        line = _HELPER - mesh.edge_unit[edge]
-        helpers = torch.cat(self.helpers)
-        helpers = helpers[helpers[:, 0].argsort()]
-        offsets = offsets_of(torch.bincount(helpers[:, 0], minlength=self.lines))
-        rows, counts = take_rows(offsets, line)
-        which, group = owners_of(counts, rows.shape[0]), helpers[rows, 1]
-        left, right = mesh.halfedge_face().view(-1, 2)[edge][which].unbind(1)
-        border = ~groups.agree(mesh, left, right, group)
-        unit = edge.new_full(edge.shape, groups.members.shape[0])
-        unit.scatter_reduce_(0, which[border], group[border], "amin")
+        order = mesh.edge_unit[edge].argsort(descending=True)
+        edge = edge[order]
+        offsets = offsets_of(torch.bincount(_HELPER - mesh.edge_unit[edge], minlength=self.lines))
+        beside = mesh.halfedge_face().view(-1, 2)
+        unit = edge.new_full(edge.shape, self.nobody)
+        for helpers in self.helpers:
+            rows, counts = take_rows(offsets, helpers.line)
+            which = owners_of(counts, rows.shape[0])
+            left, right = beside[edge[rows]].unbind(1)
+            border = ~judge.agree(mesh, left, right, helpers.contests.units[which])
+            group = helpers.contests.group[which]
+            unit.scatter_reduce_(0, rows[border], group[border], "amin")
         mesh.edge_unit[edge] = unit
-        needless = edge[unit == groups.members.shape[0]]
-        mesh, kept = dissolve(mesh, needless, self.old)
+        mesh, kept = dissolve(mesh, edge[unit == self.nobody], self.old)
         return replace(made, mesh=mesh, kept=kept)
