@@ -21,7 +21,7 @@ from torch import Tensor
 from splinecam.field import Field
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY
-from splinecam.ragged import blocks_of, following, offsets_of, owners_of, take_rows
+from splinecam.ragged import blocks_of, following, lengths, offsets_of, owners_of, take_rows
 
 __all__ = ["BLURRED", "CHORD", "SEVERAL", "Contests", "Judge", "Verdict", "contests"]
 
@@ -46,6 +46,9 @@ class Contests:
 
     def without(self, hopeless: Tensor) -> Contests:
         """Leave units out that cannot win, (N, R); as many as all contests can spare."""
+        again = self.units == self.units[:, :1]
+        again[:, 0] = False
+        hopeless = hopeless | again
         count = int((~hopeless).sum(1).max())
         order = hopeless.to(torch.int8).argsort(dim=1, stable=True)[:, :count]
         units, spare = self.units.gather(1, order), hopeless.gather(1, order)
@@ -91,14 +94,14 @@ class Judge:
         around = _Around.of(mesh, face, self, units)
         kind = torch.full_like(face, SETTLED)
         pair = face.new_zeros((face.shape[0], 2))
-        skew = torch.zeros_like(face)
+        side = mesh.uv.new_zeros(face.shape)
         unsettled = ~around.winning_all(around.owner, face.shape[0]).any(1)
         open_ = unsettled.nonzero()[:, 0]
         if open_.shape[0]:
-            found = _best_candidate(around.select(unsettled))
-            kind[open_], skew[open_] = found.kind, found.skew
+            found = _best_candidate(around.select(unsettled), mesh.uv)
+            kind[open_], side[open_] = found.kind, found.side
             pair[open_] = units[open_].gather(1, found.pair)
-        return Verdict(kind, pair, skew, around.hopeless())
+        return Verdict(kind, pair, side, around.hopeless())
 
 
 @dataclass(frozen=True)
@@ -106,13 +109,13 @@ class Verdict:
     """How things stand in a face with a group, (N,) each.
 
     kind: SETTLED, CHORD, SEVERAL or BLURRED; pair: (N, 2) two members, between which a border
-    begins at the face's boundary; skew: how unequally their line divides the face's corners;
+    begins at the face's boundary; side: how long the side is on which it begins;
     hopeless: (N, R) the members that win nowhere in the face (of few, nobody asks).
     """
 
     kind: Tensor
     pair: Tensor
-    skew: Tensor
+    side: Tensor
     hopeless: Tensor
 
 
@@ -120,11 +123,12 @@ class Verdict:
 class _Around:
     """Values (H, R) of groups at the corners of faces, with tolerances, and who may win there.
 
-    counts: (N,) corners of each face; owner: (H,) the face of each corner.
+    counts: (N,) corners of each face; owner, vertex: (H,) the face and the vertex of each corner.
     """
 
     counts: Tensor
     owner: Tensor
+    vertex: Tensor
     z: Tensor
     tolerance: Tensor
     wins: Tensor
@@ -133,8 +137,9 @@ class _Around:
     def of(cls, mesh: Mesh, face: Tensor, judge: Judge, units: Tensor) -> _Around:
         rows, counts = take_rows(mesh.offsets, face)
         owner = owners_of(counts, rows.shape[0])
-        z, tolerance = judge.at(mesh.edges.view(-1)[mesh.corners[rows]], units[owner])
-        return cls(counts, owner, z, tolerance, _may_win(z, tolerance))
+        vertex = mesh.edges.view(-1)[mesh.corners[rows]]
+        z, tolerance = judge.at(vertex, units[owner])
+        return cls(counts, owner, vertex, z, tolerance, _may_win(z, tolerance))
 
     def winning_all(self, owner: Tensor, count: int) -> Tensor:
         """Which members win at all corners of each owner, (count, R)."""
@@ -142,22 +147,28 @@ class _Around:
         return lost.index_add_(0, owner, (~self.wins).to(torch.int32)) == 0
 
     def hopeless(self) -> Tensor:
-        """Which members are nowhere as large as some other one is everywhere, (N, R)."""
+        """Which members lose everywhere to the one that wins in the middle of the face, (N, R)."""
         shape = (self.counts.shape[0], self.z.shape[1])
         if shape[1] <= _FEW:
             return torch.zeros(shape, dtype=torch.bool, device=self.z.device)
-        owner = self.owner[:, None].expand_as(self.z)
-        most, least = self.z.new_full(shape, -torch.inf), self.z.new_full(shape, torch.inf)
-        most.scatter_reduce_(0, owner, self.z + self.tolerance, "amax")
-        least.scatter_reduce_(0, owner, self.z - self.tolerance, "amin")
-        return most < least.amax(1, keepdim=True)
+        sums = self.z.new_zeros(shape).index_add_(0, self.owner, self.z)
+        winner = sums.argmax(1)[self.owner, None]
+        low = (self.z - self.tolerance).gather(1, winner)
+        rival = (self.z + self.tolerance >= low).to(torch.int32)
+        return (
+            torch.zeros(shape, dtype=torch.int32, device=low.device).index_add_(
+                0, self.owner, rival
+            )
+            == 0
+        )
 
     def select(self, chosen: Tensor) -> _Around:
         """Only some of the faces, (N,) booleans."""
         kept = chosen[self.owner].nonzero()[:, 0]
         counts = self.counts[chosen.nonzero()[:, 0]]
         owner = owners_of(counts, kept.shape[0])
-        return _Around(counts, owner, self.z[kept], self.tolerance[kept], self.wins[kept])
+        z, tolerance, wins = self.z[kept], self.tolerance[kept], self.wins[kept]
+        return _Around(counts, owner, self.vertex[kept], z, tolerance, wins)
 
 
 def _may_win(z: Tensor, tolerance: Tensor) -> Tensor:
@@ -165,13 +176,14 @@ def _may_win(z: Tensor, tolerance: Tensor) -> Tensor:
     return z + tolerance >= (z - tolerance).amax(1, keepdim=True)
 
 
-def _best_candidate(around: _Around) -> Verdict:
+def _best_candidate(around: _Around, uv: Tensor) -> Verdict:
     """For faces with several winners the pair of members to cut by (places in the group)."""
     offsets = offsets_of(around.counts)
     after = following(offsets, around.owner.shape[0])
     first, second = _changes(around, after)
     corner = (first != second).nonzero()[:, 0]
     first, second, face = first[corner], second[corner], around.owner[corner]
+    side = lengths(uv[around.vertex[after[corner]]] - uv[around.vertex[corner]])
 
     # Each candidate looks at all corners of its face.
     rows, counts = take_rows(offsets, face)
@@ -196,7 +208,9 @@ def _best_candidate(around: _Around) -> Verdict:
     index = torch.arange(met.shape[0], device=met.device)
     fails = ~(fine[index, a[met]] | fine[index, b[met]])
     others = others.index_add(0, which[met], fails.long())
-    return _choose(around.counts.shape[0], face, above, below, others, first, second)
+    valid = ((above > 0) & (below > 0)).nonzero()[:, 0]
+    found = face[valid], others[valid] > 0, side[valid], first[valid], second[valid]
+    return _choose(around.counts.shape[0], *found)
 
 
 def _changes(around: _Around, after: Tensor) -> tuple[Tensor, Tensor]:
@@ -227,31 +241,29 @@ def _overtaker(
 
 
 def _choose(
-    count: int,
-    face: Tensor,
-    above: Tensor,
-    below: Tensor,
-    others: Tensor,
-    first: Tensor,
-    second: Tensor,
+    count: int, face: Tensor, several: Tensor, side: Tensor, first: Tensor, second: Tensor
 ) -> Verdict:
-    """The best candidate of each face: one with two winners only, then the most central one."""
-    valid = ((above > 0) & (below > 0)).nonzero()[:, 0]
-    face, skew = face[valid], (above - below).abs()[valid]
-    several = others[valid] > 0
-    index = torch.arange(valid.shape[0], device=face.device)
-    key = ((several.long() << 31) | skew.clamp(max=(1 << 31) - 1)) * (valid.shape[0] + 1) + index
-    none = torch.iinfo(torch.int64).max
+    """The best candidate of each face: one with two winners only, then that on the longest side.
+
+    A line that begins in the middle of the longest side leaves no thin halves.
+    """
+    index = torch.arange(face.shape[0], device=face.device)
+    rank = torch.empty_like(index)
+    rank[side.argsort(descending=True)] = index
+    key = several.long() * face.shape[0] + rank
+    none = 2 * face.shape[0]
     least = face.new_full((count,), none).scatter_reduce_(0, face, key, "amin")
     found = (least < none).nonzero()[:, 0]
-    best = least[found] % (valid.shape[0] + 1)
+    at = torch.empty_like(index)
+    at[rank] = index
+    best = at[least[found] % max(1, face.shape[0])]
     kind = face.new_full((count,), BLURRED)
     kind[found] = torch.where(several[best], SEVERAL, CHORD)
     pair = face.new_zeros((count, 2))
-    pair[found] = torch.stack([first[valid[best]], second[valid[best]]], 1)
-    out = face.new_zeros(count)
-    out[found] = skew[best]
-    return Verdict(kind, pair, out, out[:0])
+    pair[found] = torch.stack([first[best], second[best]], 1)
+    length = side.new_zeros(count)
+    length[found] = side[best]
+    return Verdict(kind, pair, length, kind[:0])
 
 
 def contests(

@@ -104,7 +104,7 @@ class _Work:
             return False
         self.open = self.open.select(chosen).without(verdict.hopeless[chosen])
         several = (verdict.kind[chosen] == SEVERAL).nonzero()[:, 0]
-        best = self._most_central(several, verdict.skew[chosen])
+        best = self._longest(several, verdict.side[chosen])
         self._halve(best, verdict.pair[chosen[best]])
         return True
 
@@ -112,13 +112,13 @@ class _Work:
         if face.shape[0]:
             self.doubts.append(Doubts(self.mesh.means()[torch.unique(face)], CLOSE))
 
-    def _most_central(self, several: Tensor, skew: Tensor) -> Tensor:
+    def _longest(self, several: Tensor, side: Tensor) -> Tensor:
         """Of the contests with several winners one for each face, ordered by face."""
-        count, most = several.shape[0], torch.iinfo(torch.int64).max
-        key = skew[several] * count + torch.arange(count, device=skew.device)
-        least = key.new_full((self.mesh.num_faces,), most)
-        least.scatter_reduce_(0, self.open.face[several], key, "amin")
-        return several[least[least < most] % count]
+        order = several[side[several].argsort()]
+        rank = torch.arange(order.shape[0], device=order.device)
+        last = order.new_full((self.mesh.num_faces,), -1)
+        last.scatter_reduce_(0, self.open.face[order], rank, "amax")
+        return order[last[last >= 0]]
 
     def _halve(self, best: Tensor, pair: Tensor) -> None:
         """Cut the faces of these contests by the lines of the pairs (N, 2) of units."""
