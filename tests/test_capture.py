@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,8 +13,11 @@ from torch import Tensor, nn
 
 from fixtures.networks import Mixed, ResNet18, UNet, seeded
 from splinecam.capture import capture
+from splinecam.capture.probe import probe
+from splinecam.cuts import KnotCut
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.ops import Bound
+from splinecam.ops.registry import _RULES as RULES
 from splinecam.program import Program
 
 
@@ -76,7 +80,8 @@ def check_liveness(program: Program) -> None:
             z = live[stage.cut.source]
             assert tuple(z.shape[1:]) == stage.cut.shape
             live[stage.cut.result] = stage.cut.apply(z)
-            assert stage.cut.pieces(z).shape == (5, z[0].numel())
+            if isinstance(stage.cut, KnotCut):
+                assert stage.cut.pieces(z).shape == (5, z[0].numel())
             low, high = z.amin(0).flatten(), z.amax(0).flatten()
             bound[stage.cut.result] = stage.cut.bound(bound[stage.cut.source], low, high)
             needed = set(program.stages[i + 1].live_in)
@@ -226,6 +231,65 @@ def constants_only(m: Fn, x: Tensor) -> Tensor:
     return torch.cat([F.linear(x, weight), halves[1]], 1).relu()
 
 
+def masked(m: Fn, x: Tensor) -> Tensor:
+    y = m.a(x)
+    y = y * (y > 0) + torch.where(y < x, y, x)
+    return m.b(y).masked_fill(m.b(y) < -1, -1)
+
+
+def masked_in_place(m: Fn, x: Tensor) -> Tensor:
+    y = m.a(x)
+    y[y < 0.25] = 0.25
+    return m.b(y)
+
+
+def mask_used_twice(m: Fn, x: Tensor) -> Tensor:
+    y = m.a(x)
+    mask = y > 0
+    return m.b(y * mask + torch.where(mask, y, -0.5 * y))
+
+
+def mask_that_changes_nothing(m: Fn, x: Tensor) -> Tensor:
+    return torch.where(m.a(x) > 0, x, x)
+
+
+def mask_of_other_shape(m: Fn, x: Tensor) -> Tensor:
+    first = m.a(x)[:, :1]
+    y = torch.where(first > 0, m.b(x) + first, m.b(x))
+    return (y.t() * (y.t() > 0)).t() + (y.view(-1, 2) * (y.view(-1, 2) < 0)).view(-1, 4)
+
+
+def group_sort(m: Fn, x: Tensor) -> Tensor:
+    y = m.a(x).view(x.shape[0], -1, 2).sort(-1)[0].flatten(1)
+    return m.b(y).sort(1, descending=True).values
+
+
+def max_min(m: Fn, x: Tensor) -> Tensor:
+    a, b = m.a(x).chunk(2, 1)
+    return m.b(torch.cat([torch.max(a, b), torch.min(a, b)], 1))
+
+
+def maxout(m: Fn, x: Tensor) -> Tensor:
+    y = torch.stack([m.a(x), m.b(x), x], -1).amax(-1)
+    return y.unfold(1, 2, 2).max(2)[0]
+
+
+def between_activations(m: Fn, x: Tensor) -> Tensor:
+    return m.a(x).clamp(min=m.b(x), max=x)
+
+
+def pooled(m: Fn, x: Tensor) -> Tensor:
+    y = F.max_pool1d(m.a(x)[:, None], 2, 1).relu_()
+    y = F.adaptive_max_pool2d(y[:, None], (1, 2))[:, 0, 0]
+    y[:, 0] = 0
+    return y
+
+
+def single_windows(m: Fn, x: Tensor) -> Tensor:
+    y = F.max_pool1d(m.a(x)[:, None], 1, 2)[:, 0]
+    return y[:, :1].max(1)[0] + y[:, 1:].sort(1)[0][:, 0]
+
+
 def widened(m: Fn, x: Tensor) -> Tensor:
     return torch.maximum(m.a(x), torch.arange(3.0)[:, None, None]).sum(0)
 
@@ -237,6 +301,17 @@ STYLES = {
     grad_blocks: 1,
     constants_only: 1,
     widened: 1,
+    masked: 3,
+    masked_in_place: 1,
+    mask_used_twice: 2,
+    mask_that_changes_nothing: 1,
+    mask_of_other_shape: 3,
+    group_sort: 2,
+    max_min: 2,
+    maxout: 2,
+    between_activations: 2,
+    pooled: 3,
+    single_windows: 0,
     skip: 1,
     concat: 2,
     shared: 2,
@@ -333,6 +408,32 @@ def test_names() -> None:
         "layers.1.relu_1",
         "act#2",
         "relu",
+    ]
+
+
+def test_names_of_maxima_and_masks() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pool = nn.MaxPool2d(2)
+            self.last = nn.AdaptiveMaxPool2d(1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.pool(self.pool(x))
+            x = F.max_pool2d(torch.where(x > 0, x, 0.5 * x) + x * (x > 0), 3, 1, 1)
+            y = torch.max(x, -x)
+            y[:, 0] = 0  # rules out the exporter's own names
+            return self.last(y).amax((1, 2, 3))
+
+    assert cut_names(assert_captured(Net(), 2, 8, 8)) == [
+        "pool",
+        "pool#2",
+        "where",
+        "mul",
+        "max_pool2d",
+        "max",
+        "last",
+        "amax",
     ]
 
 
@@ -488,16 +589,106 @@ def batch_tiled(m: Fn, x: Tensor) -> Tensor:
     return m.a(x).repeat(2, 1).relu().view(2, -1, 4).sum(0)
 
 
-def selected(m: Fn, x: Tensor) -> Tensor:
-    y = m.a(x)
-    return torch.where(y > 0, y, 0.1 * y)
+def mask_jumps(m: Fn, x: Tensor) -> Tensor:
+    return torch.where(x > 0, x, m.a(x))
+
+
+def mask_of_numbers(m: Fn, x: Tensor) -> Tensor:
+    return torch.where(m.a(x) > 0, 1.0, 0.0)
+
+
+def mask_off_by_little(m: Fn, x: Tensor) -> Tensor:
+    return torch.where(x > 1e-10, x, 0.0)
+
+
+def mask_right_near_zero(m: Fn, x: Tensor) -> Tensor:
+    """No point of moderate size shows that the sides do not differ by a multiple of x."""
+    return torch.where(x > 0, x + F.relu(x - 100), 0.0)
+
+
+def mask_out(m: Fn, x: Tensor) -> Tensor:
+    return m.a(x) > 0
+
+
+def mask_as_output(m: Fn, x: Tensor) -> Tensor:
+    return (m.a(x) > 0).to(x.dtype)
+
+
+def mask_summed(m: Fn, x: Tensor) -> Tensor:
+    return x + (m.a(x) > 0).sum(1, keepdim=True)
+
+
+def mask_inverted(m: Fn, x: Tensor) -> Tensor:
+    return x * (1 - (x < 0).float())
+
+
+def mask_of_equals(m: Fn, x: Tensor) -> Tensor:
+    return x * (x == 0)
+
+
+def places(m: Fn, x: Tensor) -> Tensor:
+    return m.a(x).max(1)[1] * 0.5
+
+
+def pool_places(m: Fn, x: Tensor) -> Tensor:
+    return F.max_pool1d(m.a(x), 2, return_indices=True)[1].to(x.dtype)
+
+
+def order(m: Fn, x: Tensor) -> Tensor:
+    return m.a(x).argsort(1) + x
+
+
+def second_largest(m: Fn, x: Tensor) -> Tensor:
+    return m.a(x).topk(2, 1)[0]
+
+
+def middle(m: Fn, x: Tensor) -> Tensor:
+    return m.a(x).median(1)[0]
+
+
+def batch_largest(m: Fn, x: Tensor) -> Tensor:
+    return m.a(x) - x.max()
+
+
+def batch_amax(m: Fn, x: Tensor) -> Tensor:
+    return m.a(x) - x.amax(0)
+
+
+def batch_sorted(m: Fn, x: Tensor) -> Tensor:
+    return m.a(x).sort(0)[0]
+
+
+def batch_prefix(m: Fn, x: Tensor) -> Tensor:
+    return m.a(x).cummax(0)[0]
+
+
+def both_ends(m: Fn, x: Tensor) -> Tensor:
+    return torch.aminmax(m.a(x), dim=1)[0]
 
 
 REASONS = {
-    selected: ("aten.gt", "discontinuous"),
+    mask_jumps: ("aten.where", "jumps where its mask changes"),
+    mask_of_numbers: ("aten.where", "jumps where its mask changes"),
+    mask_off_by_little: ("aten.where", "jumps where its mask changes"),
+    mask_right_near_zero: ("aten.where", "unless its two values differ by a constant times"),
+    mask_out: ("aten.gt", "mask"),
+    mask_as_output: ("aten.gt", "mask"),
+    mask_summed: ("aten.gt", "mask"),
+    mask_inverted: ("aten.lt", "mask"),
+    mask_of_equals: ("aten.eq", "mask"),
+    places: ("aten.max", "indices are discontinuous"),
+    pool_places: ("aten.max_pool1d_with_indices", "indices are discontinuous"),
+    order: ("aten.argsort", "discontinuous"),
+    second_largest: ("aten.topk", "sort"),
+    middle: ("aten.median", "sort"),
+    both_ends: ("aten.aminmax", "amin and amax"),
+    batch_largest: ("aten.max", "mixes the points of the batch"),
+    batch_amax: ("aten.amax", "mixes the points of the batch"),
+    batch_sorted: ("aten.sort", "mixes the points of the batch"),
+    batch_prefix: ("aten.cummax", "mixes the points of the batch"),
     batch_scaled: ("aten.mul", "mixes the points of the batch"),
     batch_tiled: ("aten.repeat", "mixes the points of the batch"),
-    jump: ("aten.gt", "discontinuous"),
+    jump: ("aten.mul", "jumps where its mask changes"),
     product: ("aten.mul", "multiplies activations"),
     quotient: ("aten.reciprocal", "not piecewise linear"),
     gelu: ("aten.gelu", "not piecewise linear"),
@@ -660,6 +851,34 @@ def test_the_model_is_left_as_it_was(last: nn.Module) -> None:
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.is_grad_enabled() == grad
     assert torch.get_default_dtype() == torch.float32
+
+
+# --- rules that are wrong
+
+
+@pytest.mark.parametrize("call", [pooled, group_sort, max_min, shared])
+def test_the_probe_finds_cuts_that_are_not_as_they_claim(
+    call: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(program: Program, *args: object) -> None:
+        for stage in program.stages:
+            cut: object = stage.cut
+            if isinstance(cut, KnotCut):
+                cut.slopes.add_(torch.arange(2.0)[:, None])
+            elif cut is not None:
+                cut.members.copy_(cut.members.roll(1))
+        probe(program, *args)
+
+    monkeypatch.setattr("splinecam.capture.reader.probe", wrong)
+    with pytest.raises(UnsupportedOpError, match="its rule does not describe"):
+        capture(Fn(call), (4,))
+
+
+def test_the_probe_finds_cuts_that_mix_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = replace(RULES["aten.relu"], run=lambda x: x.relu() + 0 * x.flip(0) + x.mean(0))
+    monkeypatch.setitem(RULES, "aten.relu", rule)
+    with pytest.raises(UnsupportedOpError, match="mixes the points"):
+        capture(Fn(skip), (4,))
 
 
 def test_no_warnings() -> None:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fixtures.op_cases import AFFINE, MAXIMUM, PIECEWISE, SORT, TERMINAL, Calls, Case
+from fixtures.op_cases import AFFINE, COMPARISON, MAXIMUM, PIECEWISE, SORT, TERMINAL, Calls, Case
 from splinecam.capture import capture
 from splinecam.capture.graph import export_graph
 from splinecam.cuts import Cut, KnotCut, MaxCut, SortCut
@@ -20,6 +20,7 @@ from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.ops import (
     Affine,
     Bound,
+    Comparison,
     Maximum,
     Piecewise,
     Rejected,
@@ -91,6 +92,7 @@ def test_every_supported_op_has_a_case() -> None:
     pairs = [name for name in names_of(Piecewise) if RULES[f"aten.{name}"].pairs]
     assert sorted(names_of(Maximum) + pairs) == sorted(MAXIMUM)
     assert sorted(names_of(Sort)) == sorted(SORT)
+    assert sorted(names_of(Comparison)) == sorted(COMPARISON)
     assert sorted(names_of(Terminal)) == sorted(TERMINAL)
 
 
@@ -202,6 +204,24 @@ def check_target(cut: Cut, name: str) -> None:
     assert cut.name.removesuffix("_1") == cut.target.removeprefix("aten.").removesuffix(
         "_with_indices"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [(name, i) for name, cases in COMPARISON.items() for i in range(len(cases))],
+)
+def test_comparison(name: str, index: int) -> None:
+    case = COMPARISON[name][index]
+    graph = export_graph(Calls(case), case.shape).graph
+    assert f"aten.{name}" in {target_name(node.target) for node in graph.nodes}
+    program = capture(Calls(case), case.shape)
+    (cut,) = program.cuts
+    assert isinstance(cut, KnotCut)
+    assert torch.equal(cut.levels, torch.zeros(1, 6, dtype=torch.float64))
+    assert torch.equal(cut.slopes[0], torch.zeros(6, dtype=torch.float64))
+    x = points(case, scale=3.0)
+    check_equal(program, case, x)
+    check_bounds(program, case, x)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -19,7 +19,7 @@ from splinecam.ops.rejected import INDICES, MIXES
 from splinecam.program import Step
 from splinecam.values import Ref, Rows, resolve
 
-__all__ = ["EXACT", "add_knots", "add_maxima", "add_pairs", "add_sort", "uses_places"]
+__all__ = ["EXACT", "add_knots", "add_maxima", "add_pairs", "add_sort", "expanded", "uses_places"]
 
 EXACT = Affine(exact=True)
 _ADD: tuple[tuple[str, ...], dict[str, str]] = (("add", "plain"), {})
@@ -52,7 +52,7 @@ def add_knots(
     knots = rule.knots(call | {source: z, "constant": constant})
     if isinstance(knots, str):
         return knots
-    ref = _expanded(draft, node, call[source])
+    ref = expanded(draft, node, call[source])
     levels, slopes = spread_knots(knots, shape, rows, draft.device)
     draft.note(node)
     draft.body.append(
@@ -89,7 +89,7 @@ def _operation(
     return Operation(run, tuple(map(argument, args)), named, rows, result_rows, part)
 
 
-def _expanded(draft: Draft, node: fx.Node, ref: Ref) -> Ref:
+def expanded(draft: Draft, node: fx.Node, ref: Ref) -> Ref:
     """The cut's variable in the shape of its result, which a constant may have widened."""
     if draft.shape_of(ref, 3) == draft.batch.shape_at(node.meta["val"], 3):
         return ref

@@ -73,6 +73,12 @@ class Draft:
             if not is_floating(part):
                 self.spoiled.add(ref.name)
 
+    def note_mask(self, node: fx.Node, mask: Mask) -> None:
+        """A node whose result is a mask, which nothing speaks against until it is used."""
+        self.note(node)
+        self.spoiled.remove(node.name)
+        self.masks[node.name] = mask
+
     def note_constant(self, name: str, node: fx.Node) -> None:
         """A constant that depends on the size of the batch."""
         self._origin[name] = node
@@ -80,6 +86,10 @@ class Draft:
     def is_active(self, item: Any) -> bool:
         """Whether nested arguments depend on the input."""
         return any(ref.name in self.rows for ref in refs(item))
+
+    def mask_of(self, item: Any) -> Mask | None:
+        """The mask that an argument stands for."""
+        return self.masks.get(item.name) if isinstance(item, Ref) else None
 
     def shape_of(self, ref: Ref, batch: int) -> list[int]:
         """The shape of a value for so many points."""
@@ -111,6 +121,7 @@ class Draft:
     def reject_mask(self, name: str) -> None:
         """Note that a mask is used for more than a choice; once is enough."""
         del self.masks[name]
+        self.spoiled.add(name)
         self.offending.append(self.describe(name, MASK))
 
 

@@ -1,4 +1,4 @@
-"""A numerical check of a captured program: every stage affine, every point on its own."""
+"""A numerical check of a captured program: stages affine, cuts as they claim, points alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from splinecam.cuts import Cut, KnotCut, MaxCut, SortCut
 from splinecam.errors import CaptureError, OffendingOp, UnsupportedOpError
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
@@ -18,13 +19,17 @@ __all__ = ["probe"]
 
 # A wrong rule is off by the size of the values, rounding by a few EPS: anything between will do.
 SLACK = 2**20 * EPS
+_CHUNK = 1 << 20
 WEIGHT = 0.3  # not one half: a flipped or averaged batch must not look affine
 
 Describe = Callable[[str, str], OffendingOp]
 
 
 def probe(program: Program, rows: Mapping[str, Rows], describe: Describe) -> None:
-    """Run two random points, and their blend alone, through every stage; raise if they disagree."""
+    """Run two random points, and their blend alone, through every stage; raise if they disagree.
+
+    Every cut is run on the two points, on one alone and on its opposite.
+    """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, *program.input_shape, dtype=torch.float64, generator=generator)
     live = {program.input_name: x.to(program.device)}
@@ -36,9 +41,61 @@ def probe(program: Program, rows: Mapping[str, Rows], describe: Describe) -> Non
                 _blame(program, stage, live, rows, describe)
         live = out
         if stage.cut is not None:
+            _probe_cut(stage.cut, out[stage.cut.argument], describe)
             live[stage.cut.result] = stage.cut.apply(out[stage.cut.argument])
             needed = program.stages[i + 1].live_in
             live = {name: live[name] for name in needed}
+
+
+def _probe_cut(cut: Cut, pair: Tensor, describe: Describe) -> None:
+    """Raise if a cut mixes points, or if it does not compute what its kind says."""
+    argument = torch.cat([pair, -pair[:1]])
+    made = cut.apply(argument)
+    size = torch.maximum(argument.abs().amax(), made.abs().amax())
+    if not _agree(cut.apply(argument[:1]), made[:1], size):
+        raise UnsupportedOpError([describe(cut.result, "it mixes the points of the batch")])
+    if not _as_claimed(cut, _flat(argument), _flat(made), size):
+        reason = "its rule does not describe what it computes here: please report this"
+        raise UnsupportedOpError([describe(cut.result, reason)])
+
+
+def _as_claimed(cut: Cut, z: Tensor, made: Tensor, size: Tensor) -> bool:
+    """Whether a cut with the argument z (B, n) gives what its kind says, (B, units)."""
+    if isinstance(cut, KnotCut):
+        # With a constant taken off, the function is the sum of its bends.
+        return cut.period is not None or _constant(made - _bends(cut, z), size)
+    if isinstance(cut, MaxCut):
+        return torch.equal(made, _extremes(cut, z))
+    if isinstance(cut, SortCut):
+        order, found = z[:, cut.members].sort(2).values, made[:, cut.members]
+        return torch.equal(found, order) or torch.equal(found, order.flip(2))
+    return True
+
+
+def _bends(cut: KnotCut, z: Tensor) -> Tensor:
+    total = cut.slopes[0] * z
+    for level, before, after in zip(cut.levels, cut.slopes, cut.slopes[1:], strict=False):
+        total = total + (after - before) * torch.relu(z - level)
+    return total
+
+
+def _flat(value: Tensor) -> Tensor:
+    return value.reshape(value.shape[0], -1)
+
+
+def _constant(value: Tensor, size: Tensor) -> bool:
+    return _agree(value, value[:1].expand(value.shape), size)
+
+
+def _extremes(cut: MaxCut, z: Tensor) -> Tensor:
+    """The winner of every group, a few members at a time to save memory."""
+    z = -z if cut.smallest else z
+    best = z.new_full((z.shape[0], cut.members.shape[0]), -torch.inf)
+    at_once = max(1, _CHUNK // max(1, cut.members.shape[0]))
+    for start in range(0, cut.members.shape[1], at_once):
+        some = cut.members[:, start : start + at_once]
+        best = torch.maximum(best, z[:, some].amax(2))
+    return -best if cut.smallest else best
 
 
 def _blend(value: Tensor) -> Tensor:

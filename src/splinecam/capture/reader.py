@@ -35,6 +35,7 @@ from splinecam.capture.graph import (
     terminal_of,
     unwrap,
 )
+from splinecam.capture.masks import add_comparison, add_masked
 from splinecam.capture.probe import probe
 from splinecam.capture.staging import make_stages, refs
 from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
@@ -229,12 +230,20 @@ class _Reader:
         rule, names = rule_of(node.target), argument_names(node)
         call = defaults(node) | dict(zip(names, args, strict=False)) | kwargs
         self._count_masked(node, call)
-        spoiled = any(ref.name in self.draft.spoiled for ref in refs((args, kwargs)))
-        reason = self._reason(node, rule, call)
-        if reason is None and isinstance(rule, Affine):
-            self._affine(node, rule, args, kwargs, names)
-        elif reason is None:
-            reason = self._cut(node, rule, args, kwargs, call)
+        unread = rule.shape_only if isinstance(rule, Affine) else ()
+        read = [ref.name for key, item in call.items() if key not in unread for ref in refs(item)]
+        masks = [name for name in dict.fromkeys(read) if name in self.draft.masks]
+        spoiled = any(name in self.draft.spoiled for name in read)
+        if isinstance(rule, Comparison):
+            reason = MASK if spoiled else add_comparison(self.draft, node, rule, call)
+        elif masks and not spoiled:
+            reason = add_masked(self.draft, node, rule, call, masks)
+        else:
+            reason = self._reason(node, rule, call)
+            if reason is None and isinstance(rule, Affine):
+                self._affine(node, rule, args, kwargs, names)
+            elif reason is None:
+                reason = self._cut(node, rule, args, kwargs, call)
         if reason is not None:
             self.draft.reject(node, None if spoiled else reason)
 
@@ -265,8 +274,6 @@ class _Reader:
             return RANDOM if random else "there is no rule for this operation"
         if isinstance(rule, (Rejected, Terminal)):
             return rule.reason
-        if isinstance(rule, Comparison):
-            return MASK
         if isinstance(rule, (Maximum, Sort)):
             return uses_places(node, self.needed)
         if isinstance(rule, Piecewise):

@@ -109,6 +109,8 @@ def _plain_division(call: Call) -> str | None:
     return "it rounds, which is discontinuous" if mode is not None else None
 
 
+_OR_MASK = "or a mask on whose border the two values agree"
+
 # Sums with constant coefficients.
 affine("linear", product=("input", "weight"), data=("bias",), notes="constant weights")
 affine(
@@ -118,10 +120,16 @@ affine(
     notes="constant weights; strided, padded, dilated, grouped",
 )
 affine(
-    "mm bmm matmul mv outer inner tensordot mul multiply",
+    "mm bmm matmul mv outer inner tensordot",
     product=("self", "other", "mat2", "vec", "vec2"),
     data=(),
     notes="one factor constant",
+)
+affine(
+    "mul multiply",
+    product=("self", "other"),
+    data=(),
+    notes="one factor constant, or a mask on whose border the other is zero",
 )
 affine("einsum", product=("tensors",), data=(), notes="one operand an activation")
 affine(
@@ -245,8 +253,8 @@ affine(
     "replication_pad1d replication_pad2d replication_pad3d",
     exact=True,
 )
-affine("where", data=("self", "other"), exact=True, notes="constant condition")
-affine("masked_fill", offset=("value",), exact=True, notes="constant mask")
+affine("where", data=("self", "other"), exact=True, notes=f"constant condition, {_OR_MASK}")
+affine("masked_fill", offset=("value",), exact=True, notes=f"constant mask, {_OR_MASK}")
 affine("select_scatter slice_scatter diagonal_scatter", data=("self", "src"), exact=True)
 affine("copy", data=("self", "src"), exact=True, run=_copy)
 affine("index_put _unsafe_index_put", data=("self", "values"), notes="constant indices")

@@ -47,18 +47,19 @@ def _pool(windows: Windows, dims: int) -> Callable[[Call, Tensor, list[int]], Te
     """Windows over the last dimensions: in each of them some places, together their product."""
 
     def members(call: Call, index: Tensor, shape: list[int]) -> Tensor | str:
-        first = index.dim() - dims
+        sizes = index.shape[-dims:]
+        plane = torch.arange(sizes.numel()).view(sizes)
         for i in range(dims):
-            places = windows(call, i, index.shape[first + i], shape[first + i])
+            places = windows(call, i, sizes[i], shape[i - dims])
             last = places.amax(1, keepdim=True)
             if bool((last < 0).any()):
                 return "one of its windows holds nothing but padding"
             # Padding never wins: a place that the window covers stands for it once more.
-            places = torch.where(places < 0, last, places).to(index.device)
-            picked = index.index_select(first + i, places.flatten())
-            split = torch.unflatten(picked, first + i, places.shape)
-            index = split.movedim(first + i + 1, -1)
-        return index.flatten(-dims)
+            places = torch.where(places < 0, last, places)
+            picked = torch.unflatten(plane.index_select(i, places.flatten()), i, places.shape)
+            plane = picked.movedim(i + 1, -1)
+        flat = plane.flatten(-dims).to(index.device)
+        return index.flatten(-dims)[..., flat]
 
     return members
 

@@ -15,6 +15,10 @@ MASK = (
     "write the function with relu, leaky_relu, clamp or maximum"
 )
 INDICES = "its indices are discontinuous"
+CHOICE = (
+    "it jumps where its mask changes, unless its two values differ by a constant times what is "
+    "compared, as in where(x > 0, x, 0.1 * x)"
+)
 RANDOM = "it is random"
 ATTENTION = "attention multiplies activations with each other: not piecewise linear"
 MIXES = "it mixes the points of the batch"
