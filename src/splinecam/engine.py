@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -91,8 +91,8 @@ class _State:
     """Mesh and live activations between two stages.
 
     rows: values at the first vertices; born: values at the vertices made on edges, and at the ends
-    of all chords; shown: which of ``born`` are the next vertices; dropped: how many were dropped
-    between them; inside: how the remaining vertices lie between entries of ``born``; pending: the
+    of all chords; shown: which of ``born`` are the next vertices; dropped: whether some are not;
+    inside: how the remaining vertices lie between entries of ``born``; pending: the
     non-linearity still to be applied.
     """
 
@@ -101,7 +101,7 @@ class _State:
     bounds: dict[str, Bound]
     born: dict[str, Tensor] = field(default_factory=dict)
     shown: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    dropped: int = 0
+    dropped: bool = False
     inside: Births | None = None
     pending: Cut | None = None
     doubts: list[tuple[str, Doubts]] = field(default_factory=list)
@@ -121,10 +121,9 @@ class _State:
         if self.inside is None:
             return
         count = self.shown.shape[0]
-        everything = self.dropped == 0
         for start in range(0, count, step):
             rows = slice(start, min(start + step, count))
-            chosen = rows if everything else self.shown[rows]
+            chosen = self.shown[rows] if self.dropped else rows
             values = {name: self.born[name][chosen] for name in needed}
             yield known + start, self._activate(live, values)
         for start in range(0, self.inside.t.shape[0], step):
@@ -136,16 +135,20 @@ class _State:
         return int(next(iter(self.rows.values())).shape[0])
 
     def select(self, tile: Tile) -> _State:
-        """The state of a tile of the mesh, with the values of all its vertices."""
+        """The state of a tile of the mesh; it shares the values of what was born with the whole."""
         ids, known = tile.vertex_ids, self._known()  # ids ascend
-        rows = {name: value[ids[ids < known]] for name, value in self.rows.items()}
-        if self.inside is not None:
-            later = known + self.shown.shape[0]
-            new, inner = ids[(ids >= known) & (ids < later)] - known, ids[ids >= later] - later
-            for name, born in self.born.items():
-                inside = self.inside.select(inner).interpolate(born)
-                rows[name] = torch.cat([rows[name], born[self.shown[new]], inside])
-        return _State(tile.mesh, rows, dict(self.bounds), pending=self.pending)
+        later = known + self.shown.shape[0]
+        new, inner = ids[(ids >= known) & (ids < later)] - known, ids[ids >= later] - later
+        return replace(
+            self,
+            mesh=tile.mesh,
+            rows={name: value[ids[ids < known]] for name, value in self.rows.items()},
+            bounds=dict(self.bounds),
+            shown=self.shown[new],
+            dropped=True,
+            inside=self.inside and self.inside.select(inner),
+            doubts=[],
+        )
 
     def grow(self, made: Refinement, step: int) -> None:
         """Adopt the refined mesh: values on edges now, values inside faces when needed."""
@@ -157,7 +160,7 @@ class _State:
             kept, later = made.kept - known, count
             self.shown = kept[(kept >= 0) & (kept < later)]
             inside = inside.select(kept[kept >= later] - later)
-        self.dropped = count - self.shown.shape[0]
+        self.dropped = self.shown.shape[0] < count
         p, q = inside.p - known, inside.q - known
         # Most chords end on edges; a few end at older vertices, whose values are copied along.
         old = p[:0]
