@@ -8,6 +8,7 @@
 True
 """
 
+from splinecam import nn
 from splinecam.domain import Domain
 from splinecam.errors import (
     CaptureError,
@@ -18,6 +19,7 @@ from splinecam.errors import (
     ValidationError,
 )
 from splinecam.ops import op_table
+from splinecam.ops.register import register_op, unregister_op
 from splinecam.partition import Partition, Region, Unresolved, partition
 
 __version__ = "0.1.0"
@@ -33,6 +35,9 @@ __all__ = [
     "Unresolved",
     "UnsupportedOpError",
     "ValidationError",
+    "nn",
     "op_table",
     "partition",
+    "register_op",
+    "unregister_op",
 ]

@@ -18,14 +18,13 @@ from torch import Tensor
 
 from splinecam.functions import Functions
 from splinecam.ops import Bound
+from splinecam.ops.measure import measured_bound
 from splinecam.predicates import EPS
 from splinecam.values import Ref, Rows, map_tensors, resolve
 
 __all__ = ["Cut", "KnotCut", "LeafCut", "MaxCut", "Operation", "SortCut"]
 
 _PLAIN = Rows()
-_PROBES = 16  # random directions in which a leaf's slopes are measured
-_STRIDE = 2.0**20  # measured over this many rounding errors: far above rounding, and still tiny
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class KnotCut(Cut):
 
     ``levels`` is ``(K, n)``: the knots of every unit, ascending. A unit with fewer knots than
     others has ``inf`` in the last places. ``slopes`` is ``(K + 1, n)``. With a ``period`` the knots
-    repeat, and the last slope is the first one of the next period.
+    repeat, and the last slope is that before the first knot.
     """
 
     levels: Tensor
@@ -133,27 +132,31 @@ class KnotCut(Cut):
         return Functions.crossing(z, self._levels_between(low, high), error, low, high)
 
     def _levels_between(self, low: Tensor, high: Tensor) -> Tensor:
-        """All knots between the lowest and the highest value of any unit, (K', n)."""
-        if self.period is None or not self.levels.numel():
+        """At least all knots of each unit between its lowest and its highest value, (K', n)."""
+        if self.period is None:
             return self.levels
-        first = torch.floor((low.min() - self.levels.min()) / self.period) - 1
-        last = torch.ceil((high.max() - self.levels.min()) / self.period)
-        turns = torch.arange(int(first), int(last) + 1, device=low.device, dtype=low.dtype)
-        shifted = self.period * turns[:, None, None] + self.levels
+        first, last = (self._turn(z, self.period) for z in (low - self.period, high + self.period))
+        count = int((last - first).max()) + 1
+        turns = first + torch.arange(count, device=low.device, dtype=low.dtype)[:, None]
+        shifted = self.period * turns[:, None] + self.levels
         return shifted.reshape(-1, self.levels.shape[1])
 
+    def _turn(self, z: Tensor, period: float) -> Tensor:
+        """How many periods each unit is past its first knot, (..., n)."""
+        return torch.floor((z - self.levels[0]) / period)
+
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
-        flat = self._flat(z)
-        if self.period is not None:
-            low, high = flat.amin(0), flat.amax(0)
-            levels, kind = self._levels_between(low, high), torch.int32
-            turns = (levels[0] - self.levels[0]) / self.period * self.levels.shape[0]
-            count = turns.round().to(kind).expand(flat.shape).clone()
+        flat = self._flat(z) - error
+        if self.period is None:
+            few = self.levels.shape[0] <= torch.iinfo(torch.int8).max
+            kind = torch.int8 if few else torch.int32
+            count = torch.zeros(flat.shape, dtype=kind, device=z.device)
         else:
-            levels = self.levels
-            count = torch.zeros(flat.shape, dtype=torch.int8, device=z.device)
-        for level in levels:
-            count += level + error < flat
+            turn = self._turn(flat, self.period)
+            count = (turn * self.levels.shape[0]).long()
+            flat = flat - self.period * turn
+        for level in self.levels:
+            count += level < flat
         return count
 
     def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
@@ -166,10 +169,8 @@ class KnotCut(Cut):
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         """A dead unit passes no error on: only the pieces that a unit visits count."""
         low, high = low.flatten(), high.flatten()
-        levels = self.levels
-        if self.period is not None:
-            levels = self._levels_between(low, high)
-        ends = torch.stack([low, high, *levels.clamp(low, high)])
+        levels = self._levels_between(low, high).clamp(low, high)
+        ends = torch.cat([low[None], high[None], levels])
         magnitude = self.apply(ends.view(-1, *self.shape)).abs().amax(0, keepdim=True)
         error = bound.error * self._steepest(low, high).view(1, *self.shape)
         error = error.reshape(*error.shape, *[1] * (magnitude.dim() - error.dim()))
@@ -201,14 +202,16 @@ class MaxCut(Cut):
         if self.members.shape[1] > 2:
             return None
         first, second = self.members[:, 0], self.members[:, -1]
-        return Functions.differences(z, first, second, error, low, high)
+        group = torch.arange(first.shape[0], device=first.device)
+        return Functions.differences(z, first, second, group, error, low, high)
 
     def winners(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
         """Which members of each group may be its winner at z (B, *shape): (B, G, R)."""
-        flat = -self._flat(z) if self.smallest else self._flat(z)
-        low, high = flat - error, flat + error
-        best = low[:, self.members].amax(2, keepdim=True)
-        return high[:, self.members] >= best
+        flat, members = self._flat(z), self.members.view(-1)
+        values = flat.index_select(1, members).view(-1, *self.members.shape)
+        slack = error[self.members] if isinstance(error, Tensor) else error
+        values = -values if self.smallest else values
+        return values + slack >= (values - slack).amax(2, keepdim=True)
 
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
         """The place in its group of each group's winner, the first of equals: (B, G)."""
@@ -249,7 +252,8 @@ class SortCut(Cut):
         return self.members[:, i].flatten(), self.members[:, j].flatten()
 
     def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions:
-        return Functions.differences(z, *self.pairs, error, low, high)
+        first, second = self.pairs
+        return Functions.differences(z, first, second, first, error, low, high)
 
     def _above(self, z: Tensor, error: Tensor | float) -> Tensor:
         flat = self._flat(z)
@@ -295,15 +299,5 @@ class LeafCut(Cut):
         return self._flat(z).abs() > error
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """Nothing is known of the operation: measure it at random points as large as allowed."""
-        generator = torch.Generator().manual_seed(0)
-        shape = (_PROBES, *bound.magnitude.shape[1:])
-        x, signs = torch.randn((2, *shape), generator=generator, dtype=torch.float64).to(
-            bound.magnitude.device
-        )
-        x = x.clamp(-1, 1) * bound.magnitude
-        step = signs.sign() * bound.error * _STRIDE
-        value = self.apply(x)
-        moved = (self.apply(x + step) - value).abs() / _STRIDE
-        magnitude = value.abs().amax(0, keepdim=True)
-        return Bound(magnitude, 2 * moved.amax(0, keepdim=True) + EPS * magnitude)
+        """Nothing is known of the operation but that it can be run."""
+        return measured_bound(self.apply, bound)

@@ -22,7 +22,8 @@ class Functions:
     """Columns ``z[:, unit] - level``, or ``z[:, unit] - z[:, other]``, to cut by.
 
     z: (V, n) values at the vertices; unit, level, other: (m,); error: (m,) rounding error;
-    wanted: (m,) columns that may change sign, the others are only carried along.
+    wanted: (m,) columns that may change sign, the others are only carried along; label: (m,) the
+    unit to name when a column draws an edge.
     """
 
     z: Tensor
@@ -30,6 +31,7 @@ class Functions:
     level: Tensor
     error: Tensor
     wanted: Tensor
+    label: Tensor
     other: Tensor | None = None
 
     @classmethod
@@ -44,18 +46,26 @@ class Functions:
         if levels.shape[0] == 1 and 8 * int(wanted.sum()) > wanted.shape[1]:
             chosen = torch.ones_like(wanted)
         k, unit = chosen.nonzero(as_tuple=True)
-        return cls(z, unit, levels[k, unit], error[k, unit], wanted[k, unit])
+        return cls(z, unit, levels[k, unit], error[k, unit], wanted[k, unit], unit)
 
     @classmethod
     def differences(
-        cls, z: Tensor, unit: Tensor, other: Tensor, error: Tensor, low: Tensor, high: Tensor
+        cls,
+        z: Tensor,
+        unit: Tensor,
+        other: Tensor,
+        label: Tensor,
+        error: Tensor,
+        low: Tensor,
+        high: Tensor,
     ) -> Functions:
-        """Only the differences of two units that may change sign: unit, other (m,)."""
+        """Only the differences of two units that may change sign: unit, other, label (m,)."""
         slack = error[unit] + error[other]
         wanted = (low[unit] < high[other] - slack) & (high[unit] > low[other] + slack)
         chosen = (wanted & (unit != other)).nonzero()[:, 0]
         unit, other, slack = unit[chosen], other[chosen], slack[chosen]
-        return cls(z, unit, torch.zeros_like(slack), slack, wanted[chosen], other)
+        zero, everything = torch.zeros_like(slack), torch.ones_like(slack, dtype=torch.bool)
+        return cls(z, unit, zero, slack, everything, label[chosen], other)
 
     @property
     def m(self) -> int:

@@ -171,7 +171,10 @@ class Partition:
 
     @property
     def edge_unit(self) -> Tensor:
-        """Unit (flat index) of that cut which switches on each edge, -1 for the border, (E,)."""
+        """Unit (flat index) of that cut which switches on each edge, -1 for the border, (E,).
+
+        Of maxima the group, which is a unit of the result; of two sorted units the first.
+        """
         return self.mesh.edge_unit
 
     @property
@@ -287,7 +290,11 @@ class Partition:
         return index
 
     def patterns(self, regions: Tensor | Sequence[int] | int | None = None) -> dict[str, Tensor]:
-        """Which piece each unit is in, per cut: how many knots lie below its value, (N, n) each."""
+        """Which piece each unit is on, per cut, (N, units) each.
+
+        Functions of one variable: how many knots lie below the unit's value. Maxima: which member
+        of the group wins. Sorting: for every two members whether the first is the larger one.
+        """
         chosen = slice(None) if regions is None else self._indices(regions)
         return self._patterns_at(self.mesh.means()[chosen])
 

@@ -53,7 +53,7 @@ def refine(
     if not falls.key.shape[0]:
         return unrefined(mesh, doubts)
     face, column = falls.key // functions.m, falls.key % functions.m
-    unit = functions.unit[column]
+    unit = functions.label[column]
     made = draw(mesh, cuts, falls, rises, face, unit, op, max_faces=max_faces)
     return replace(made, doubts=doubts + made.doubts)
 

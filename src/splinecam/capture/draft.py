@@ -10,6 +10,7 @@ from torch import Tensor, fx
 
 from splinecam.capture.constants import Sized, parts_of
 from splinecam.capture.graph import location_of, name_of
+from splinecam.capture.leaves import leaf_of
 from splinecam.capture.shapes import Batch
 from splinecam.capture.staging import refs
 from splinecam.cuts import Cut
@@ -109,7 +110,8 @@ class Draft:
         """What an error says of the node that made a value."""
         node = self._origin[name.removesuffix(".rows")]
         target = target_name(node.target)
-        target = SPELLINGS.get(target, target)
+        leaf = leaf_of(node)
+        target = SPELLINGS.get(target, target) if leaf is None else leaf.kind
         return OffendingOp(name_of(node)[0], target, location_of(node), reason)
 
     def reject(self, node: fx.Node, reason: str | None) -> None:

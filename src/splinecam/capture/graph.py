@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from splinecam.capture.leaves import leaf_of
 from splinecam.errors import CaptureError
 from splinecam.ops import Affine, Maximum, Piecewise, Sort, Terminal, rule_of, target_name
 
@@ -115,6 +116,8 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
             exported = torch.export.export(
                 model, (_example(model, input_shape),), dynamic_shapes=({0: batch},), strict=False
             )
+        except CaptureError:
+            raise
         except Exception as error:
             raise CaptureError(_explain(error, input_shape)) from None
         _inline(exported.graph_module)
@@ -258,6 +261,9 @@ def name_of(node: fx.Node) -> tuple[str, bool]:
         if not str(key).startswith("_empty"):
             path, kind = entry[0], entry[1] if isinstance(entry[1], str) else _qualified(entry[1])
     path = re.sub(r"@\d+", "", path)
+    leaf = leaf_of(node)
+    if leaf is not None:
+        return path or leaf.kind, True
     op = target_name(node.target).rpartition(".")[2].strip("_")
     op = op.removesuffix("_with_indices")  # functionalisation calls every pool so
     own = path != "" and kind.startswith("torch.nn.modules.") and ".container." not in kind
@@ -270,7 +276,7 @@ def _qualified(kind: type) -> str:
 
 def location_of(node: fx.Node) -> str:
     """Where the call stands in the user's code: ``net.py:31``, or nothing."""
-    inside = str(Path(torch.__file__).parent)
+    inside = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
     found = ""
     for path, line in re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or ""):
         if not path.startswith(inside):

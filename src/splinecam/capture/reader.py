@@ -35,9 +35,11 @@ from splinecam.capture.graph import (
     terminal_of,
     unwrap,
 )
+from splinecam.capture.leaves import leaves
 from splinecam.capture.masks import add_comparison, add_masked
 from splinecam.capture.probe import probe
 from splinecam.capture.staging import make_stages, refs
+from splinecam.capture.taught import add_taught, taught_of
 from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
 from splinecam.ops import (
     CREATORS,
@@ -52,6 +54,7 @@ from splinecam.ops import (
     rule_of,
     target_name,
 )
+from splinecam.ops.register import Taught
 from splinecam.ops.rejected import MASK, MIXES, PRODUCT, RANDOM
 from splinecam.program import Program, Step
 from splinecam.values import DEVICE, Ref, resolve
@@ -67,17 +70,18 @@ def capture(
     ``input_shape`` is the shape of one input, without the batch.
     """
     input_shape = tuple(int(size) for size in input_shape)
-    exported = export_graph(unwrap(model), input_shape)
-    try:
-        with torch.no_grad():
+    model = unwrap(model)
+    with leaves(model), torch.no_grad():
+        exported = export_graph(model, input_shape)
+        try:
             reader = _Reader(exported, torch.device(device))
             program = reader.read(input_shape)
             probe(program, reader.draft.rows, reader.draft.describe)
-    except SplineCamError:
-        raise
-    except Exception as error:
-        message = f"the model's graph cannot be run in float64: {first_line(error)}"
-        raise CaptureError(message) from error
+        except SplineCamError:
+            raise
+        except Exception as error:
+            message = f"the model's graph cannot be run in float64: {first_line(error)}"
+            raise CaptureError(message) from error
     return program
 
 
@@ -227,7 +231,7 @@ class _Reader:
     # --- activations
 
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        rule, names = rule_of(node.target), argument_names(node)
+        rule, names = taught_of(node) or rule_of(node.target), argument_names(node)
         call = defaults(node) | dict(zip(names, args, strict=False)) | kwargs
         self._count_masked(node, call)
         unread = rule.shape_only if isinstance(rule, Affine) else ()
@@ -256,6 +260,8 @@ class _Reader:
         call: dict[str, Any],
     ) -> str | None:
         """A node that is not affine; the answer is the reason against it, or None."""
+        if isinstance(rule, Taught):
+            return add_taught(self.draft, node, rule, args, kwargs)
         if isinstance(rule, Maximum):
             return add_maxima(self.draft, node, rule, args, kwargs, call)
         if isinstance(rule, Sort):
@@ -274,6 +280,8 @@ class _Reader:
             return RANDOM if random else "there is no rule for this operation"
         if isinstance(rule, (Rejected, Terminal)):
             return rule.reason
+        if isinstance(rule, Taught):
+            return None
         if isinstance(rule, (Maximum, Sort)):
             return uses_places(node, self.needed)
         if isinstance(rule, Piecewise):
