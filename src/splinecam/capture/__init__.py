@@ -3,7 +3,9 @@
 ``graph`` exports the module to a flat graph; ``reader`` reads it node by node with the rules of
 ``splinecam.ops`` into a ``draft`` (helped by ``shapes`` and ``constants``), to which ``cutting``
 and ``masks`` add the cuts; ``staging`` cuts the steps into stages; and ``probe`` runs the result
-on random points to see that it keeps its word.
+on random points to see that it keeps its word. What the user has registered is kept as one call
+by ``leaves``, tried out by ``trial``, and added by ``taught`` (with ``differences`` where torch
+has no derivative).
 """
 
 from splinecam.capture.reader import capture

@@ -55,7 +55,7 @@ from splinecam.ops import (
     target_name,
 )
 from splinecam.ops.register import Taught
-from splinecam.ops.rejected import MASK, MIXES, PRODUCT, RANDOM
+from splinecam.ops.rejected import MASK, MIXES, PRODUCT, RANDOM, UNKNOWN
 from splinecam.program import Program, Step
 from splinecam.values import DEVICE, Ref, resolve
 
@@ -277,7 +277,7 @@ class _Reader:
             if not isinstance(node.target, torch._ops.OpOverload):
                 return "control flow that depends on the input is not supported"
             random = torch.Tag.nondeterministic_seeded in node.target.tags
-            return RANDOM if random else "there is no rule for this operation"
+            return RANDOM if random else UNKNOWN
         if isinstance(rule, (Rejected, Terminal)):
             return rule.reason
         if isinstance(rule, Taught):

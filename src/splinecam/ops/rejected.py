@@ -23,6 +23,7 @@ RANDOM = "it is random"
 ATTENTION = "attention multiplies activations with each other: not piecewise linear"
 MIXES = "it mixes the points of the batch"
 PRODUCT = "it multiplies activations with each other: not piecewise linear"
+UNKNOWN = "there is no rule for this operation; splinecam.register_op can teach one"
 DATA = "its result depends on the data in a way that is not piecewise linear"
 
 register("softmax _softmax", Terminal("softmax", elementwise=False))
