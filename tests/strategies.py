@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from splinecam.domain import Domain
-from splinecam.testing import Abs, Residual
+from splinecam.testing import Abs, GroupSort, Max, Maximum, Min, Minimum, Residual
 
 
 def examples(count: int) -> settings:
@@ -35,22 +35,61 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "hardsigmoid": nn.Hardsigmoid,
 }
 
+
+def _grouped(units: int, size: int, largest: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Unflatten(1, (units // size, size)), largest)
+
+
+def _pooled(units: int, pool: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Unflatten(1, (1, units)), pool, nn.Flatten())
+
+
+# name: (of how many units there must be a multiple, the module for so many units)
+MAXIMA: dict[str, tuple[int, Callable[[int], nn.Module]]] = {
+    "maxout2": (2, lambda n: _grouped(n, 2, Max(2))),
+    "maxout3": (3, lambda n: _grouped(n, 3, Max(2))),
+    "maxout5": (5, lambda n: _grouped(n, 5, Max(2))),
+    "minout3": (3, lambda n: _grouped(n, 3, Min(2))),
+    "max": (1, lambda n: Max(1, keepdim=True)),
+    "maximum": (2, lambda n: Maximum()),
+    "minimum": (2, lambda n: Minimum()),
+    "sort2": (2, lambda n: GroupSort(2)),
+    "sort3": (3, lambda n: GroupSort(3)),
+    "pool": (2, lambda n: _pooled(n, nn.MaxPool1d(2))),
+    "pool overlapping": (3, lambda n: _pooled(n, nn.MaxPool1d(3, 1))),
+    "pool padded": (2, lambda n: _pooled(n, nn.MaxPool1d(3, 2, 1))),
+    "pool dilated": (3, lambda n: _pooled(n, nn.MaxPool1d(2, 1, dilation=2))),
+    "pool adaptive": (2, lambda n: _pooled(n, nn.AdaptiveMaxPool1d(2))),
+}
+
 Rows = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """``act(weight @ x + bias)``, plus ``x`` if ``skip``; its repr can be pasted into a test."""
+    """``act(weight @ x + bias)``, plus ``x`` if ``skip``; its repr can be pasted into a test.
+
+    ``maxima`` names what is taken of the result's units in groups.
+    """
 
     weight: Rows
     bias: tuple[float, ...]
     act: str = "relu"
     skip: bool = False
+    maxima: str = "none"
 
     def module(self) -> nn.Module:
         linear = dense(self.weight, self.bias)
         body = linear if self.act == "none" else nn.Sequential(linear, ACTIVATIONS[self.act]())
-        return Residual(body) if self.skip else body
+        body = Residual(body) if self.skip else body
+        if self.maxima == "none":
+            return body
+        return nn.Sequential(body, MAXIMA[self.maxima][1](len(self.bias)))
+
+    @property
+    def outputs(self) -> int:
+        zero = torch.zeros(1, len(self.weight[0]), dtype=torch.float64)
+        return self.module().double()(zero).shape[1]
 
 
 @dataclass(frozen=True)
@@ -146,6 +185,102 @@ def nets(draw: st.DrawFn, *, inputs: int = 2, depth: int = 3, width: int = 6) ->
         size = units
     built.append(draw(layers(size, draw(st.integers(1, 3)), "none")))
     return Net(tuple(built))
+
+
+@st.composite
+def maxima_nets(draw: st.DrawFn, *, depth: int = 3, width: int = 15) -> Net:
+    """Hidden layers most of which take maxima of their units or sort them, before or after ReLU."""
+    activations = st.sampled_from(["none"] * 6 + ["relu"] * 4 + sorted(ACTIVATIONS))
+    built: list[Layer] = []
+    size = 2
+    for place in range(draw(st.integers(1, depth))):
+        maxima = draw(st.sampled_from([*sorted(MAXIMA), *["none"] * (3 if place else 0)]))
+        multiple = MAXIMA[maxima][0] if maxima != "none" else 1
+        groups = width // multiple
+        units = multiple * draw(st.sampled_from([1, *range(groups // 2 + 1, groups + 1)]))
+        layer = draw(layers(size, units, draw(activations)))
+        built.append(replace(layer, maxima=maxima))
+        size = built[-1].outputs
+    built.append(draw(layers(size, draw(st.integers(1, 2)), "none")))
+    return Net(tuple(built))
+
+
+@dataclass(frozen=True)
+class ImageNet:
+    """A linear layer into an image, convolution, ReLU and max-pooling, and a linear output.
+
+    ``numbers`` says which kind the weights are, ``seed`` which ones; ``twins`` makes the second
+    channel equal to the first. ``pool`` is (kernel, stride, padding, dilation, ceil_mode), or the
+    size of the output of adaptive pooling. ``first`` is what comes first, "relu" or "pool".
+    """
+
+    seed: int
+    numbers: str
+    side: int
+    pool: tuple[int, int, int, int, bool] | int
+    first: str = "relu"
+    padding: int = 0
+    bias: bool = True
+    twins: bool = False
+
+    def module(self) -> nn.Sequential:
+        generator = torch.Generator().manual_seed(self.seed)
+        bent = [nn.ReLU(), self._pool()]
+        body: list[nn.Module] = [
+            nn.Linear(2, self.side**2, bias=self.bias),
+            nn.Unflatten(1, (1, self.side, self.side)),
+            nn.Conv2d(1, 2, 2, padding=self.padding, bias=self.bias),
+            *(bent if self.first == "relu" else reversed(bent)),
+            nn.Flatten(),
+        ]
+        size = nn.Sequential(*body)(torch.zeros(1, 2)).shape[1]
+        model = nn.Sequential(*body, nn.Linear(size, 2)).double().eval()
+        with torch.no_grad():
+            for tensor in model.parameters():
+                tensor.copy_(_NUMBERS[self.numbers](tensor.shape, generator))
+            if self.twins:
+                for tensor in model[2].parameters():
+                    tensor[1] = tensor[0]
+        return model
+
+    def _pool(self) -> nn.Module:
+        if isinstance(self.pool, int):
+            return nn.AdaptiveMaxPool2d(self.pool)
+        kernel, stride, padding, dilation, ceil_mode = self.pool
+        return nn.MaxPool2d(kernel, stride, padding, dilation, ceil_mode=ceil_mode)
+
+
+_NUMBERS: dict[str, Callable[[torch.Size, torch.Generator], torch.Tensor]] = {
+    "signs": lambda shape, generator: torch.randint(-1, 2, shape, generator=generator).double(),
+    "integers": lambda shape, generator: torch.randint(-3, 4, shape, generator=generator).double(),
+    "normal": lambda shape, generator: torch.randn(shape, generator=generator).double(),
+}
+_POOLS = [
+    (2, 2, 0, 1, False),
+    (2, 1, 0, 1, False),
+    (2, 2, 1, 1, False),
+    (2, 2, 0, 1, True),
+    (2, 1, 0, 2, False),
+    (3, 1, 1, 1, False),
+    (3, 2, 1, 1, False),
+    (3, 2, 1, 1, True),
+    1,
+    2,
+]
+
+
+def image_nets() -> st.SearchStrategy[ImageNet]:
+    return st.builds(
+        ImageNet,
+        seed=st.integers(0, 2**20),
+        numbers=st.sampled_from(sorted(_NUMBERS)),
+        side=st.integers(3, 5),
+        pool=st.sampled_from(_POOLS),
+        first=st.sampled_from(["relu", "pool"]),
+        padding=st.integers(0, 1),
+        bias=st.booleans(),
+        twins=st.booleans(),
+    )
 
 
 # ------------------------------------------------------------------------------------ domains

@@ -18,7 +18,17 @@ import splinecam
 import splinecam.oracle
 from splinecam.domain import Domain
 from splinecam.testing import assert_same_cells, assert_valid, exact_partition
-from strategies import Layer, Net, boxes, domains, examples, nets, planes
+from strategies import (
+    ImageNet,
+    Net,
+    boxes,
+    domains,
+    examples,
+    image_nets,
+    maxima_nets,
+    nets,
+    planes,
+)
 
 ATOL = 1e-9
 
@@ -54,6 +64,18 @@ def test_same_cells_on_a_plane_in_input_space(data: st.DataObject) -> None:
     assert_exact(data.draw(nets(inputs=inputs, width=5)).module(), data.draw(planes(inputs)))
 
 
+@examples(80)
+@given(maxima_nets(), domains())
+def test_same_cells_with_maxima_and_sorted_groups(net: Net, domain: Domain) -> None:
+    assert_exact(net.module(), domain)
+
+
+@examples(40)
+@given(image_nets(), domains())
+def test_same_cells_with_max_pooling_of_images(net: ImageNet, domain: Domain) -> None:
+    assert_exact(net.module(), domain)
+
+
 # --------------------------------------------------------------------------------- transforms
 
 
@@ -63,7 +85,7 @@ def moved_net(net: Net, to: Tensor, shift: Tensor) -> Net:
     back = torch.linalg.inv(to)
     weight = torch.tensor(first.weight, dtype=torch.float64) @ back
     bias = torch.tensor(first.bias, dtype=torch.float64) - weight @ shift
-    moved = Layer(tuple(map(tuple, weight.tolist())), tuple(bias.tolist()), first.act)
+    moved = replace(first, weight=tuple(map(tuple, weight.tolist())), bias=tuple(bias.tolist()))
     return Net((moved, *net.layers[1:]))
 
 
@@ -97,8 +119,8 @@ MOVES = {
 
 
 @pytest.mark.parametrize("name", MOVES)
-@examples(12)
-@given(net=nets(depth=2), domain=domains())
+@examples(20)
+@given(net=st.one_of(nets(depth=2), maxima_nets(depth=2)), domain=domains())
 def test_moving_the_plane_moves_the_cells(name: str, net: Net, domain: Domain) -> None:
     to, shift = MOVES[name][0], torch.tensor(MOVES[name][1], dtype=torch.float64)
     net = Net((replace(net.layers[0], skip=False), *net.layers[1:]))
@@ -131,8 +153,8 @@ def test_permuting_units_keeps_the_cells(net: Net, domain: Domain, order: list[i
     assert_same_cells(fast(permuted(net, order).module(), domain), exact, atol=ATOL)
 
 
-@examples(15)
-@given(nets(depth=2), boxes(), st.sampled_from([0.5, 0.25, 1 / 3]))
+@examples(20)
+@given(st.one_of(nets(depth=2), maxima_nets(depth=2)), boxes(), st.sampled_from([0.5, 0.25, 1 / 3]))
 def test_tiles_of_the_domain_add_up(net: Net, box: Domain, ratio: float) -> None:
     model = net.module()
     whole = fast(model, box)
