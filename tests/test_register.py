@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam.capture import capture
-from splinecam.ops import register
+from splinecam.ops import Bound, register
+from splinecam.ops.measure import measured_bound
 from splinecam.partition import Partition
+from splinecam.predicates import EPS
 
 PAGE = Path(__file__).parents[1] / "docs" / "register.md"
 BOX = sc.Domain.box(-2, 2)
@@ -77,7 +79,7 @@ class Function(nn.Module):
 
 
 def network(*middle: nn.Module, width: int = 6) -> nn.Sequential:
-    torch.manual_seed(1)
+    torch.manual_seed(1)  # the same layers whatever is between them
     return nn.Sequential(nn.Linear(2, width), *middle, nn.Linear(width, 2))
 
 
@@ -222,6 +224,29 @@ def test_derivatives_where_torch_has_none():
     torch.testing.assert_close(found, expected)
     report = partition(network(Foreign())).validate()
     assert "slopes not compared" in str(report)
+
+
+def test_in_tiles():
+    sc.register_op(Hidden, cuts=lambda module, x: x - module.knot)
+    table = sc.nn.PiecewiseLinear([-1.0, 0.0, 1.0], [[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
+    middle = [Hidden(0.25), table, nn.Flatten(), nn.Linear(24, 12), nn.ReLU()]
+    model = network(*middle, width=12)
+    part = sc.partition(model, BOX, memory=1_000_000, progress=False)
+    assert part.validate().ok
+    assert_same(part, partition(model))
+
+
+def test_measured_errors_are_those_of_the_coefficients():
+    layer = nn.Linear(50, 30).double()
+    bound = Bound(*torch.rand(2, 1, 50, dtype=torch.float64))
+    bound = Bound(bound.magnitude, EPS * bound.error)
+    found = measured_bound(layer, bound)
+    error = (layer.weight.square() @ bound.error[0].square()).sqrt()
+    magnitude = layer.weight.abs() @ bound.magnitude[0] + layer.bias.abs()
+    assert (found.error[0] > error).all()
+    assert (found.error[0] < 10 * error + EPS * magnitude).all()
+    assert (found.magnitude[0] <= magnitude).all()
+    assert (found.magnitude[0] > magnitude / 10).all()
 
 
 def test_a_decorator_and_a_second_registration():

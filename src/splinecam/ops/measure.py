@@ -27,8 +27,10 @@ def measured_bound(run: Callable[[Tensor], Tensor], bound: Bound) -> Bound:
     generator = torch.Generator().manual_seed(0)
     shape = (_PROBES, *bound.magnitude.shape[1:])
     x, signs = torch.randn((2, *shape), generator=generator, dtype=torch.float64).to(bound.error)
-    scale = torch.logspace(0, _SMALLEST, _PROBES, 2.0, dtype=torch.float64).to(x)
-    x = scale.view(-1, *[1] * (x.dim() - 1)) * x.clamp(-1, 1) * bound.magnitude
+    x[0], x[1] = 1, -1  # where sums are largest
+    power = torch.linspace(-_SMALLEST, _SMALLEST, _PROBES, dtype=torch.float64).clamp(max=0).to(x)
+    scale = torch.exp2(power).view(-1, *[1] * (x.dim() - 1))
+    x = scale * x.clamp(-1, 1) * bound.magnitude
     step = _STRIDE * signs.sign() * bound.error
     first, second, third = (run(x + k * step) for k in range(3))
     magnitude = first.abs().amax(0, keepdim=True)

@@ -219,7 +219,8 @@ def op_table_markdown() -> str:
         "# Supported operations",
         "",
         "Generated from the registry by `make docs`. A model is exported to a graph of ATen",
-        "operations; each has one rule. Whatever is not in this table is rejected as unknown.",
+        "operations; each has one rule. Whatever is not in this table is rejected as unknown,",
+        "unless it is [taught](register.md).",
         "",
     ]
     for kind, title in _TITLES.items():
