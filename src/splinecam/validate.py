@@ -242,6 +242,8 @@ def _check_model(
     outputs = torch.randperm(part.values.shape[1], generator=generator)[:_JACOBIAN_OUTPUTS]
     try:
         worst = _slope_error(forward, part, faces[some], points[1][some], outputs.tolist())
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError:  # of an operator or a module that has no gradient
         return [*checks, Check("slopes not compared, as the model has no gradient", 0, 0)]
     checks.append(Check("slopes against autograd", worst, JACOBIAN_PRECISION * steepest + noise))
