@@ -11,12 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from splinecam.functions import Functions
+from splinecam.groups import Groups
 from splinecam.ops import Bound
 from splinecam.ops.measure import measured_bound
 from splinecam.predicates import EPS
@@ -25,6 +27,7 @@ from splinecam.values import Ref, Rows, map_tensors, resolve
 __all__ = ["Cut", "KnotCut", "LeafCut", "MaxCut", "Operation", "SortCut"]
 
 _PLAIN = Rows()
+_SMALL_WINDOW = 16  # members up to which taking their columns is faster than pooling
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,23 @@ class MaxCut(Cut):
 
     members: Tensor
     smallest: bool = False
+
+    def apply(self, argument: Tensor) -> Tensor:
+        """The same as the operation, which is slow for small windows of float64 on a CPU."""
+        if argument.device.type != "cpu" or self.members.shape[1] > _SMALL_WINDOW:
+            return self.operation(argument)
+        pick = torch.minimum if self.smallest else torch.maximum
+        first, *others = self.groups.columns(self._flat(argument))
+        result = first.clone()
+        for other in others:
+            pick(result, other, out=result)
+        return result
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The groups in the shape of the result."""
+        example = self.members.new_zeros((1, *self.shape), dtype=torch.float64)
+        return Groups(self.members, tuple(self.operation(example).shape[1:]))
 
     def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions | None:
         if self.members.shape[1] > 2:

@@ -105,7 +105,8 @@ class EdgeCuts:
 
     Hits, (N,): which of the given ones it is, edge, column, whether the function falls from
     edges[e, 0] on, group (the new vertex), and blur (N, 2), how far rounding may shift it along the
-    edge. Groups, (C,): edge, end vertices a, b, fraction t; first: (E + 1,) those of each edge.
+    edge. Groups, (C,): edge, end vertices a, b, fraction t and its error shift; first: (E + 1,)
+    those of each edge.
     """
 
     given: Tensor
@@ -118,6 +119,7 @@ class EdgeCuts:
     a: Tensor
     b: Tensor
     t: Tensor
+    shift: Tensor
     first: Tensor
     doubts: list[Doubts]
 
@@ -159,7 +161,19 @@ def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> E
     first = offsets_of(torch.bincount(group_edge, minlength=mesh.num_edges))
     falling = za[order] > 0
     return EdgeCuts(
-        order, edge, column, falling, group, blur, group_edge, a, b, t_best, first, doubts
+        order,
+        edge,
+        column,
+        falling,
+        group,
+        blur,
+        group_edge,
+        a,
+        b,
+        t_best,
+        error[best],
+        first,
+        doubts,
     )
 
 

@@ -56,11 +56,16 @@ def _straightened(
     passed = degree == 2
     passed[:fixed] = False
     ends = mesh.edges.view(-1)
-    begins = ~passed[ends[half]]  # corners at which a side begins
     owner = owners_of(offsets[1:] - offsets[:-1], half.shape[0])
+    while True:
+        begins = ~passed[ends[half]]  # corners at which a side begins
+        sides = torch.bincount(owner[begins], minlength=offsets.shape[0] - 1)
+        bent = (sides[owner] < 3) & ~begins
+        if not bool(bent.any()):
+            break
+        passed[ends[half[bent]]] = False  # a sliver between two lines that are nearly one
     # A face's first corner may lie inside a side, which then began at its last corners.
     side = torch.cumsum(begins.long(), 0) - 1
-    sides = torch.bincount(owner[begins], minlength=offsets.shape[0] - 1)
     starts = offsets_of(sides)
     side = torch.where(side < starts[owner], starts[owner + 1] - 1, side)
     # The lowest half-edge stands for a side: both faces beside it choose the same edge.

@@ -386,7 +386,7 @@ def _refinement(
         raise TypeError(f"{type(cut).__name__} does not say what to cut by")
     if cut.smallest:
         z, low, high = -z, -high, -low
-    return partial(refine_maxima, state.mesh, z, cut.members, error, low, high, index)
+    return partial(refine_maxima, state.mesh, z, cut.groups, error, low, high, index)
 
 
 def _advance(program: Program, index: int, state: _State, block: int) -> _Range:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from splinecam.field import Field
+from splinecam.groups import Groups
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY
 from splinecam.ragged import blocks_of, following, lengths, offsets_of, owners_of, take_rows
@@ -26,6 +27,7 @@ from splinecam.ragged import blocks_of, following, lengths, offsets_of, owners_o
 __all__ = ["BLURRED", "CHORD", "SEVERAL", "Contests", "Judge", "Verdict", "contests"]
 
 _BLOCK = 1 << 20  # numbers looked at in one go
+_INT8 = 1 << 7
 _FEW = 9  # members of which it does not pay to leave some out
 
 SETTLED, CHORD, SEVERAL, BLURRED = range(4)
@@ -267,18 +269,24 @@ def _choose(
 
 
 def contests(
-    mesh: Mesh, z: Tensor, members: Tensor, error: Tensor, low: Tensor, high: Tensor
+    mesh: Mesh, z: Tensor, groups: Groups, error: Tensor, low: Tensor, high: Tensor
 ) -> Contests:
     """Where the corners of a face have different winners in a group (of equals the first).
 
-    z: (V, n) the units, with error and range (n,); members: (G, R).
+    z: (V, n) the units, with error and range (n,).
     """
-    tolerance = SAFETY * error
+    tolerance, members = SAFETY * error, groups.members
     least = (low - tolerance)[members].amax(1, keepdim=True)
     rivals = ((high + tolerance)[members] >= least).sum(1)
     group = (rivals > 1).nonzero()[:, 0]
-    count = max(1, group.shape[0])
-    edge, column = _different_ends(mesh, z, tolerance, members[group])
+    if not group.shape[0]:
+        return Contests(group, group, members[group])
+    if 2 * group.shape[0] > groups.count:  # looking at all is faster than picking most
+        group = torch.arange(groups.count, device=group.device)
+    else:
+        groups = groups.select(group)
+    count = group.shape[0]
+    edge, column = _different_ends(mesh, z, tolerance, groups)
     faces = mesh.halfedge_face().view(-1, 2)[edge]
     key = torch.unique((faces * count + column[:, None])[faces >= 0])
     group = group[key % count]
@@ -286,27 +294,29 @@ def contests(
 
 
 def _different_ends(
-    mesh: Mesh, z: Tensor, tolerance: Tensor, members: Tensor
+    mesh: Mesh, z: Tensor, tolerance: Tensor, groups: Groups
 ) -> tuple[Tensor, Tensor]:
-    """Edges and rows of ``members`` that have another winner at each end."""
-    groups, size = members.shape
-    winner = torch.empty((z.shape[0], groups), dtype=torch.int16, device=z.device)
-    step = max(1, _BLOCK // max(1, groups * size))
-    slack = tolerance[members]
+    """Edges and groups that have another winner at each end."""
+    count, size = groups.count, groups.members.shape[1]
+    kind = torch.int8 if size < _INT8 else torch.int16
+    winner = torch.empty((z.shape[0], *groups.shape), dtype=kind, device=z.device)
+    step = max(1, _BLOCK // max(1, count * size))
+    # A narrow tolerance: too many edges may be found, never too few.
+    slack = 2 * tolerance[groups.members].amin(1).view(groups.shape)
     for start in range(0, z.shape[0], step):
-        block = z[start : start + step]
-        values = [block.index_select(1, members[:, r]) for r in range(size)]
-        best = values[0] - slack[:, 0]
-        for r in range(1, size):
-            torch.maximum(best, values[r] - slack[:, r], out=best)
-        first = winner[start : start + step].zero_()
-        for r in range(size - 1, 0, -1):
-            first.masked_fill_(values[r] + slack[:, r] >= best, r)
-        first.masked_fill_(values[0] + slack[:, 0] >= best, 0)
+        columns = list(groups.columns(z[start : start + step]))
+        best = columns[0].clone()
+        for column in columns[1:]:
+            torch.maximum(best, column, out=best)
+        best -= slack
+        first = winner[start : start + step].fill_(size - 1)
+        for r in range(size - 2, -1, -1):
+            first.masked_fill_(columns[r] >= best, r)
+    winner = winner.view(-1, count)
     found = []
-    step = max(1, _BLOCK // max(1, groups))
+    step = max(1, _BLOCK // max(1, count))
     for start in range(0, mesh.num_edges, step):
         a, b = mesh.edges[start : start + step].unbind(1)
-        row, column = (winner.index_select(0, a) != winner.index_select(0, b)).nonzero().unbind(1)
-        found.append((row + start, column))
-    return torch.cat([row for row, _ in found]), torch.cat([column for _, column in found])
+        row, other = (winner.index_select(0, a) != winner.index_select(0, b)).nonzero().unbind(1)
+        found.append((row + start, other))
+    return torch.cat([row for row, _ in found]), torch.cat([other for _, other in found])

@@ -17,18 +17,29 @@ __all__ = ["Field", "Pairs"]
 class Field:
     """The n units that a cut looks at.
 
-    base: (V, n) at the vertices of the mesh as it was; added: (W, n) at those made since; late:
-    how those after them lie between older ones: they are found only where they are asked for.
+    base: (V, n) at the vertices of the mesh as it was; added: (W, n) at those made since, which lie
+    between ``ends``, (W, 2), somewhere in an interval of ``blur`` around the right place, (W,);
+    late: how those after them lie between older ones: found only where they are asked for.
     """
 
     base: Tensor
     added: Tensor
+    ends: Tensor
+    blur: Tensor
     late: tuple[Births, ...] = ()
 
-    def grow(self, births: Births) -> None:
-        """Keep the values at new vertices."""
+    @classmethod
+    def of(cls, z: Tensor) -> Field:
+        """The units z (V, n) at the vertices of a mesh."""
+        none = torch.zeros((0, 2), dtype=torch.int64, device=z.device)
+        return cls(z, z[:0], none, z[:0, 0])
+
+    def grow(self, births: Births, blur: Tensor) -> None:
+        """Keep the values at new vertices, (W,)."""
         born = torch.lerp(self._rows(births.p), self._rows(births.q), births.t[:, None])
         self.added = torch.cat([self.added, born])
+        self.ends = torch.cat([self.ends, torch.stack([births.p, births.q], 1)])
+        self.blur = torch.cat([self.blur, blur])
 
     def _rows(self, vertex: Tensor) -> Tensor:
         known = self.base.shape[0]
@@ -80,3 +91,13 @@ class Pairs:
         units = torch.stack([take(self.first, column), take(self.second, column)], 1)
         first, second = self.field.at(vertex, units).unbind(1)
         return first - second
+
+    def blur(self, vertex: Tensor, column: Tensor) -> Tensor:
+        """How far a difference may be off because a vertex may be off its place, (N,)."""
+        place = vertex - self.field.base.shape[0]
+        blur = self.error.new_zeros(vertex.shape)
+        moved = ((place >= 0) & (place < self.field.ends.shape[0])).nonzero()[:, 0]
+        ends, column = self.field.ends[place[moved]], column[moved]
+        change = self.at(ends[:, 0], column) - self.at(ends[:, 1], column)
+        blur[moved] = change.abs() * self.field.blur[place[moved]]
+        return blur

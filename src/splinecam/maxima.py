@@ -20,6 +20,7 @@ from splinecam.dissolve import dissolve
 from splinecam.envelope import BLURRED, CHORD, SEVERAL, Contests, Judge, contests
 from splinecam.errors import LimitError
 from splinecam.field import Field, Pairs
+from splinecam.groups import Groups
 from splinecam.mesh import Mesh
 from splinecam.ragged import offsets_of, owners_of, take_rows
 from splinecam.strokes import Halves, draw_strokes, halve
@@ -35,7 +36,7 @@ CLOSE = "the members of a maximum are too close to tell the largest"
 def refine_maxima(
     mesh: Mesh,
     z: Tensor,
-    members: Tensor,
+    groups: Groups,
     error: Tensor,
     low: Tensor,
     high: Tensor,
@@ -45,12 +46,12 @@ def refine_maxima(
 ) -> Refinement:
     """Cut every face where the largest of a group changes.
 
-    z: (V, n) values, with rounding error and range (n,); members: (G, R) the units of each group.
+    z: (V, n) values of the units, with rounding error and range (n,).
     """
-    open_ = contests(mesh, z, members, error, low, high)
+    open_ = contests(mesh, z, groups, error, low, high)
     if not open_.face.shape[0]:
         return unrefined(mesh, [])
-    work = _Work(mesh, Judge(Field(z, z[:0]), error), op, open_, members.shape[0], max_faces)
+    work = _Work(mesh, Judge(Field.of(z), error), op, open_, groups.count, max_faces)
     while work.step():
         pass
     return work.finish()
@@ -129,7 +130,7 @@ class _Work:
         marks = _HELPER - self.lines - torch.arange(count, device=best.device)
         face = self.open.face[best]
         halves = halve(self.mesh, self._pairs(pair), face, column, marks, self.op)
-        self.judge.field.grow(halves.births)
+        self.judge.field.grow(halves.births, halves.blur)
         self.early.append(halves.births)
         self.doubts += halves.doubts
         self.mesh = halves.mesh

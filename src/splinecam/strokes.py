@@ -82,11 +82,12 @@ class Halves:
     """Faces (N,) cut in two: the left half keeps the number, the right one is new, (N,).
 
     ends: (N, 2) the end vertices of the chord; which: (N,) those of the wanted ones that were cut;
-    births: the new vertices, all on edges.
+    births: the new vertices, all on edges, and blur, (W,), the errors of their places there.
     """
 
     mesh: Mesh
     births: Births
+    blur: Tensor
     face: Tensor
     new_face: Tensor
     ends: Tensor
@@ -130,6 +131,7 @@ def halve(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor, unit: Tensor, 
     return Halves(
         mesh=refined,
         births=cuts.births(),
+        blur=cuts.shift,
         face=cut_face,
         new_face=mesh.num_faces + index,
         ends=ends,
@@ -172,11 +174,13 @@ def _strokes(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor) -> _Strokes
     )
     falling = torch.cat([sign[hit] > 0, entering < 0])
     (falls, again), (rises, _) = _one_each(ends, falling), _one_each(ends, ~falling)
-    unclear = (sign == 0) & (value.abs() > error)
+    unclear = ((sign == 0) & (value.abs() > error)).nonzero()[:, 0]
+    off = pairs.blur(vertex[unclear], columns[unclear])
+    unclear = unclear[value[unclear].abs() > error[unclear] + off]
     doubts = [*cuts.doubts]
     if bool(again.any()):
         doubts.append(Doubts(mesh.means()[falls.key[again] // m], TWICE))
-    if bool(unclear.any()):
+    if unclear.shape[0]:
         doubts.append(Doubts(mesh.uv[torch.unique(vertex[unclear])], UNCLEAR))
     which = torch.searchsorted(face * m + column, falls.key)
     return _Strokes(cuts, falls, rises, which, _bare(mesh, cuts, falls.key // m), doubts)

@@ -50,9 +50,9 @@ def probe(program: Program, rows: Mapping[str, Rows], describe: Describe) -> Non
 def _probe_cut(cut: Cut, pair: Tensor, describe: Describe) -> None:
     """Raise if a cut mixes points, or if it does not compute what its kind says."""
     argument = torch.cat([pair, -pair[:1]])
-    made = cut.apply(argument)
+    made = cut.operation(argument)
     size = torch.maximum(argument.abs().amax(), made.abs().amax())
-    if not _agree(cut.apply(argument[:1]), made[:1], size):
+    if not _agree(cut.operation(argument[:1]), made[:1], size):
         raise UnsupportedOpError([describe(cut.result, "it mixes the points of the batch")])
     if not _as_claimed(cut, _flat(argument), _flat(made), size):
         reason = "its rule does not describe what it computes here: please report this"

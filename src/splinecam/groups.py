@@ -1,0 +1,58 @@
+"""Groups of units, of which each has a largest: windows of a pool, pieces of a maxout unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import torch
+from torch import Tensor
+
+__all__ = ["Groups"]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """members: (G, R) the units of each group; shape: the groups as the result arranges them."""
+
+    members: Tensor
+    shape: tuple[int, ...]
+
+    def columns(self, z: Tensor) -> Iterator[Tensor]:
+        """Of units z (B, n) the first member of each group, then the second, ...: (B, *shape).
+
+        In most pools a window's k-th member is always at the same distance from its first: then no
+        table is needed to pick them.
+        """
+        for r, (start, steps) in enumerate(self._strides):
+            if start < 0 or not z.is_contiguous():
+                yield z.index_select(1, self.members[:, r]).view(-1, *self.shape)
+            else:
+                size, step = (z.shape[0], *self.shape), (z.shape[1], *steps)
+                yield z.as_strided(size, step, z.storage_offset() + start)
+
+    @cached_property
+    def _strides(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Of each column the first unit and the steps to the next; first -1 if they vary."""
+        found = []
+        table = self.members.view(*self.shape, self.members.shape[1]).cpu()
+        for column in table.unbind(-1):
+            start = int(column[(0,) * column.dim()])
+            expected, steps = torch.tensor(start), []
+            for dim, size in enumerate(self.shape):
+                step = int(column.movedim(dim, 0)[-1].flatten()[0]) - start
+                steps.append(step // max(1, size - 1))
+                expected = expected[..., None] + torch.arange(size) * steps[-1]
+            regular = min(steps, default=0) >= 0 and torch.equal(expected, column)
+            found.append((start if regular else -1, tuple(steps)))
+        return found
+
+    def select(self, chosen: Tensor) -> Groups:
+        """Only some of the groups, (N,)."""
+        return Groups(self.members[chosen], (int(chosen.shape[0]),))
+
+    @property
+    def count(self) -> int:
+        return prod(self.shape)
