@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from splinecam.chords import Loops
+from splinecam.cutting import Refinement
 from splinecam.errors import LimitError
 from splinecam.functions import Functions
 from splinecam.mesh import Mesh, polygon_mesh
 from splinecam.predicates import EPS
-from splinecam.cutting import Refinement
 from splinecam.refine import refine
 from splinecam.validate import check_mesh
 

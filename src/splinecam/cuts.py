@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, ClassVar
 
 import torch
@@ -206,11 +206,7 @@ class MaxCut(Cut):
         if argument.device.type != "cpu" or self.members.shape[1] > _SMALL_WINDOW:
             return self.operation(argument)
         pick = torch.minimum if self.smallest else torch.maximum
-        first, *others = self.groups.columns(self._flat(argument))
-        result = first.clone()
-        for other in others:
-            pick(result, other, out=result)
-        return result
+        return reduce(pick, self.groups.columns(self._flat(argument))).contiguous()
 
     @cached_property
     def groups(self) -> Groups:
