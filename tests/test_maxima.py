@@ -110,6 +110,15 @@ def test_a_tiny_cell_strictly_inside(gap: float) -> None:
     assert_exact(largest(*rows, (0.1, 0.2, gap)), regions=5)
 
 
+@pytest.mark.parametrize("last", [Max(1, keepdim=True), GroupSort(3)], ids=["max", "sort"])
+def test_thin_cells_have_exact_slopes(last: nn.Module) -> None:
+    # The second is the largest in a strip 1e-10 wide, where values at corners tell no slopes.
+    model = nn.Sequential(planes((0, 0, 0), (1, 0.5, 0), (2, 1, -(2.0**-33))), last)
+    assert_exact(model, Domain.box(-4, 4))
+    image = nn.Sequential(model[0], nn.Unflatten(1, (1, 3)), nn.MaxPool1d(3), nn.Flatten())
+    assert_exact(image, Domain.box(-4, 4), regions=3)
+
+
 def test_nested_cells_strictly_inside() -> None:
     # A pyramid cut off at five heights: each slope wins in a ring, the last in the middle.
     rows = [
