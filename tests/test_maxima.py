@@ -88,6 +88,20 @@ def test_sites_on_a_grid(side: int) -> None:
     assert_exact(model, Domain.box(-1, side / 2), regions=side * side)
 
 
+@pytest.mark.parametrize("spacing", [0.1, 0.3])
+def test_sites_on_a_grid_up_to_rounding(spacing: float) -> None:
+    line = (-spacing, 0.0, spacing)
+    sites = [(x, y) for x in line for y in line]
+    assert_exact(largest(*((2 * x, 2 * y, -x * x - y * y) for x, y in sites)), regions=9)
+
+
+def test_four_sites_on_a_circle_in_flat_pairs() -> None:
+    # The borders of the pairs next to each other meet those of the others at small angles.
+    sites = [(-0.875, 0.515625), (0.515625, -0.875), (-0.8125, 0.609375), (0.0, -1.015625)]
+    assert len({x * x + y * y for x, y in sites}) == 1
+    assert_exact(largest(*((x, y, -0.25) for x, y in sites)), regions=4)
+
+
 def test_all_functions_equal() -> None:
     assert_exact(largest(*[(1.0, 2.0, 0.5)] * 5), regions=1)
     assert_exact(largest(*[(0.0, 0.0, 0.0)] * 3), regions=1)
@@ -264,6 +278,20 @@ def test_functions_equal_only_up_to_rounding() -> None:
     sums = dense([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.5, 0.0, 0.0]])
     model = nn.Sequential(dense(torch.stack([a, b, a + b]), [5.0, 5.0, 10.0]), sums)
     assert_exact(nn.Sequential(*model, Max(1, keepdim=True)), regions=1)
+
+
+@pytest.mark.parametrize("gap", [1e-6, 1e-8, 1e-10, 1e-12, 1e-13, 1e-14])
+@pytest.mark.parametrize("seed", range(3))
+def test_nearly_equal_groups(gap: float, seed: int) -> None:
+    sites = normal(5, 2, seed=seed).repeat(2, 1)
+    weight = sites + gap * normal(10, 2, seed=9 + seed)
+    model = nn.Sequential(dense(weight, -(weight**2).sum(1) / 2), maxout(2, 5))
+    part = splinecam.partition(model, BOX, device="cpu", progress=False)
+    assert_valid(part)
+    if part.unresolved:
+        assert gap < 1e-11, "wide enough for float64"
+    else:
+        assert_same_cells(part, exact_partition(model, BOX), atol=ATOL, resolution=2.0**-48)
 
 
 def test_padding_never_wins() -> None:
