@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splinecam.chords import Arrangement, Chords, Lines, Loops, meet
+from splinecam.chords import Arrangement, Chords, Lines, Loops, drift_and_error, meet
 from splinecam.errors import LimitError
 from splinecam.predicates import SAFETY, UV_ERROR, cluster
 from splinecam.ragged import argsort_rows, lengths, offsets_of, owners_of
@@ -155,14 +155,15 @@ class _State:
         c = self.chords
         face = c.face[crossing]
         line = c.line[splitter][face]
-        s, _, error, _ = meet(self.lines, line, c.line[crossing])
+        s, _, _, _ = meet(self.lines, line, c.line[crossing])
+        drift, error = drift_and_error(self.lines, line, c.line[crossing])
         low, high, end_error = self._ends(splitter, face, line)
-        outside = torch.maximum(low - s, s - high) > SAFETY * (error + end_error)
+        outside = torch.maximum(low - s, s - high) > SAFETY * (error + end_error + drift.abs())
         s = torch.minimum(torch.maximum(s, low), high)
 
         order = argsort_rows(face, s)
         face, line, s, error = face[order], line[order], s[order], error[order]
-        group, best, doubtful = cluster(face, s, error)
+        group, best, doubtful = cluster(face, s, error, drift[order])
         reach = (error + end_error[order])[best]
         from_p, from_q = s[best] - low[order][best], high[order][best] - s[best]
         at_p = from_p <= SAFETY * reach

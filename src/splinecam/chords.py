@@ -9,7 +9,7 @@ from torch import Tensor
 
 from splinecam.ragged import lengths, offsets_of, take, take_rows
 
-__all__ = ["Arrangement", "Chords", "Lines", "Loops", "meet"]
+__all__ = ["Arrangement", "Chords", "Lines", "Loops", "drift_and_error", "meet"]
 
 
 @dataclass
@@ -92,3 +92,18 @@ def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
         (take(lines.error, i) + take(lines.error, j)) / area.abs(), nan=torch.inf
     )
     return s, t, strip * (vx * vx + vy * vy).sqrt(), strip * (ux * ux + uy * uy).sqrt()
+
+
+def drift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+    """How far the crossing with j may lie elsewhere on i, (N,): with i itself, and with j alone.
+
+    A line i that is off by a little meets all lines j elsewhere at once: at a right angle at the
+    same fraction, at other angles by so much earlier or later.
+    """
+    (ux, uy) = (take(lines.b, i) - take(lines.a, i)).unbind(1)
+    (vx, vy) = (take(lines.b, j) - take(lines.a, j)).unbind(1)
+    area, dot = ux * vy - uy * vx, ux * vx + uy * vy
+    length = (ux * ux + uy * uy).sqrt()
+    drift = take(lines.error, i) * dot / (area * length)
+    error = take(lines.error, j) * (vx * vx + vy * vy).sqrt() / area.abs()
+    return torch.nan_to_num(drift, nan=0.0), torch.nan_to_num(error, nan=torch.inf)

@@ -59,10 +59,14 @@ BLURRED = 2.0**-7
 DEGENERATE = 1e-12
 
 
-def cluster(line: Tensor, s: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def cluster(
+    line: Tensor, s: Tensor, error: Tensor, drift: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Unite the points of each line that cannot be told apart.
 
-    line: (N,) ascending; s: (N,) ascending within a line; error: (N,) rounding error of s.
+    line: (N,) ascending; s: (N,) ascending within a line; error: (N,) rounding error of s; drift:
+    (N,) how far s moves with the line itself, if that is off its place: all its points move at
+    once, so that only their differences count.
     Returns the cluster of each point (N,), the best-known member of each cluster (C,), and whether
     each point is farther from that member than rounding explains (N,).
 
@@ -71,23 +75,27 @@ def cluster(line: Tensor, s: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Ten
     """
     group = torch.arange(s.shape[0], device=s.device)
     best = group
-    if s.shape[0] < 2 or not bool(_touching(line, s, error).any()):
+    drift = torch.zeros_like(s) if drift is None else drift
+    if s.shape[0] < 2 or not bool(_touching(line, s, error, drift).any()):
         return group, best, torch.zeros_like(s, dtype=torch.bool)
     while True:
-        touch = _touching(line[best], s[best], error[best])
+        touch = _touching(line[best], s[best], error[best], drift[best])
         if not bool(touch.any()):
             break
         start = ~_joins(touch, s[best], error[best])
         label = torch.cumsum(start.long(), 0) - 1
         group = label[group]
         best = _narrowest(label, error[best], best)
-    doubtful = (s - s[best][group]).abs() > error + error[best][group]
+    best_of = best[group]
+    explained = error + error[best_of] + (drift - drift[best_of]).abs()
+    doubtful = (s - s[best_of]).abs() > explained
     return group, best, doubtful
 
 
-def _touching(line: Tensor, s: Tensor, error: Tensor) -> Tensor:
+def _touching(line: Tensor, s: Tensor, error: Tensor, drift: Tensor) -> Tensor:
     """For each neighbouring pair: on one line and within both tolerances."""
-    return (line[1:] == line[:-1]) & (s[1:] - s[:-1] <= SAFETY * (error[1:] + error[:-1]))
+    reach = SAFETY * (error[1:] + error[:-1] + drift.diff().abs())
+    return (line[1:] == line[:-1]) & (s[1:] - s[:-1] <= reach)
 
 
 def _joins(touch: Tensor, s: Tensor, error: Tensor) -> Tensor:
