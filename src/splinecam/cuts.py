@@ -27,7 +27,7 @@ from splinecam.values import Ref, Rows, map_tensors, resolve
 __all__ = ["Cut", "KnotCut", "LeafCut", "MaxCut", "Operation", "SortCut"]
 
 _PLAIN = Rows()
-_SMALL_WINDOW = 16  # members up to which taking their columns is faster than pooling
+_SMALL_WINDOW = 9  # members up to which taking their columns is faster than pooling
 
 
 @dataclass(frozen=True)
@@ -195,11 +195,13 @@ class MaxCut(Cut):
     """The largest of each group of units, or the smallest.
 
     members: (G, R) the units of each group, in the order of the flattened result; a group with
-    fewer than R units names one of them more than once.
+    fewer than R units names one of them more than once. places: gives something that tells where
+    each group's winner is, if that is faster than to compare its members.
     """
 
     members: Tensor
     smallest: bool = False
+    places: Operation | None = None
 
     def apply(self, argument: Tensor) -> Tensor:
         """The same as the operation, which is slow for small windows of float64 on a CPU."""
@@ -212,7 +214,13 @@ class MaxCut(Cut):
     def groups(self) -> Groups:
         """The groups in the shape of the result."""
         example = self.members.new_zeros((1, *self.shape), dtype=torch.float64)
-        return Groups(self.members, tuple(self.operation(example).shape[1:]))
+        shape = tuple(self.operation(example).shape[1:])
+        places = self.places
+        if places is None or self.members.shape[1] <= _SMALL_WINDOW:
+            return Groups(self.members, shape)
+        return Groups(
+            self.members, shape, lambda z: places(z.view(-1, *self.shape)).to(torch.int32)
+        )
 
     def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions | None:
         if self.members.shape[1] > 2:

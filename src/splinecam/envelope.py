@@ -27,7 +27,6 @@ from splinecam.ragged import blocks_of, following, lengths, offsets_of, owners_o
 __all__ = ["BLURRED", "CHORD", "SEVERAL", "Contests", "Judge", "Verdict", "contests"]
 
 _BLOCK = 1 << 20  # numbers looked at in one go
-_INT8 = 1 << 7
 _FEW = 9  # members of which it does not pay to leave some out
 
 SETTLED, CHORD, SEVERAL, BLURRED = range(4)
@@ -298,21 +297,11 @@ def _different_ends(
 ) -> tuple[Tensor, Tensor]:
     """Edges and groups that have another winner at each end."""
     count, size = groups.count, groups.members.shape[1]
-    kind = torch.int8 if size < _INT8 else torch.int16
-    winner = torch.empty((z.shape[0], *groups.shape), dtype=kind, device=z.device)
-    step = max(1, _BLOCK // max(1, count * size))
     # A narrow tolerance: too many edges may be found, never too few.
-    slack = 2 * tolerance[groups.members].amin(1).view(groups.shape)
-    for start in range(0, z.shape[0], step):
-        columns = list(groups.columns(z[start : start + step]))
-        best = columns[0].clone()
-        for column in columns[1:]:
-            torch.maximum(best, column, out=best)
-        best -= slack
-        first = winner[start : start + step].fill_(size - 1)
-        for r in range(size - 2, -1, -1):
-            first.masked_fill_(columns[r] >= best, r)
-    winner = winner.view(-1, count)
+    slack = 2 * tolerance[groups.members].amin(1)
+    step = max(1, _BLOCK // max(1, count * size))
+    blocks = [groups.winners(block, slack) for block in torch.split(z, step)]
+    winner = torch.cat(blocks)
     found = []
     step = max(1, _BLOCK // max(1, count))
     for start in range(0, mesh.num_edges, step):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from math import prod
 
 import torch
@@ -12,13 +12,32 @@ from torch import Tensor
 
 __all__ = ["Groups"]
 
+_INT8 = 1 << 7
+
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """members: (G, R) the units of each group; shape: the groups as the result arranges them."""
+    """members: (G, R) the units of each group; shape: the groups as the result arranges them.
+
+    ids: of units (B, n) some number for the winner of each group, (B, *shape).
+    """
 
     members: Tensor
     shape: tuple[int, ...]
+    ids: Callable[[Tensor], Tensor] | None = None
+
+    def winners(self, z: Tensor, slack: Tensor) -> Tensor:
+        """A number for the largest unit of each group, (B, G); the first within slack (G,)."""
+        if self.ids is not None:
+            return self.ids(z).view(-1, self.count)
+        columns, slack = list(self.columns(z)), slack.view(self.shape)
+        best = reduce(torch.maximum, columns) - slack
+        size = len(columns)
+        kind = torch.int8 if size < _INT8 else torch.int16
+        first = torch.full_like(best, size - 1, dtype=kind)
+        for r in range(size - 2, -1, -1):
+            first.masked_fill_(columns[r] >= best, r)
+        return first.view(-1, self.count)
 
     def columns(self, z: Tensor) -> Iterator[Tensor]:
         """Of units z (B, n) the first member of each group, then the second, ...: (B, *shape).

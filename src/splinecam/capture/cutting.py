@@ -191,9 +191,21 @@ def add_maxima(
             operation=_operation(node.target, args, kwargs, rows, result_rows, part),
             members=first.contiguous(),
             smallest=rule.smallest,
+            places=_places(node.target, args, kwargs, rows, result_rows),
         )
     )
     return None
+
+
+def _places(
+    target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Rows, result_rows: Rows
+) -> Operation | None:
+    """For a pool the same pool, which says where its winners stand."""
+    name = target_name(target).removeprefix("aten.").removesuffix("_with_indices")
+    packet = getattr(torch.ops.aten, f"{name}_with_indices", None)
+    if packet is None or not name.startswith("max_pool"):
+        return None
+    return _operation(packet.default, args, kwargs, rows, result_rows, 1)
 
 
 def add_sort(

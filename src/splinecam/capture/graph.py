@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _MAX_BATCH = 2**31
+_CUDA_BATCH = 2**16 - 1  # normalisation takes another way beyond it, with the same result
 _BLOCKS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 _CREATED = ("zeros", "ones", "full", "empty")
 _FRESH = frozenset(
@@ -109,13 +110,10 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
     """The model's exported program without in-place operations; the model stays as it was."""
     if isinstance(model, torch.jit.ScriptModule):
         raise CaptureError("the model is a ScriptModule: pass the nn.Module it was made from")
-    batch = torch.export.Dim("batch", max=_MAX_BATCH)
     with warnings.catch_warnings(), _quiet(), torch.no_grad(), untouched(model):
         warnings.simplefilter("ignore")
         try:
-            exported = torch.export.export(
-                model, (_example(model, input_shape),), dynamic_shapes=({0: batch},), strict=False
-            )
+            exported = _export(model, _example(model, input_shape))
         except CaptureError:
             raise
         except Exception as error:
@@ -131,6 +129,21 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
         except Exception as error:
             message = f"its in-place operations cannot be undone: {first_line(error)}"
             raise CaptureError(message) from error
+
+
+def _export(model: nn.Module, x: Tensor) -> Any:
+    """Export for a batch of any size, or for the sizes for which CUDA has one kernel."""
+
+    def export(most: int) -> Any:
+        shapes = ({0: torch.export.Dim("batch", max=most)},)
+        return torch.export.export(model, (x,), dynamic_shapes=shapes, strict=False)
+
+    try:
+        return export(_MAX_BATCH)
+    except torch._dynamo.exc.UserError:
+        if x.device.type != "cuda":
+            raise
+        return export(_CUDA_BATCH)
 
 
 @contextmanager
