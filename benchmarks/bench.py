@@ -60,6 +60,15 @@ WORKLOADS = {
 }
 
 
+def machine(device: torch.device) -> str:
+    """What is measured with, for the table's heading."""
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+    else:
+        name = f"{platform.machine()}, {torch.get_num_threads()} threads"
+    return f"torch {torch.__version__.split('+')[0]}, {name}"
+
+
 def seconds(work: Callable[[], object], device: torch.device) -> float:
     """Wall-clock time of one call, the device's queue included."""
     if device.type == "cuda":
@@ -130,13 +139,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     options = parser.parse_args()
     device = torch.device(options.device)
-    if device.type == "cuda":
-        machine = torch.cuda.get_device_name(device)
-    else:
-        machine = f"{platform.machine()}, {torch.get_num_threads()} threads"
-    print(
-        f"torch {torch.__version__.split('+')[0]}, {machine}, best of {options.repeat}, seconds\n"
-    )
+    print(f"{machine(device)}, best of {options.repeat}, seconds\n")
     head = ("workload", "regions", "capture", "median", "best", "floor", "ratio")
     print("{:<16}{:>10}{:>11}{:>10}{:>10}{:>10}{:>8}".format(*head))
     capture(nn.Linear(2, 1), (2,), device=device)  # loads torch.export, not to be timed
