@@ -117,7 +117,8 @@ class _State:
         gap = self.out.uv[corner] - lines.a[line]
         distance = (gap[..., 0] * d[:, 1] - gap[..., 1] * d[:, 0]).abs() / lengths(d)
         distance, nearer = distance.min(0)
-        reach = lines.error[line] + lines.error[c.line[crossing]]
+        # Only the splitter's own error counts: it is the one that would be moved.
+        reach = lines.error[line] + UV_ERROR
         hit = (distance <= SAFETY * reach).nonzero()[:, 0]
         if not hit.shape[0]:
             return False

@@ -126,15 +126,15 @@ class _Work:
         count = best.shape[0]
         if self.max_faces is not None and self.mesh.num_faces + count > self.max_faces:
             raise LimitError("too many regions")
-        pair, column = torch.unique(pair.sort(1).values, dim=0, return_inverse=True)
+        unique, column = torch.unique(pair.sort(1).values, dim=0, return_inverse=True)
         marks = _HELPER - self.lines - torch.arange(count, device=best.device)
         face = self.open.face[best]
-        halves = halve(self.mesh, self._pairs(pair), face, column, marks, self.op)
+        halves = halve(self.mesh, self._pairs(unique), face, column, marks, self.op)
         self.judge.field.grow(halves.births, halves.blur)
         self.early.append(halves.births)
         self.doubts += halves.doubts
         self.mesh = halves.mesh
-        self._hand_down(halves)
+        self._hand_down(halves, pair[halves.which])
         self.lines += count
 
     def _pairs(self, pair: Tensor) -> Pairs:
@@ -142,23 +142,28 @@ class _Work:
         error = self.judge.error
         return Pairs(self.judge.field, first, second, error[first] + error[second])
 
-    def _hand_down(self, halves: Halves) -> None:
-        """Open contests go to both halves; note which of them may have a border on the line."""
+    def _hand_down(self, halves: Halves, pair: Tensor) -> None:
+        """Open contests go to both halves; note which of them may have a border on the line.
+
+        pair: (N, 2) the units between which each line was drawn.
+        """
         number = halves.face.new_full((self.mesh.num_faces,), -1)
         number[halves.face] = torch.arange(halves.face.shape[0], device=number.device)
         which = number[self.open.face]
         self._doubt(self.open.face[which < 0])  # lines that vanished in rounding
         cut = (which >= 0).nonzero()[:, 0]
         left, which = self.open.select(cut), which[cut]
-        along = self._tied_along(halves.ends[which], left.units)
+        first, second = ((left.units == unit[:, None]).any(1) for unit in pair[which].unbind(1))
+        along = (first & second) | self._tied_along(halves.ends[which], left.units)
         line = self.lines + halves.which[which]
-        self.helpers.append(_Helpers(line[along], left.select(along)))
+        chosen = along.nonzero()[:, 0]
+        self.helpers.append(_Helpers(line[chosen], left.select(chosen)))
         right = replace(left, face=halves.new_face[which])
         both = zip(vars(left).values(), vars(right).values(), strict=True)
         self.open = Contests(*(torch.cat(pair) for pair in both))
 
     def _tied_along(self, ends: Tensor, units: Tensor) -> Tensor:
-        """Contests with two units that are equal all along the lines with ends (N, 2)."""
+        """Which contests have two units that are equal all along lines with ends (N, 2), (N,)."""
         (a, tolerance), (b, _) = (self.judge.at(vertex, units) for vertex in ends.unbind(1))
         order = torch.lerp(a, b, _ASIDE).argsort(1)
         slack = tolerance.gather(1, order)
@@ -166,7 +171,7 @@ class _Work:
         tied = torch.ones_like(slack, dtype=torch.bool)
         for values in (a, b):
             tied &= values.gather(1, order).diff(dim=1).abs() <= slack
-        return tied.any(1).nonzero()[:, 0]
+        return tied.any(1)
 
     def finish(self) -> Refinement:
         """Draw the chords, then take out the helping lines where they are no borders."""
