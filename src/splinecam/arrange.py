@@ -116,6 +116,10 @@ class _State:
         d = lines.b[line] - lines.a[line]
         gap = self.out.uv[corner] - lines.a[line]
         distance = (gap[..., 0] * d[:, 1] - gap[..., 1] * d[:, 0]).abs() / lengths(d)
+        # A corner that does not lie between the splitter's ends would lead it back and forth.
+        s = (gap * d).sum(2) / (d * d).sum(1)
+        low, high, _ = self._ends(splitter, face, line)
+        distance = torch.where((s > low) & (s < high), distance, torch.inf)
         distance, nearer = distance.min(0)
         # Only the splitter's own error counts: it is the one that would be moved.
         reach = lines.error[line] + UV_ERROR
