@@ -27,7 +27,6 @@ from splinecam.ragged import blocks_of, following, lengths, offsets_of, owners_o
 __all__ = ["BLURRED", "CHORD", "SEVERAL", "Contests", "Judge", "Verdict", "contests"]
 
 _BLOCK = 1 << 20  # numbers looked at in one go
-_FEW = 9  # members of which it does not pay to leave some out
 
 SETTLED, CHORD, SEVERAL, BLURRED = range(4)
 """One winner; two, with one border between them; more; too close to call."""
@@ -47,9 +46,6 @@ class Contests:
 
     def without(self, hopeless: Tensor) -> Contests:
         """Leave units out that cannot win, (N, R); as many as all contests can spare."""
-        again = self.units == self.units[:, :1]
-        again[:, 0] = False
-        hopeless = hopeless | again
         count = int((~hopeless).sum(1).max())
         order = hopeless.to(torch.int8).argsort(dim=1, stable=True)[:, :count]
         units, spare = self.units.gather(1, order), hopeless.gather(1, order)
@@ -77,32 +73,41 @@ class Judge:
         fields = zip(*(vars(part).values() for part in parts), strict=True)
         return Verdict(*(torch.cat(field) for field in fields))
 
-    def agree(self, mesh: Mesh, left: Tensor, right: Tensor, units: Tensor) -> Tensor:
-        """Whether one of the units (N, R) wins in both of two faces, (N,) each."""
-        answers = [left.new_zeros(0, dtype=torch.bool)]
-        for rows in self._blocks(mesh, units.shape[1], left, right):
-            faces = torch.stack([left[rows], right[rows]], 1).view(-1)
-            around = _Around.of(mesh, faces, self, units[rows].repeat_interleave(2, 0))
-            answers.append(around.winning_all(around.owner // 2, faces.shape[0] // 2).any(1))
+    def hopeless(self, mesh: Mesh, contests: Contests) -> Tensor:
+        """Units that need not be looked at any more in the contests' faces, (N, R)."""
+        face, units = contests.face, contests.units
+        return torch.cat(
+            [
+                _Around.of(mesh, face[rows], self, units[rows]).hopeless()
+                for rows in self._blocks(mesh, units.shape[1], face)
+            ]
+        )
+
+    def winner(self, mesh: Mesh, face: Tensor, units: Tensor) -> Tensor:
+        """Which of the units (N, R) wins in the middle of each face, (N,)."""
+        answers = [units[:0, 0]]
+        for rows in self._blocks(mesh, units.shape[1], face):
+            place = _Around.of(mesh, face[rows], self, units[rows]).sums().argmax(1, keepdim=True)
+            answers.append(units[rows].gather(1, place)[:, 0])
         return torch.cat(answers)
 
-    def _blocks(self, mesh: Mesh, size: int, *faces: Tensor) -> list[slice]:
+    def _blocks(self, mesh: Mesh, size: int, face: Tensor) -> list[slice]:
         """Runs of rows whose faces have not too many corners together."""
-        corners = torch.stack([mesh.offsets[face + 1] - mesh.offsets[face] for face in faces])
-        return [slice(*run) for run in blocks_of(corners.sum(0) * size, _BLOCK)]
+        corners = mesh.offsets[face + 1] - mesh.offsets[face]
+        return [slice(*run) for run in blocks_of(corners * size, _BLOCK)]
 
     def _judge(self, mesh: Mesh, face: Tensor, units: Tensor) -> Verdict:
         around = _Around.of(mesh, face, self, units)
         kind = torch.full_like(face, SETTLED)
         pair = face.new_zeros((face.shape[0], 2))
         side = mesh.uv.new_zeros(face.shape)
-        unsettled = ~around.winning_all(around.owner, face.shape[0]).any(1)
+        unsettled = ~around.winning_all().any(1)
         open_ = unsettled.nonzero()[:, 0]
         if open_.shape[0]:
             found = _best_candidate(around.select(unsettled), mesh.uv)
             kind[open_], side[open_] = found.kind, found.side
             pair[open_] = units[open_].gather(1, found.pair)
-        return Verdict(kind, pair, side, around.hopeless())
+        return Verdict(kind, pair, side)
 
 
 @dataclass(frozen=True)
@@ -110,14 +115,12 @@ class Verdict:
     """How things stand in a face with a group, (N,) each.
 
     kind: SETTLED, CHORD, SEVERAL or BLURRED; pair: (N, 2) two members, between which a border
-    begins at the face's boundary; side: how long the side is on which it begins;
-    hopeless: (N, R) the members that win nowhere in the face (of few, nobody asks).
+    begins at the face's boundary; side: how long the side is on which it begins.
     """
 
     kind: Tensor
     pair: Tensor
     side: Tensor
-    hopeless: Tensor
 
 
 @dataclass(frozen=True)
@@ -142,26 +145,32 @@ class _Around:
         z, tolerance = judge.at(vertex, units[owner])
         return cls(counts, owner, vertex, z, tolerance, _may_win(z, tolerance))
 
-    def winning_all(self, owner: Tensor, count: int) -> Tensor:
-        """Which members win at all corners of each owner, (count, R)."""
-        lost = torch.zeros((count, self.z.shape[1]), dtype=torch.int32, device=owner.device)
-        return lost.index_add_(0, owner, (~self.wins).to(torch.int32)) == 0
+    def winning_all(self) -> Tensor:
+        """Which members win at all corners of each face, (N, R)."""
+        return self._everywhere(self.wins)
+
+    def sums(self) -> Tensor:
+        """Sum of each member's values at the corners, (N, R)."""
+        shape = (self.counts.shape[0], self.z.shape[1])
+        return self.z.new_zeros(shape).index_add_(0, self.owner, self.z)
 
     def hopeless(self) -> Tensor:
-        """Which members lose everywhere to the one that wins in the middle of the face, (N, R)."""
-        shape = (self.counts.shape[0], self.z.shape[1])
-        if shape[1] <= _FEW:
-            return torch.zeros(shape, dtype=torch.bool, device=self.z.device)
-        sums = self.z.new_zeros(shape).index_add_(0, self.owner, self.z)
-        winner = sums.argmax(1)[self.owner, None]
-        low = (self.z - self.tolerance).gather(1, winner)
-        rival = (self.z + self.tolerance >= low).to(torch.int32)
-        return (
-            torch.zeros(shape, dtype=torch.int32, device=low.device).index_add_(
-                0, self.owner, rival
-            )
-            == 0
+        """Members that lose everywhere to the winner in the middle, or repeat another, (N, R)."""
+        order = self.sums().argsort(1, descending=True)
+        z, tolerance = (x.gather(1, order[self.owner]) for x in (self.z, self.tolerance))
+        lost = self._everywhere(z + tolerance < (z - tolerance)[:, :1])
+        same = self._everywhere(
+            (z[:, :-1] - z[:, 1:]).abs() <= tolerance[:, :-1] + tolerance[:, 1:]
         )
+        lost[:, 1:] |= same
+        return torch.zeros_like(lost).scatter_(1, order, lost)
+
+    def _everywhere(self, holds: Tensor) -> Tensor:
+        """Where something holds at all corners of a face: (H, R) -> (N, R)."""
+        count = torch.zeros(
+            (self.counts.shape[0], holds.shape[1]), dtype=torch.int32, device=holds.device
+        )
+        return count.index_add_(0, self.owner, (~holds).to(torch.int32)) == 0
 
     def select(self, chosen: Tensor) -> _Around:
         """Only some of the faces, (N,) booleans."""
@@ -264,7 +273,7 @@ def _choose(
     pair[found] = torch.stack([first[best], second[best]], 1)
     length = side.new_zeros(count)
     length[found] = side[best]
-    return Verdict(kind, pair, length, kind[:0])
+    return Verdict(kind, pair, length)
 
 
 def contests(

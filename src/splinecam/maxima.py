@@ -103,7 +103,8 @@ class _Work:
         chosen = going.nonzero()[:, 0]
         if not chosen.shape[0]:
             return False
-        self.open = self.open.select(chosen).without(verdict.hopeless[chosen])
+        self.open = self.open.select(chosen)
+        self.open = self.open.without(self.judge.hopeless(self.mesh, self.open))
         several = (verdict.kind[chosen] == SEVERAL).nonzero()[:, 0]
         best = self._longest(several, verdict.side[chosen])
         self._halve(best, verdict.pair[chosen[best]])
@@ -205,8 +206,9 @@ class _Work:
         for helpers in self.helpers:
             rows, counts = take_rows(offsets, helpers.line)
             which = owners_of(counts, rows.shape[0])
-            left, right = beside[edge[rows]].unbind(1)
-            border = ~judge.agree(mesh, left, right, helpers.contests.units[which])
+            units = helpers.contests.units[which]
+            left, right = (judge.winner(mesh, face, units) for face in beside[edge[rows]].unbind(1))
+            border = left != right
             group = helpers.contests.group[which]
             unit.scatter_reduce_(0, rows[border], group[border], "amin")
         mesh.edge_unit[edge] = unit
