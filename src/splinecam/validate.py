@@ -251,17 +251,22 @@ def _check_model(
 
 
 def _forward(part: Partition) -> Callable[[Tensor], Tensor]:
-    """The real model, run in float64 by substituted parameters; the model itself is not touched."""
-    model, device = part.model, part.mesh.uv.device
+    """The real model, run in float64 by substituted parameters; the model itself is not touched.
+
+    It runs on its own device, where its constants are, also those that are no buffers.
+    """
+    model, here = part.model, part.mesh.uv.device
+    tensors = dict((*model.named_parameters(), *model.named_buffers()))
+    device = next((t.device for t in tensors.values()), here)
     state = {  # copies, as a model in train mode writes to its buffers
-        name: t.detach().to(device, torch.float64 if t.is_floating_point() else t.dtype, copy=True)
-        for name, t in (*model.named_parameters(), *model.named_buffers())
+        name: t.detach().to(torch.float64 if t.is_floating_point() else t.dtype, copy=True)
+        for name, t in tensors.items()
     }
 
     def forward(x: Tensor) -> Tensor:
-        out = torch.func.functional_call(model, state, (x,))
+        out = torch.func.functional_call(model, state, (x.to(device),))
         tensor: Tensor = out[0] if isinstance(out, tuple | list) else out
-        return tensor.reshape(x.shape[0], -1)
+        return tensor.reshape(x.shape[0], -1).to(here)
 
     return forward
 
