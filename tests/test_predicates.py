@@ -56,3 +56,13 @@ def test_a_union_beyond_rounding_is_doubtful_and_one_within_is_not():
     line = torch.zeros(2, dtype=torch.long)
     assert not cluster(line, points(0.5, 0.5 + EPS), error)[2].any()
     assert cluster(line, points(0.5, 0.5 + 4 * EPS), error)[2].tolist() == [False, True]
+
+
+def test_points_that_drift_together_stay_apart() -> None:
+    line, s = torch.zeros(3, dtype=torch.long), points(0.5, 0.5 + 2**10 * EPS, 0.9)
+    error = points(EPS, EPS, EPS)
+    apart = cluster(line, s, error, points(2**12 * EPS, 2**12 * EPS, 0.0))
+    assert apart[0].tolist() == [0, 1, 2]
+    crossed = cluster(line, s, error, points(2**12 * EPS, -(2**12) * EPS, 0.0))
+    assert crossed[0].tolist() == [0, 0, 1]
+    assert not crossed[2].any()

@@ -1,0 +1,70 @@
+"""Groups: members picked by strides or by table are the same, and so are the winners."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from splinecam.capture import capture
+from splinecam.cuts import MaxCut
+from splinecam.groups import Groups
+
+POOLS = {
+    "plain": (nn.MaxPool2d(2), (3, 8, 6), True),
+    "overlapping": (nn.MaxPool2d(3, stride=2), (2, 9, 7), True),
+    "dilated": (nn.MaxPool2d(2, stride=3, dilation=2), (2, 9, 9), True),
+    "padded": (nn.MaxPool2d(3, stride=2, padding=1), (3, 8, 8), False),
+    "ceil": (nn.MaxPool2d(2, ceil_mode=True), (1, 5, 5), False),
+    "line": (nn.MaxPool1d(3, stride=1), (2, 9), True),
+    "solid": (nn.MaxPool3d(2), (1, 4, 4, 4), True),
+    "large": (nn.MaxPool2d(4), (2, 9, 9), True),
+}
+
+
+def cut_of(pool: nn.Module, shape: tuple[int, ...]) -> MaxCut:
+    cut = capture(pool, shape).cuts[0]
+    assert isinstance(cut, MaxCut)
+    return cut
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_columns_are_the_members(name: str) -> None:
+    pool, shape, regular = POOLS[name]
+    cut = cut_of(pool, shape)
+    z = torch.randn(5, *shape, dtype=torch.float64)
+    columns = torch.stack(list(cut.groups.columns(z.flatten(1))), -1)
+    assert torch.equal(columns.flatten(1, -2), z.flatten(1)[:, cut.members])
+    assert all(start >= 0 for start, _ in cut.groups._strides) == regular
+    part = z.flatten(1)[1:4]  # rows in the middle of a larger tensor
+    assert torch.equal(torch.stack(list(cut.groups.columns(part)), -1), columns[1:4])
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_the_cut_computes_the_pool(name: str) -> None:
+    pool, shape, _ = POOLS[name]
+    z = torch.randn(5, *shape, dtype=torch.float64) - 3
+    assert torch.equal(cut_of(pool, shape).apply(z), pool(z))
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_winners_differ_exactly_where_the_largest_members_differ(name: str) -> None:
+    pool, shape, _ = POOLS[name]
+    cut = cut_of(pool, shape)
+    z = torch.randn(6, *shape, dtype=torch.float64).flatten(1)
+    slack = torch.zeros(cut.groups.count, dtype=torch.float64)
+    winner = cut.groups.winners(z, slack)
+    unit = cut.members.gather(1, z[:, cut.members].argmax(2).T).T
+    assert torch.equal(winner[1:] != winner[:-1], unit[1:] != unit[:-1])
+
+
+def test_members_within_the_slack_are_equal_to_the_largest() -> None:
+    groups = Groups(torch.tensor([[0, 1, 2]]), (1,))
+    z = torch.tensor([[1.0, 1.5, 2.0], [0.0, 1.5, 2.0]], dtype=torch.float64)
+    assert groups.winners(z, torch.tensor([1.0], dtype=torch.float64)).tolist() == [[0], [1]]
+
+
+def test_selected_groups_keep_their_members() -> None:
+    groups = Groups(torch.arange(12).view(6, 2), (2, 3)).select(torch.tensor([4, 1]))
+    assert groups.count == 2
+    assert groups.members.tolist() == [[8, 9], [2, 3]]
