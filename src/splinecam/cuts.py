@@ -99,8 +99,8 @@ class Cut(ABC):
         """Whether each unit is surely on different pieces at two points of (B, *shape) each."""
 
     @abstractmethod
-    def decided(self, z: Tensor, error: Tensor) -> Tensor:
-        """Whether rounding leaves no doubt about the piece of each unit, (B, units)."""
+    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        """Whether each unit is within ``near`` of a border or beyond ``far``, not between, (n,)."""
 
     @abstractmethod
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
@@ -166,8 +166,9 @@ class KnotCut(Cut):
         low, high = ([self.pieces(z, e) for z in (first, second)] for e in (error, -error))
         return (low[0] > high[1]) | (low[1] > high[0])
 
-    def decided(self, z: Tensor, error: Tensor) -> Tensor:
-        return self.pieces(z, error) == self.pieces(z, -error)
+    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        above = self.pieces(z, near) == self.pieces(z, far)
+        return above & (self.pieces(z, -near) == self.pieces(z, -far))
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         """A dead unit passes no error on: only the pieces that a unit visits count."""
@@ -244,8 +245,8 @@ class MaxCut(Cut):
     def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
         return ~(self.winners(first, error) & self.winners(second, error)).any(2)
 
-    def decided(self, z: Tensor, error: Tensor) -> Tensor:
-        return self.winners(z, error).sum(2) == 1
+    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        return (self.winners(z, near) == self.winners(z, far)).all(2)
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         """The result grows with every unit; its error is that of a unit that can win."""
@@ -293,8 +294,9 @@ class SortCut(Cut):
         surely, maybe = ([self._above(z, e) for z in (first, second)] for e in (error, -error))
         return (surely[0] & ~maybe[1]) | (surely[1] & ~maybe[0])
 
-    def decided(self, z: Tensor, error: Tensor) -> Tensor:
-        return self._above(z, error) == self._above(z, -error)
+    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        above = self._above(z, near) == self._above(z, far)
+        return above & (self._above(z, -near) == self._above(z, -far))
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         ends = self.apply(torch.stack([low, high]).view(-1, *self.shape))
@@ -319,8 +321,9 @@ class LeafCut(Cut):
         a, b = self._flat(first), self._flat(second)
         return ((a > error) & (b < -error)) | ((a < -error) & (b > error))
 
-    def decided(self, z: Tensor, error: Tensor) -> Tensor:
-        return self._flat(z).abs() > error
+    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        size = self._flat(z).abs()
+        return (size <= near) | (size > far)
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         """Nothing is known of the operation but that it can be run."""

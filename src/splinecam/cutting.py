@@ -158,6 +158,11 @@ def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> E
         td = torch.cat([t[doubtful], t_best[group[doubtful]]])[:, None]
         place = torch.lerp(mesh.uv[mesh.edges[e, 0]], mesh.uv[mesh.edges[e, 1]], td)
         doubts.append(Doubts(place, "cuts of an edge too close to tell apart"))
+    length = lengths(mesh.uv[b] - mesh.uv[a])
+    at_end = (torch.minimum(t_best, 1 - t_best) * length <= UV_ERROR).nonzero()[:, 0]
+    if at_end.shape[0]:
+        ends = torch.lerp(mesh.uv[a[at_end]], mesh.uv[b[at_end]], t_best[at_end, None])
+        doubts.append(Doubts(ends, "a cut of an edge too close to its end"))
     first = offsets_of(torch.bincount(group_edge, minlength=mesh.num_edges))
     falling = za[order] > 0
     return EdgeCuts(

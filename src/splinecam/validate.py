@@ -331,7 +331,8 @@ def _switches(part: Partition, points: list[Tensor]) -> tuple[int, Tensor]:
                 for uv in points
             )
         for cut in part.program.cuts:
-            error, a, b = blind * part.cut_errors[cut.name], first[cut.name], second[cut.name]
-            switched[rows] |= cut.apart(a, b, error).any(1)
-            decided[rows] &= cut.decided(a, error).all(1) & cut.decided(b, error).all(1)
+            near, a, b = part.cut_errors[cut.name], first[cut.name], second[cut.name]
+            far = blind * near
+            switched[rows] |= cut.apart(a, b, far).any(1)
+            decided[rows] &= cut.decided(a, near, far).all(1) & cut.decided(b, near, far).all(1)
     return int(switched.sum()), decided
