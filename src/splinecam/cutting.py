@@ -40,6 +40,7 @@ __all__ = [
     "cut_edges",
     "draw",
     "first_places",
+    "short_chords",
     "unrefined",
 ]
 
@@ -235,7 +236,7 @@ def chords_between(
     a, b = split.uv[start], split.uv[end]
     # Across the line both ends are blurred by error / |gradient|; the estimate is the better the
     # more steeply the line meets the edge, so the smaller one counts.
-    along = (b - a) / lengths(b - a)[:, None]
+    along = (b - a) / lengths(b - a).clamp(min=UV_ERROR)[:, None]
     across = [
         (x.blur[:, 0] * along[:, 1] - x.blur[:, 1] * along[:, 0]).abs() for x in (falls, rises)
     ]
@@ -250,6 +251,14 @@ def _restrict(loops: Loops, chords: Chords, faces: Tensor) -> tuple[Loops, Chord
     chosen = chords.select((rank[chords.face] >= 0).nonzero()[:, 0])
     chosen.face = rank[chosen.face]
     return loops.select(faces), chosen
+
+
+def short_chords(lines: Lines) -> list[Doubts]:
+    """Chords whose two ends have the same coordinates, up to rounding."""
+    short = (lines.length() <= UV_ERROR).nonzero()[:, 0]
+    if not short.shape[0]:
+        return []
+    return [Doubts(lines.a[short], "a border too short for its coordinates")]
 
 
 # -- the refined mesh -------------------------------------------------------------------------
@@ -278,6 +287,7 @@ def draw(
     if max_faces is not None:
         max_faces -= mesh.num_faces - faces.shape[0]
     made = Arrangement(split.uv, split.edges)
+    doubts = short_chords(lines)
     left = weave(loops, chords, lines, made, max_faces=max_faces)
     if left.shape[0]:
         if max_faces is not None:
@@ -286,7 +296,7 @@ def draw(
     if bare is not None and bare.shape[0]:
         made.loops.append(boundaries(mesh, cuts, bare))
         faces = torch.cat([faces, bare])
-    return _assemble(mesh, split, faces, made, lines, unit, cuts, op)
+    return _assemble(mesh, split, faces, made, lines, unit, cuts, op, doubts)
 
 
 def _assemble(
@@ -298,6 +308,7 @@ def _assemble(
     unit: Tensor,
     cuts: EdgeCuts,
     op: int,
+    doubts: list[Doubts],
 ) -> Refinement:
     """Untouched faces first, then the pieces of the cut ones."""
     untouched = torch.ones(mesh.num_faces, dtype=torch.bool, device=faces.device)
@@ -316,7 +327,7 @@ def _assemble(
         vertex_op=torch.cat([split.vertex_op, crossing.new_full((count,), op)]),
     )
     inside = Births(lines.start[crossing], lines.end[crossing], _join(made.vertex_s, lines.error))
-    doubts = [Doubts(uv, "crossings too close to tell apart") for uv in made.doubts]
+    doubts += [Doubts(uv, "crossings too close to tell apart") for uv in made.doubts]
     return Refinement(refined, cuts.births(), inside, doubts)
 
 

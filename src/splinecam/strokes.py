@@ -22,6 +22,7 @@ from splinecam.cutting import (
     cut_edges,
     draw,
     first_places,
+    short_chords,
     unrefined,
 )
 from splinecam.field import Pairs
@@ -136,7 +137,7 @@ def halve(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor, unit: Tensor, 
         new_face=mesh.num_faces + index,
         ends=ends,
         which=strokes.which,
-        doubts=strokes.doubts,
+        doubts=strokes.doubts + short_chords(lines),
     )
 
 
