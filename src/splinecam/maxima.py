@@ -90,6 +90,8 @@ class _Work:
 
     def step(self) -> bool:
         """Cut faces with more than two winners in two; False when there are none left."""
+        if not self.open.face.shape[0]:
+            return False
         verdict = self.judge.judge(self.mesh, self.open)
         face = self.open.face
         self._doubt(face[verdict.kind == BLURRED])

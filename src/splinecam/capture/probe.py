@@ -135,7 +135,8 @@ def _blame(
         layout = rows.get(step.name, Rows())
         size = bound[step.name].magnitude.amax()
         if not bool(made.isfinite().all()):
-            raise CaptureError(f"{describe(step.name, 'it gives values that are not finite')}")
+            reason = "it gives values that are not finite (write -1e30 for minus infinity)"
+            raise CaptureError(f"{describe(step.name, reason)}")
         pair = layout.out(made)
         if not _agree(layout.out(first[step.name]), pair[:1], size):
             raise UnsupportedOpError([describe(step.name, "it mixes the points of the batch")])
