@@ -239,8 +239,9 @@ class MaxCut(Cut):
         return values + slack >= (values - slack).amax(2, keepdim=True)
 
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
-        """The place in its group of each group's winner, the first of equals: (B, G)."""
-        return self.winners(z, error).to(torch.int8).argmax(2).to(torch.int16)
+        """The unit that wins each group, of equals the group's first: (B, G)."""
+        place = self.winners(z, error).to(torch.int8).argmax(2)
+        return self.members.expand(z.shape[0], -1, -1).gather(2, place[..., None])[..., 0].int()
 
     def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
         return ~(self.winners(first, error) & self.winners(second, error)).any(2)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from splinecam.arrange import arrange
 from splinecam.chords import Arrangement, Chords, Lines, Loops
+from splinecam.errors import LimitError
 from splinecam.mesh import Mesh
 from splinecam.predicates import UV_ERROR, cluster
 from splinecam.ragged import (
@@ -286,6 +287,7 @@ def draw(
     chords, lines = chords_between(loops, local, falls, rises, split)
     if max_faces is not None:
         max_faces -= mesh.num_faces - faces.shape[0]
+        _check_room(loops, chords, max_faces)
     made = Arrangement(split.uv, split.edges)
     doubts = short_chords(lines)
     left = weave(loops, chords, lines, made, max_faces=max_faces)
@@ -297,6 +299,16 @@ def draw(
         made.loops.append(boundaries(mesh, cuts, bare))
         faces = torch.cat([faces, bare])
     return _assemble(mesh, split, faces, made, lines, unit, cuts, op, doubts)
+
+
+def _check_room(loops: Loops, chords: Chords, room: int) -> None:
+    """Each chord makes one face at least, unless it lies on another one."""
+    if chords.face.shape[0] + loops.offsets.shape[0] - 1 <= room:
+        return
+    start = loops.offsets[chords.face]
+    different = torch.unique((start + chords.p) * loops.half.shape[0] + start + chords.q)
+    if different.shape[0] + loops.offsets.shape[0] - 1 > room:
+        raise LimitError("too many regions")
 
 
 def _assemble(

@@ -369,8 +369,8 @@ class _Run:
                     "Raise max_regions, or choose a smaller domain."
                 ) from None
             raise _TooLarge(
-                f"The partition exceeds memory={self.memory:,} bytes, enough to cut about {fits:,} "
-                f"regions at a time, {where}. Raise memory, or choose a smaller domain."
+                f"The partition exceeds memory={self.memory:,} bytes {where}. What is cut at once "
+                f"must stay below {fits:,} regions: raise memory, or choose a smaller domain."
             ) from None
 
 

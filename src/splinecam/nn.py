@@ -234,12 +234,18 @@ class Maxout(nn.Module):
 
     def __init__(self, in_features: int, out_features: int, pieces: int) -> None:
         super().__init__()
+        if pieces < 1 or out_features < 1:
+            raise ValueError(f"Maxout needs at least one unit of one piece, not {pieces=}")
         self.out_features, self.pieces = out_features, pieces
         self.linear = nn.Linear(in_features, out_features * pieces)
 
     def forward(self, x: Tensor) -> Tensor:
         """The largest of each unit's pieces."""
         return torch.unflatten(self.linear(x), -1, (self.out_features, self.pieces)).amax(-1)
+
+    def extra_repr(self) -> str:
+        """Shown by ``print``."""
+        return f"out_features={self.out_features}, pieces={self.pieces}"
 
 
 class GroupSort(nn.Module):
@@ -251,6 +257,8 @@ class GroupSort(nn.Module):
 
     def __init__(self, group_size: int = 2) -> None:
         super().__init__()
+        if group_size < 1:
+            raise ValueError(f"GroupSort needs groups of at least one feature, not {group_size}")
         self.group_size = group_size
 
     def forward(self, x: Tensor) -> Tensor:

@@ -68,8 +68,7 @@ def partition(
         )
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {_kind(domain)}")
-    _check_limit("memory", memory)
-    _check_limit("max_regions", max_regions)
+    memory, max_regions = _limit("memory", memory), _limit("max_regions", max_regions)
     with torch.inference_mode(False):
         return _partition(model, domain, _device(device), memory, max_regions, progress)
 
@@ -112,11 +111,15 @@ def _device(device: str | torch.device) -> torch.device:
     return chosen
 
 
-def _check_limit(name: str, limit: int | None) -> None:
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
+def _limit(name: str, limit: float | None) -> int | None:
+    """A limit as a whole number, which may be written as 1e9."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit != int(limit):
         raise TypeError(f"{name} must be a whole number or None, not {limit!r}")
-    if limit is not None and limit < 1:
+    if limit < 1:
         raise ValueError(f"{name} must be at least 1, not {limit}")
+    return int(limit)
 
 
 def _kind(value: object) -> str:
@@ -292,8 +295,10 @@ class Partition:
     def patterns(self, regions: Tensor | Sequence[int] | int | None = None) -> dict[str, Tensor]:
         """Which piece each unit is on, per cut, (N, units) each.
 
-        Functions of one variable: how many knots lie below the unit's value. Maxima: which member
-        of the group wins. Sorting: for every two members whether the first is the larger one.
+        Functions of one variable: how many knots lie below the unit's value (from the table's
+        first on, if it is periodic). Maxima: which unit of the cut's input wins each group, as a
+        flat index. Sorting: whether the first of two units is the larger one, for the pairs 01, 02,
+        ..., 12, ... of each group. Registered operations: whether each function is positive.
         """
         chosen = slice(None) if regions is None else self._indices(regions)
         return self._patterns_at(self.mesh.means()[chosen])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from splinecam.errors import ValidationError
 from splinecam.links import components
@@ -255,7 +256,7 @@ def _forward(part: Partition) -> Callable[[Tensor], Tensor]:
 
     It runs on its own device, where its constants are, also those that are no buffers.
     """
-    model, here = part.model, part.mesh.uv.device
+    model, here = _double_attributes(part.model), part.mesh.uv.device
     tensors = dict((*model.named_parameters(), *model.named_buffers()))
     device = next((t.device for t in tensors.values()), here)
     state = {  # copies, as a model in train mode writes to its buffers
@@ -269,6 +270,21 @@ def _forward(part: Partition) -> Callable[[Tensor], Tensor]:
         return tensor.reshape(x.shape[0], -1).to(here)
 
     return forward
+
+
+def _double_attributes(model: nn.Module) -> nn.Module:
+    """The model, or a copy in which tensors that are no parameters or buffers are float64 too."""
+
+    def plain(module: nn.Module) -> dict[str, Tensor]:
+        found = {k: v for k, v in vars(module).items() if isinstance(v, Tensor)}
+        return {k: v for k, v in found.items() if v.is_floating_point()}
+
+    if all(v.dtype == torch.float64 for m in model.modules() for v in plain(m).values()):
+        return model
+    model = copy.deepcopy(model)
+    for module in model.modules():
+        vars(module).update({k: v.double() for k, v in plain(module).items()})
+    return model
 
 
 def _predict(part: Partition, faces: Tensor, uv: Tensor) -> Tensor:

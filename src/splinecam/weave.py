@@ -104,10 +104,10 @@ def _crossings(loops: Loops, chords: Chords, lines: Lines, max_faces: int | None
     order = at[lower.nonzero()[:, 0]]
     chords, start = chords.select(order), start[order]
     lo, hi, line = start + chords.p, start + chords.q, chords.line
-    i, j = _pairs(lo, hi, torch.cumsum(lower.long(), 0))
-    n, x = lo.shape[0], i.shape[0]
-    if max_faces is not None and loops.offsets.shape[0] - 1 + n + x > max_faces:
-        raise LimitError("too many regions")
+    n = lo.shape[0]
+    room = None if max_faces is None else max_faces - (loops.offsets.shape[0] - 1) - n
+    i, j = _pairs(lo, hi, torch.cumsum(lower.long(), 0), room)
+    x = i.shape[0]
     s_i, s_j, error_i, error_j = meet(lines, take(line, i), take(line, j))
     chord, s, error = (torch.cat(pair) for pair in ((i, j), (s_i, s_j), (error_i, error_j)))
     sequence = argsort_rows(chord, s)
@@ -121,16 +121,25 @@ def _crossings(loops: Loops, chords: Chords, lines: Lines, max_faces: int | None
     return _Crossings(line, lo, hi, count, i, j, s_i, rank[:x], rank[x:], tight)
 
 
-def _pairs(lo: Tensor, hi: Tensor, rank: Tensor) -> tuple[Tensor, Tensor]:
-    """Chords i < j whose ends alternate; rank: how many chords begin up to each place."""
+def _pairs(lo: Tensor, hi: Tensor, rank: Tensor, room: int | None) -> tuple[Tensor, Tensor]:
+    """Chords i < j whose ends alternate; rank: how many chords begin up to each place.
+
+    Each makes a face; as soon as there are more than there is room for, that is an error.
+    """
     candidates = rank[hi] - rank[lo]  # chords that begin between the ends of each
     offsets = offsets_of(candidates)
     found = []
+    total = 0
+    if room is not None and room < 0:
+        raise LimitError("too many regions")
     for first, last in blocks_of(candidates, _PAIRS):
         owner = owners_of(candidates[first:last]) + first
         place = torch.arange(owner.shape[0], device=lo.device) + offsets[first]
         other = owner + 1 + place - take(offsets, owner)
         crossing = (take(hi, other) > take(hi, owner)).nonzero()[:, 0]
+        total += crossing.shape[0]
+        if room is not None and total > room:
+            raise LimitError("too many regions")
         found.append((take(owner, crossing), take(other, crossing)))
     return torch.cat([a for a, _ in found]), torch.cat([b for _, b in found])
 

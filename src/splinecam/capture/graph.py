@@ -35,6 +35,7 @@ __all__ = [
 
 _MAX_BATCH = 2**31
 _CUDA_BATCH = 2**16 - 1  # normalisation takes another way beyond it, with the same result
+_TEACH = "If the part that does so is piecewise linear, splinecam.register_op can teach it"
 _BLOCKS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 _CREATED = ("zeros", "ones", "full", "empty")
 _FRESH = frozenset(
@@ -175,13 +176,16 @@ def _explain(error: Exception, input_shape: tuple[int, ...]) -> str:
     if "data-dependent" in text or "data dependent" in text:
         return (
             "the model's control flow depends on the values of its input, "
-            f"so it has no fixed graph: {line}"
+            f"so it has no fixed graph: {line}. {_TEACH}"
         )
     if "batch" in text and ("specialize" in text or "Constraints violated" in text):
         return (
             "the model fixes the size of its batch or mixes the points of the batch: it must "
-            "accept any number of points in dimension 0 and treat each on its own"
+            "accept any number of points in dimension 0 and treat each on its own. Where its code "
+            "says len(x) or int(x.shape[0]), write x.shape[0]"
         )
+    if "numpy" in line or "tensor subclasses" in line:
+        return f"the model leaves torch on the way: {line}. {_TEACH}"
     line = re.sub(r"\bs\d+\b", "batch", line)  # torch's symbol for the size of the batch
     return (
         f"the model cannot be run on an input of shape (batch, {_shape(input_shape)}), where "

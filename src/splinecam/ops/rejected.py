@@ -9,7 +9,12 @@ from splinecam.ops.registry import Rejected, Terminal, register
 SMOOTH = "it is not piecewise linear"
 NORM = "it divides by a statistic of the activations: not piecewise linear"
 PLACES = "it moves values to the places of maxima, which are discontinuous"
+LENGTH = (
+    "it is not piecewise linear, or not written so: "
+    "use abs().sum() for the 1-norm and abs().amax() for the largest modulus"
+)
 JUMP = "it is discontinuous"
+CHOICE = "it is discontinuous: return the values that it compares"
 MASK = (
     "a mask computed from activations is discontinuous: "
     "write the function with relu, leaky_relu, clamp or maximum"
@@ -38,9 +43,8 @@ register(
     "cosine_similarity pairwise_distance cdist",
     Rejected(SMOOTH),
 )
-register(
-    "norm linalg_vector_norm linalg_norm std var var_mean std_mean prod cumprod", Rejected(SMOOTH)
-)
+register("norm linalg_vector_norm linalg_norm", Rejected(LENGTH))
+register("std var var_mean std_mean prod cumprod", Rejected(SMOOTH))
 register(
     "layer_norm native_layer_norm group_norm native_group_norm instance_norm rms_norm",
     Rejected(NORM),
@@ -63,7 +67,7 @@ register(
     "bitwise_or any all isclose",
     Rejected(MASK),
 )
-register("argmax argmin argsort mode", Rejected(JUMP))
+register("argmax argmin argsort mode", Rejected(CHOICE))
 register("max.default min.default", Rejected(MIXES))
 register("aminmax", Rejected("it has two results: use amin and amax"))
 register("kthvalue median nanmedian quantile nanquantile", Rejected(SELECTS))
