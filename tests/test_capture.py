@@ -886,3 +886,18 @@ def test_no_warnings() -> None:
         warnings.simplefilter("always")
         capture(Fn(slice_assignment), (4,))
     assert [str(warning.message) for warning in caught] == []
+
+
+def test_messages_say_what_to_write() -> None:
+    class Length(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.view(len(x), -1)
+
+    class Numpy(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.from_numpy(x.numpy() * 2)
+
+    with pytest.raises(CaptureError, match=r"write x\.shape\[0\]"):
+        capture(Length(), (2,))
+    with pytest.raises(CaptureError, match="register_op can teach it"):
+        capture(Numpy(), (2,))

@@ -296,3 +296,38 @@ def test_cuda_gives_the_same_cells(model: nn.Module):
     assert len(cpu) == len(gpu)
     assert torch.allclose(cpu.areas.sort().values, gpu.areas.cpu().sort().values, atol=1e-13)
     assert gpu.validate().ok
+
+
+def test_many_levels_meet_the_limit_before_they_are_drawn():
+    waves = nn.Sequential(sc.nn.PeriodicEncoding(2), nn.Linear(10, 1))
+    with pytest.raises(sc.LimitError, match="max_regions=1,000"):
+        sc.partition(waves, sc.Domain.box(-3000, 3000), max_regions=1000)
+
+
+def test_winners_of_a_padded_pool_are_units_of_its_input():
+    class Pool(nn.Module):
+        """The largest of nothing, u and v; and of three constants."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = torch.cat([x, torch.zeros_like(x) - 10], 1)[:, None]
+            return nn.functional.max_pool1d(y, 3, stride=3, padding=1).flatten(1)
+
+    part = sc.partition(Pool(), sc.Domain.box(-1, 1), progress=False)
+    winner = next(iter(part.patterns().values()))[:, 0]
+    expected = (part.centroids[:, 1] > part.centroids[:, 0]).int()
+    assert torch.equal(winner, expected)
+    assert sorted(winner.tolist()) == [0, 1]
+
+
+def test_tensors_that_are_no_buffers_are_validated_in_float64():
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.randn(6, 6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ self.table
+
+    model = nn.Sequential(nn.Linear(2, 6), Mixed(), nn.ReLU(), nn.Linear(6, 2)).eval()
+    assert sc.partition(model, sc.Domain.box(-1, 1), progress=False, memory=1e9).validate().ok
+    assert model[1].table.dtype == torch.float32

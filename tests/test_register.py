@@ -343,6 +343,7 @@ WRONG: dict[str, tuple[Callable[..., object], Callable[..., Tensor] | None, str]
     "infinite": (lambda x: x / 0, None, "not finite"),
     "float32": (lambda x: (x.float() / 3).to(x.dtype), None, "if it computes in float32"),
     "failing cuts": (torch.abs, lambda m, x: x[9], "cuts function cannot be run on a tensor"),
+    "cuts as masks": (torch.abs, lambda m, x: x > 0, "floating-point numbers, not torch.bool"),
     "cuts of another size": (torch.abs, lambda m, x: x.sum(0), "batch in its first dimension"),
 }
 

@@ -45,8 +45,8 @@ def partition(
     domain: Domain,
     *,
     device: str | torch.device = "auto",
-    memory: int | None = None,
-    max_regions: int | None = None,
+    memory: float | None = None,
+    max_regions: float | None = None,
     progress: bool = True,
 ) -> Partition:
     """The exact partition of a domain into the linear regions of a piecewise-linear network.

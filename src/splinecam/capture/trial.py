@@ -73,6 +73,8 @@ def _try_rows(what: str, run: Function, line: _Line) -> Tensor:
         raise Problem(f"{what} cannot be run on a tensor {shape} of float64: {reason}") from error
     if not isinstance(made, Tensor) or made.dim() == 0 or made.shape[0] != x.shape[0]:
         raise Problem(f"{what} must give one tensor, with the batch in its first dimension")
+    if not made.is_floating_point():
+        raise Problem(f"{what} must give floating-point numbers, not {made.dtype}")
     if not bool(made.isfinite().all()):
         raise Problem(f"{what} gives values that are not finite, near {line.place(x.new_zeros(1))}")
     if not _agree(run(x), made):
