@@ -14,7 +14,7 @@ LENGTH = (
     "use abs().sum() for the 1-norm and abs().amax() for the largest modulus"
 )
 JUMP = "it is discontinuous"
-PLACES = "it is discontinuous: return the values that it compares"
+WINNER = "it is discontinuous: return the values that it compares"
 MASK = (
     "a mask computed from activations is discontinuous: "
     "write the function with relu, leaky_relu, clamp or maximum"
@@ -67,7 +67,7 @@ register(
     "bitwise_or any all isclose",
     Rejected(MASK),
 )
-register("argmax argmin argsort mode", Rejected(PLACES))
+register("argmax argmin argsort mode", Rejected(WINNER))
 register("max.default min.default", Rejected(MIXES))
 register("aminmax", Rejected("it has two results: use amin and amax"))
 register("kthvalue median nanmedian quantile nanquantile", Rejected(SELECTS))
