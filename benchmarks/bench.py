@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import platform
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter
@@ -131,14 +131,19 @@ def measure(name: str, repeat: int, device: torch.device) -> str:
     )
 
 
+def arguments(description: str | None, workloads: Iterable[str]) -> argparse.Namespace:
+    """What both benchmarks take: workloads, repetitions and the device."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--only", nargs="+", choices=list(workloads), help="these workloads")
+    parser.add_argument("--repeat", type=int, default=5, help="runs per workload")
+    parser.add_argument("--device", type=torch.device, default="cpu", help="cpu or cuda")
+    return parser.parse_args()
+
+
 def main() -> None:
     """Print a table, one workload a line as soon as it is measured."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=list(WORKLOADS), help="these workloads")
-    parser.add_argument("--repeat", type=int, default=5, help="runs per workload")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    options = parser.parse_args()
-    device = torch.device(options.device)
+    options = arguments(__doc__, WORKLOADS)
+    device = options.device
     print(f"{machine(device)}, best of {options.repeat}, seconds\n")
     head = ("workload", "regions", "capture", "median", "best", "floor", "ratio")
     print("{:<16}{:>10}{:>11}{:>10}{:>10}{:>10}{:>8}".format(*head))

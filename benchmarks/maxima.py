@@ -6,14 +6,13 @@ is described in ``benchmarks/README.md``.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from bench import machine, seconds
+from bench import arguments, machine, seconds
 from torch import Tensor, nn
 
 import splinecam as sc
@@ -133,12 +132,8 @@ def line(name: str, figures: Figures, others: dict[str, Figures]) -> str:
 
 def main() -> None:
     """Print a table; each workload has a process of its own, for its peak memory."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=list(WORKLOADS), help="these workloads")
-    parser.add_argument("--repeat", type=int, default=5, help="runs per workload")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    options = parser.parse_args()
-    device = torch.device(options.device)
+    options = arguments(__doc__, WORKLOADS)
+    device = options.device
     print(f"{machine(device)}, best of {options.repeat}\n")
     head = ("workload", "regions", "best (s)", "each (µs)", "peak (MiB)", "overhead")
     print("{:<16}{:>10}{:>10}{:>12}{:>11}{:>9}".format(*head))

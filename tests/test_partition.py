@@ -255,6 +255,8 @@ def test_wrong_arguments_are_named(model: nn.Module):
         sc.partition(model, model)
     with pytest.raises(TypeError, match="max_regions must be a whole number"):
         sc.partition(model, box, max_regions=10.5)
+    with pytest.raises(TypeError, match="memory must be a whole number"):
+        sc.partition(model, box, memory=float("inf"))
     with pytest.raises(ValueError, match="memory must be at least 1"):
         sc.partition(model, box, memory=0)
     for device in ("cuda", "mps", "gpu", "meta"):

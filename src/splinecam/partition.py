@@ -115,7 +115,8 @@ def _limit(name: str, limit: float | None) -> int | None:
     """A limit as a whole number, which may be written as 1e9."""
     if limit is None:
         return None
-    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit != int(limit):
+    whole = isinstance(limit, (int, float)) and float(limit).is_integer()
+    if not whole or isinstance(limit, bool):
         raise TypeError(f"{name} must be a whole number or None, not {limit!r}")
     if limit < 1:
         raise ValueError(f"{name} must be at least 1, not {limit}")

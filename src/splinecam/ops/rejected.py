@@ -9,6 +9,7 @@ from splinecam.ops.registry import Rejected, Terminal, register
 SMOOTH = "it is not piecewise linear"
 NORM = "it divides by a statistic of the activations: not piecewise linear"
 PLACES = "it moves values to the places of maxima, which are discontinuous"
+SOFT = "it is not piecewise linear: the maximum that it smooths is (amax, maximum)"
 LENGTH = (
     "it is not piecewise linear, or not written so: "
     "use abs().sum() for the 1-norm and abs().amax() for the largest modulus"
@@ -39,10 +40,11 @@ register("log_sigmoid log_sigmoid_forward", Terminal("logsigmoid", elementwise=T
 register(
     "gelu silu mish elu selu celu softplus tanh exp exp2 expm1 log log2 log10 log1p sqrt "
     "rsqrt sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh erf erfc pow reciprocal "
-    "hardswish glu logsumexp logaddexp sinc logit special_erf special_log_softmax "
+    "hardswish glu sinc logit special_erf special_log_softmax "
     "cosine_similarity pairwise_distance cdist",
     Rejected(SMOOTH),
 )
+register("logsumexp logaddexp", Rejected(SOFT))
 register("norm linalg_vector_norm linalg_norm", Rejected(LENGTH))
 register("std var var_mean std_mean prod cumprod", Rejected(SMOOTH))
 register(
