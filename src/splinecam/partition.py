@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,28 +14,26 @@ from tqdm.auto import tqdm
 from splinecam.capture import capture
 from splinecam.domain import Domain
 from splinecam.engine import Frame, Outcome, run
-from splinecam.errors import SplineCamError
 from splinecam.locate import Locator
 from splinecam.maps import AffineMaps, affine_maps
 from splinecam.merge import Merged, merge
+from splinecam.options import device_of, kind_of, limit_of
 from splinecam.predicates import PLANAR
 from splinecam.program import Program
+from splinecam.regions import Region, Regions, Unresolved
 
 if TYPE_CHECKING:
+    from splinecam.boundary import Boundary, Kind, LevelSet
+    from splinecam.classes import ClassRegions
+    from splinecam.density import Density
+    from splinecam.neurons import NeuronCurves
+    from splinecam.stats import Stats
     from splinecam.validate import Report
 
 __all__ = ["Partition", "Region", "Unresolved", "partition"]
 
 
 _BLOCK = 1 << 23  # activations held at a time when patterns are computed
-
-
-class Unresolved(NamedTuple):
-    """A place (u, v) in the plane that float64 could not settle, at which cut, and why."""
-
-    place: tuple[float, float]
-    cut: str
-    reason: str
 
 
 def partition(
@@ -64,13 +60,13 @@ def partition(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(
-            f"model must be an nn.Module, not {_kind(model)}; wrap functions in a module"
+            f"model must be an nn.Module, not {kind_of(model)}; wrap functions in a module"
         )
     if not isinstance(domain, Domain):
-        raise TypeError(f"domain must be a splinecam.Domain, not {_kind(domain)}")
-    memory, max_regions = _limit("memory", memory), _limit("max_regions", max_regions)
+        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
+    memory, max_regions = limit_of("memory", memory), limit_of("max_regions", max_regions)
     with torch.inference_mode(False):
-        return _partition(model, domain, _device(device), memory, max_regions, progress)
+        return _partition(model, domain, device_of(device), memory, max_regions, progress)
 
 
 def _partition(
@@ -95,36 +91,6 @@ def _partition(
 
         outcome = run(program, domain, memory=memory, max_regions=max_regions, report=report)
     return Partition(model, program, domain, outcome)
-
-
-def _device(device: str | torch.device) -> torch.device:
-    there = torch.cuda.is_available()
-    if device == "auto":
-        return torch.device("cuda" if there else "cpu")
-    try:
-        chosen = torch.device(device)
-    except (RuntimeError, TypeError):
-        chosen = torch.device("meta")
-    if chosen.type != "cpu" and not (chosen.type == "cuda" and there):
-        known = "'auto', 'cpu' or 'cuda'" if there else "'auto' or 'cpu', as there is no CUDA here"
-        raise SplineCamError(f"device {device!r} is not available: use {known}.")
-    return chosen
-
-
-def _limit(name: str, limit: float | None) -> int | None:
-    """A limit as a whole number, which may be written as 1e9."""
-    if limit is None:
-        return None
-    whole = isinstance(limit, (int, float)) and float(limit).is_integer()
-    if not whole or isinstance(limit, bool):
-        raise TypeError(f"{name} must be a whole number or None, not {limit!r}")
-    if limit < 1:
-        raise ValueError(f"{name} must be at least 1, not {limit}")
-    return int(limit)
-
-
-def _kind(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 class Partition:
@@ -263,11 +229,14 @@ class Partition:
         """Region of each input (N, ...), (N,); -1 outside the domain or off its plane.
 
         Mind that Python takes index -1 for the last element: look before you index with it.
+        Inputs in single precision may be as far off the plane as their rounding.
         """
         uv, distance = self.domain.project(x)
         local = self.frame.to_local(uv.to(self.mesh.uv))
         reach = float(self.domain.origin.abs().max()) + self.domain.diameter
-        off = distance.to(local.device) > PLANAR * reach
+        coarse = isinstance(x, Tensor) and x.is_floating_point()
+        rounding = torch.finfo(x.dtype).eps * self.domain.dim**0.5 if coarse else 0.0
+        off = distance.to(local.device) > max(PLANAR, rounding) * reach
         return torch.where(off, -1, self._locator(local))
 
     @cached_property
@@ -343,6 +312,109 @@ class Partition:
         with torch.inference_mode(False):
             return validate(self, samples=samples, seed=seed)
 
+    # -- what it is for: each of these lives in a module of its own --------------------------------
+
+    def decision_boundary(
+        self,
+        *,
+        classes: tuple[int, int] | None = None,
+        kind: Kind = "argmax",
+        level: float = 0.0,
+    ) -> Boundary:
+        """Where the decision changes, as segments; see ``splinecam.boundary.decision_boundary``."""
+        from splinecam.boundary import decision_boundary
+
+        return decision_boundary(self, classes=classes, kind=kind, level=level)
+
+    def level_set(
+        self, levels: float | Sequence[float] | Tensor, *, output: int | None = None
+    ) -> LevelSet:
+        """Where an output equals given levels; see ``splinecam.boundary.level_set``."""
+        from splinecam.boundary import level_set
+
+        return level_set(self, levels, output=output)
+
+    def class_regions(self, *, kind: Kind = "argmax", level: float = 0.0) -> ClassRegions:
+        """The area of each class and its polygons; see ``splinecam.classes.class_regions``."""
+        from splinecam.classes import class_regions
+
+        return class_regions(self, kind=kind, level=level)
+
+    def neurons(
+        self, *, layer: str | int | None = None, unit: int | Sequence[int] | None = None
+    ) -> NeuronCurves:
+        """The curves on which units switch; see ``splinecam.neurons.neurons``."""
+        from splinecam.neurons import neurons
+
+        return neurons(self, layer=layer, unit=unit)
+
+    def fixed_units(self) -> dict[str, Tensor]:
+        """Per cut the piece that each unit keeps on the whole domain, -1 if it switches, (units,).
+
+        Of a ReLU: 0 is never active, 1 is always active.
+        """
+        from splinecam.neurons import fixed_units
+
+        return fixed_units(self)
+
+    def sample(
+        self,
+        n: int,
+        *,
+        regions: Tensor | Sequence[int] | int | None = None,
+        per_region: bool = False,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype | None = None,
+        device: str | torch.device | None = None,
+    ) -> Tensor:
+        """Random inputs, uniform by area; see ``splinecam.sampling.sample_regions``."""
+        from splinecam.sampling import sample_regions
+
+        return sample_regions(
+            self,
+            n,
+            regions=regions,
+            per_region=per_region,
+            generator=generator,
+            dtype=dtype,
+            device=device,
+        )
+
+    def density(self, x: Tensor, radius: float) -> Density:
+        """How many regions there are near given inputs; see ``splinecam.density.density``."""
+        from splinecam.density import density
+
+        return density(self, x, radius)
+
+    def stats(self, *, full: bool = False) -> Stats:
+        """Numbers that describe the partition, as in the paper; see ``splinecam.stats.stats``."""
+        from splinecam.stats import stats
+
+        return stats(self, full=full)
+
+    def table(self, *, full: bool = False) -> Any:
+        """One row per region, a DataFrame if pandas is there; see ``splinecam.stats.table``."""
+        from splinecam.stats import table
+
+        return table(self, full=full)
+
+    def inputs(
+        self,
+        uv: Tensor,
+        *,
+        dtype: torch.dtype | None = None,
+        device: str | torch.device | None = None,
+    ) -> Tensor:
+        """The inputs (N, ...) at plane coordinates (N, 2), ready for the model.
+
+        By default they have the model's floating-point type and are on the domain's device.
+        """
+        if dtype is None:
+            state = (*self.model.parameters(), *self.model.buffers())
+            kinds = [t.dtype for t in state if t.dtype.is_floating_point]
+            dtype = kinds[0] if kinds else torch.get_default_dtype()
+        return self.domain.embed(uv).to(device or self.domain.origin.device, dtype)
+
     def plot(self, **options: Any) -> Any:
         """Draw regions, edges and decision boundary; see ``splinecam.plot.plot``."""
         from splinecam.plot import plot
@@ -361,87 +433,3 @@ class Partition:
         if self.unresolved:
             parts.append(f"{len(self.unresolved):,} unresolved places")
         return f"Partition({', '.join(parts)}, on {self.mesh.uv.device})"
-
-
-@dataclass(frozen=True)
-class Regions(Sequence["Region"]):
-    """The regions of a partition; indexing makes a view, nothing is copied."""
-
-    partition: Partition
-
-    def __len__(self) -> int:
-        return len(self.partition)
-
-    @overload
-    def __getitem__(self, index: int) -> Region: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Region]: ...
-    def __getitem__(self, index: int | slice) -> Region | list[Region]:
-        if isinstance(index, slice):
-            return [Region(self.partition, i) for i in range(*index.indices(len(self)))]
-        position = operator.index(index)  # also whole-number tensors and numpy's integers
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"region {position} of a partition with {len(self):,} regions")
-        return Region(self.partition, position % len(self))
-
-    def __iter__(self) -> Iterator[Region]:
-        return (Region(self.partition, i) for i in range(len(self)))
-
-    def __repr__(self) -> str:
-        return f"Regions({len(self):,})"
-
-
-@dataclass(frozen=True)
-class Region:
-    """One convex cell: output = weight @ uv + bias on it."""
-
-    partition: Partition
-    index: int
-
-    @property
-    def vertices(self) -> Tensor:
-        """Plane coordinates of the corners, counter-clockwise, (k, 2)."""
-        p = self.partition
-        start, end = p.face_offsets[self.index], p.face_offsets[self.index + 1]
-        return p.vertices[p.face_vertices[start:end]]
-
-    @property
-    def area(self) -> float:
-        """Area in plane coordinates."""
-        return float(self.partition.areas[self.index])
-
-    @property
-    def centroid(self) -> Tensor:
-        """Plane coordinates, (2,)."""
-        return self.partition.centroids[self.index]
-
-    @property
-    def weight(self) -> Tensor:
-        """Slope of the output in plane coordinates, (n_out, 2)."""
-        return self.partition.weight[self.index]
-
-    @property
-    def bias(self) -> Tensor:
-        """Offset of the output, (n_out,)."""
-        return self.partition.bias[self.index]
-
-    @property
-    def pattern(self) -> dict[str, Tensor]:
-        """Which piece each unit is in, per cut, (n,) each."""
-        return {k: v[0] for k, v in self.partition.patterns([self.index]).items()}
-
-    @property
-    def neighbours(self) -> Tensor:
-        """Regions on the other side of its edges, ascending."""
-        return self.partition.neighbours(self.index)
-
-    def jacobian(self) -> Tensor:
-        """Derivative of the output in input space, (n_out, ...)."""
-        return self.partition.jacobian([self.index])[0]
-
-    def __repr__(self) -> str:
-        u, v = self.centroid.tolist()
-        k = int(self.partition.num_corners[self.index])
-        return (
-            f"Region({self.index}: {k} vertices, area {self.area:.4g}, around ({u:.4g}, {v:.4g}))"
-        )

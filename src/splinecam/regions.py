@@ -1,0 +1,107 @@
+"""One region of a partition as an object: a light view of its arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, overload
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from splinecam.partition import Partition
+
+__all__ = ["Region", "Regions", "Unresolved"]
+
+
+class Unresolved(NamedTuple):
+    """A place (u, v) in the plane that float64 could not settle, at which cut, and why."""
+
+    place: tuple[float, float]
+    cut: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Regions(Sequence["Region"]):
+    """The regions of a partition; indexing makes a view, nothing is copied."""
+
+    partition: Partition
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    @overload
+    def __getitem__(self, index: int) -> Region: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Region]: ...
+    def __getitem__(self, index: int | slice) -> Region | list[Region]:
+        if isinstance(index, slice):
+            return [Region(self.partition, i) for i in range(*index.indices(len(self)))]
+        position = operator.index(index)  # also whole-number tensors and numpy's integers
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"region {position} of a partition with {len(self):,} regions")
+        return Region(self.partition, position % len(self))
+
+    def __iter__(self) -> Iterator[Region]:
+        return (Region(self.partition, i) for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"Regions({len(self):,})"
+
+
+@dataclass(frozen=True)
+class Region:
+    """One convex cell: output = weight @ uv + bias on it."""
+
+    partition: Partition
+    index: int
+
+    @property
+    def vertices(self) -> Tensor:
+        """Plane coordinates of the corners, counter-clockwise, (k, 2)."""
+        p = self.partition
+        start, end = p.face_offsets[self.index], p.face_offsets[self.index + 1]
+        return p.vertices[p.face_vertices[start:end]]
+
+    @property
+    def area(self) -> float:
+        """Area in plane coordinates."""
+        return float(self.partition.areas[self.index])
+
+    @property
+    def centroid(self) -> Tensor:
+        """Plane coordinates, (2,)."""
+        return self.partition.centroids[self.index]
+
+    @property
+    def weight(self) -> Tensor:
+        """Slope of the output in plane coordinates, (n_out, 2)."""
+        return self.partition.weight[self.index]
+
+    @property
+    def bias(self) -> Tensor:
+        """Offset of the output, (n_out,)."""
+        return self.partition.bias[self.index]
+
+    @property
+    def pattern(self) -> dict[str, Tensor]:
+        """Which piece each unit is in, per cut, (n,) each."""
+        return {k: v[0] for k, v in self.partition.patterns([self.index]).items()}
+
+    @property
+    def neighbours(self) -> Tensor:
+        """Regions on the other side of its edges, ascending."""
+        return self.partition.neighbours(self.index)
+
+    def jacobian(self) -> Tensor:
+        """Derivative of the output in input space, (n_out, ...)."""
+        return self.partition.jacobian([self.index])[0]
+
+    def __repr__(self) -> str:
+        u, v = self.centroid.tolist()
+        k = int(self.partition.num_corners[self.index])
+        return (
+            f"Region({self.index}: {k} vertices, area {self.area:.4g}, around ({u:.4g}, {v:.4g}))"
+        )
