@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-import torch
 from torch import Tensor
 
 from splinecam.ragged import lengths
