@@ -14,7 +14,6 @@ from matplotlib.collections import LineCollection, PolyCollection
 from torch import nn
 
 import splinecam as sc
-from splinecam.boundary import boundary_segments, winner_cells
 from splinecam.plot import plot
 
 matplotlib.use("Agg")
@@ -60,11 +59,11 @@ def test_regions_cover_the_domain(part: sc.Partition, color: str) -> None:
     given = {"numbers": part.areas, "colours": np.full((count, 3), 0.5)}.get(color, color)
     drawn = polygons(plot(part, color=given))
     assert sum(map(area, drawn)) == pytest.approx(16.0)
-    assert len(drawn) == (len(winner_cells(part).winner) if color == "class" else count)
+    assert len(drawn) == (len(part.class_regions().cell_class) if color == "class" else count)
 
 
 def test_edges_and_boundary(part: sc.Partition) -> None:
-    segments = len(boundary_segments(part))
+    segments = len(part.decision_boundary())
     assert sum(lines(plot(part))) == len(part.edges) + segments
     assert sum(lines(plot(part, boundary=False))) == len(part.edges)
     assert sum(lines(plot(part, edges=False))) == segments

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splinecam.boundary import WinnerCells, boundary_segments, winner_cells
+from splinecam.classes import ClassRegions, class_regions
 from splinecam.errors import SplineCamError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from splinecam.curves import Curves
     from splinecam.partition import Partition
 
     Floats = NDArray[np.float64]
 
-__all__ = ["CLASSES", "plot", "require_matplotlib"]
+__all__ = ["CLASSES", "plot", "plot_curves", "require_matplotlib"]
 
 # Okabe and Ito's palette, told apart with every kind of colour vision; more classes repeat it.
 CLASSES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#666666")
@@ -59,8 +60,8 @@ def plot(
         figure.subplots_adjust(0.01, 0.01, 0.99, 0.99)
     _frame(part, ax)
     if isinstance(color, str) and color == "class":
-        cells = winner_cells(part, level)
-        _fill(ax, cells.uv, cells.offsets, _class_colors(cells))
+        cells = class_regions(part, level=level)
+        _fill(ax, cells.cell_corners, cells.cell_offsets, _class_colors(cells))
     else:
         uv = part.vertices[part.face_vertices]
         _fill(ax, uv, part.face_offsets, _face_colors(part, color, cmap, seed))
@@ -68,11 +69,31 @@ def plot(
     if edges:
         _draw_edges(part, ax, width)
     if boundary:
-        segments = boundary_segments(part, level)
+        segments = part.decision_boundary(level=level).ends
         thick = max(1.6, 2 * width)
         if not (isinstance(color, str) and color == "class"):  # a rim, to be seen on dark fills too
             _draw_lines(ax, segments, "white", thick + 1.6, zorder=3)
         _draw_lines(ax, segments, boundary_color, thick, zorder=3)
+    return ax
+
+
+def plot_curves(curves: Curves, *, ax: Axes | None = None, **style: Any) -> Axes:
+    """Draw curves as a ``LineCollection``, which ``style`` goes to: color, linewidth, label, ...
+
+    Without ``ax`` a new figure shows the curves alone, in the frame of the domain.
+    """
+    require_matplotlib()
+    import matplotlib.pyplot as plt
+    from matplotlib.collections import LineCollection
+
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7, 7))
+        _frame(curves.partition, ax)
+    if not {"color", "colors", "array", "edgecolor", "edgecolors"} & style.keys():
+        style["color"] = INK
+    style = {"linewidth": 1.6, "capstyle": "round", "zorder": 3} | style
+    points: Any = curves.ends.cpu().numpy()
+    ax.add_collection(LineCollection(points, **style), autolim=False)
     return ax
 
 
@@ -126,13 +147,13 @@ def _mapped(values: Floats, cmap: str) -> Floats:
     return np.asarray(colormaps[cmap](np.clip(scaled, 0, 1)), np.float64)
 
 
-def _class_colors(cells: WinnerCells) -> Floats:
+def _class_colors(cells: ClassRegions) -> Floats:
     """The winner's colour, paler where it wins by little."""
     from matplotlib.colors import to_rgb
 
     palette = np.array([to_rgb(c) for c in CLASSES])
-    base = palette[cells.winner.cpu().numpy() % len(palette)]
-    lead = cells.lead.cpu().numpy()
+    base = palette[cells.cell_class.cpu().numpy() % len(palette)]
+    lead = cells.cell_leads.cpu().numpy()
     scale = float(np.median(lead)) if len(lead) else 0.0
     strength = lead / (lead + scale) if scale > 0 else np.ones_like(lead)
     share = (0.12 + 0.68 * strength)[:, None]

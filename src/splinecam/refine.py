@@ -32,7 +32,7 @@ from splinecam.mesh import Mesh
 from splinecam.ragged import take
 from splinecam.signs import Signs, set_bits
 
-__all__ = ["refine"]
+__all__ = ["in_blocks", "refine"]
 
 # Words of signs are compared this many at a time, so that they stay in the cache.
 _CHUNK = 1 << 18
@@ -69,10 +69,10 @@ def _sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
         falls = take(signs.positive, a) & take(signs.negative, b)
         return falls | take(signs.negative, a) & take(signs.positive, b)
 
-    return _in_blocks(changes, edges.shape[0], signs)
+    return in_blocks(changes, edges.shape[0], signs)
 
 
-def _in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tuple[Tensor, Tensor]:
+def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tuple[Tensor, Tensor]:
     """Row and column of every set bit of ``words``, of which a block of rows is made at a time."""
     found = []
     step = max(1, _CHUNK // max(signs.positive.shape[1], 1))
@@ -145,7 +145,7 @@ def _zero_corners(mesh: Mesh, functions: Functions, signs: Signs) -> _Zeros | No
         def left(rows: slice, words: Tensor = leaving) -> Tensor:
             return take(zero, vertex[rows]) & take(words, previous[rows])
 
-        corner, column = _in_blocks(left, vertex.shape[0], signs)
+        corner, column = in_blocks(left, vertex.shape[0], signs)
         walk, sign = corner, torch.zeros_like(corner)
         while bool((sign == 0).any()):
             walk = torch.where(sign == 0, after[walk], walk)
