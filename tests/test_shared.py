@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -95,6 +97,101 @@ def test_no_region_of_a_trained_network_is_lost(modules: dict[str, ModuleType], 
     assert int(lost.sum()) == 0
     located = part.locate(part.domain.embed(part.frame.to_plane(points[:2000])))
     assert torch.equal(known[located], seen[:2000])
+
+
+# The eight slices of ACAS Xu network 1_1 for which SyReNN (float32) publishes its method: headings
+# and speeds as in the zoo, distances up to the far corner of its region of interest.
+ACAS_COUNTS = (33_200, 30_769, 37_251, 33_931, 36_743, 38_965, 36_037, 33_208)
+ACAS_RHO = (math.hypot(10_000, 6_000) - 19_791.091) / 60_261
+
+
+@pytest.mark.parametrize("index", range(8))
+def test_slices_of_acas_xu_have_the_published_number_of_regions(
+    modules: dict[str, ModuleType], index: int
+):
+    item = modules["zoo"].load("acasxu_1_1")
+    corners = list(item.domains.values())[index].clone()
+    corners[1:3, 0] = ACAS_RHO
+    part = sc.partition(item.model, sc.Domain.polygon(corners), progress=False)
+    assert len(part) == ACAS_COUNTS[index]
+    assert_decisions_follow(part, "argmin")
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [
+        ("mlp_fashion", 1.0),
+        ("conv1_fashion", 0.5),
+        ("resbn_fashion", 0.002),
+        ("cnn5_cats", 0.02),
+        ("acasxu_2_9", 1.0),
+        ("vnn_verivital_maxpool", 0.02),
+    ],
+)
+def test_decisions_of_a_trained_network_follow_its_boundary(
+    modules: dict[str, ModuleType], name: str, factor: float
+):
+    item = modules["zoo"].load(name)
+    middle = item.domain.mean(0) if factor == 1 else undecided(item.model, item.domain)
+    domain = sc.Domain.polygon(middle + factor * (item.domain - item.domain.mean(0)))
+    part = sc.partition(item.model, domain, progress=False)
+    assert_decisions_follow(part, "argmax", rows=20, columns=200)
+    found, boundary = part.class_regions(), part.decision_boundary()
+    assert float(found.areas.sum()) == pytest.approx(domain.area, rel=1e-9)
+    assert boundary.length > 0
+    assert found.boundary_length() == pytest.approx(boundary.length, rel=1e-9)
+
+
+def undecided(model: nn.Module, corners: Tensor) -> Tensor:
+    """A point of the domain at which the decision changes, by bisection between two of its points.
+
+    Of one output the sign is the decision.
+    """
+
+    def decide(x: Tensor) -> int:
+        y = model(x[None])[0]
+        return int(y > 0) if y.numel() == 1 else int(y.argmax())
+
+    weights = torch.rand(50, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    points = (weights / weights.sum(1, keepdim=True)) @ corners
+    a = points[0]
+    b = next(x for x in points if decide(x) != decide(a))
+    for _ in range(50):
+        middle = (a + b) / 2
+        a, b = (middle, b) if decide(middle) == decide(a) else (a, middle)
+    return a
+
+
+def assert_decisions_follow(part: Partition, kind: Any, rows: int = 60, columns: int = 400) -> None:
+    """The real model's decisions along lines through the domain change just at the boundary."""
+    boundary = part.decision_boundary(kind=kind)
+    a, b, _, d = part.domain.corners
+    across, up = b - a, d - a
+    # In coordinates (s, t) of the parallelogram the lines are t = constant.
+    ends = torch.linalg.solve(torch.stack([across, up], 1), (boundary.ends - a).view(-1, 2).T)
+    (s0, t0), (s1, t1) = ends.T.view(-1, 2, 2).permute(1, 2, 0)
+    s = (torch.arange(columns, dtype=torch.float64) + 0.5) / columns
+    wrong = 0
+    for t in (torch.arange(rows, dtype=torch.float64) + 0.5) / rows:
+        hit = (t0 > t) != (t1 > t)
+        place = torch.lerp(s0[hit], s1[hit], (t - t0[hit]) / (t1[hit] - t0[hit]))
+        # A segment that goes up has its left side towards smaller s.
+        upward = (t1[hit] > t0[hit]).long()[:, None]
+        before, after = boundary.sides[hit].gather(1, torch.cat([1 - upward, upward], 1)).T
+        place, order = place.sort()
+        before, after = before[order], after[order]
+        assert torch.equal(after[:-1], before[1:])
+        points = part.domain.embed(a + s[:, None] * across + t * up)
+        with torch.no_grad():
+            y = part.model(points)
+        y = torch.cat([torch.zeros_like(y), y], 1) if y.shape[1] == 1 else y
+        seen = y.argmin(1) if kind == "argmin" else y.argmax(1)
+        if not len(place):
+            assert len(seen.unique()) == 1
+            continue
+        expected = torch.cat([before[:1], after])[torch.searchsorted(place, s)]
+        wrong += int((expected != seen).sum())
+    assert wrong == 0
 
 
 def in_our_words(model: nn.Sequential, domain: sc.Domain) -> nn.Sequential:
