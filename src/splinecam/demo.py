@@ -68,15 +68,9 @@ def picture(part: Partition, x: Tensor, label: Tensor) -> Figure:
 
 
 def report(part: Partition, seconds: dict[str, float]) -> str:
-    """A short table: what was found, and how long each step took."""
-    rows = [
-        ("regions", f"{len(part.regions):,}"),
-        ("edges", f"{len(part.edges):,}"),
-        ("mean area", f"{float(part.areas.mean()):.3g}"),
-        ("mean vertices", f"{float(part.num_corners.double().mean()):.3f}"),
-        *((f"{step}, seconds", f"{duration:.2f}") for step, duration in seconds.items()),
-    ]
-    return "\n".join(f"{name:<20}{value:>10}" for name, value in rows)
+    """What was found, and how long each step took."""
+    times = ", ".join(f"{step} {duration:.2f}" for step, duration in seconds.items())
+    return f"{part.stats()}\n\nSeconds: {times}"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
