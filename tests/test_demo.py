@@ -30,7 +30,7 @@ def test_training_is_fixed_by_the_seed_and_leaves_the_random_state() -> None:
 def test_main(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--out", str(tmp_path / "new"), "--device", "cpu", "--steps", "5", "--dpi", "40"])
     printed = capsys.readouterr().out
-    for word in ("regions", "edges", "mean area", "mean vertices", "partition, seconds"):
+    for word in ("regions (NR)", "ARV", "ANV", "ARE", "boundary length", "Seconds: training"):
         assert word in printed
     picture = tmp_path / "new" / "demo.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
