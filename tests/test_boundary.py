@@ -410,3 +410,28 @@ def test_results_say_what_they_are() -> None:
     assert isinstance(part.level_set(0.0, output=-1), LevelSet)
     assert part.level_set(0.0, output=-1).output == 2
     assert "ClassRegions(" in repr(part.class_regions())
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_cuda_gives_the_same_boundary() -> None:
+    model = mlp(2, 16, 16, 5, seed=2)
+    domain = sc.Domain.box(-4, 4)
+    cpu, gpu = (
+        sc.partition(model, domain, device=device, progress=False) for device in ("cpu", "cuda")
+    )
+    for kind in ("argmax", "argmin", "pairwise"):
+        one, two = (part.decision_boundary(kind=kind) for part in (cpu, gpu))
+        assert two.points.device.type == two.sides.device.type == "cuda"
+        assert two.pairs() == pytest.approx(one.pairs(), rel=1e-9)
+        assert len(two.polylines) == len(one.polylines)
+    one, two = (part.level_set([-0.1, 0.0, 0.1], output=1) for part in (cpu, gpu))
+    assert two.length == pytest.approx(one.length, rel=1e-9)
+    one, two = (part.class_regions() for part in (cpu, gpu))
+    torch.testing.assert_close(two.areas.cpu(), one.areas)
+    assert two.boundary_length() == pytest.approx(one.boundary_length(), rel=1e-9)
+    boundary = gpu.decision_boundary()
+    x = boundary.sample(100, generator=torch.Generator().manual_seed(0))
+    assert x.device.type == "cpu"
+    near = boundary.nearest(x)
+    assert float(near.distance.max()) < 1e-12
