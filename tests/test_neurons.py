@@ -468,3 +468,20 @@ def test_wrong_choices_are_explained(
 
 def test_no_units_have_no_curves(image: tuple[nn.Module, sc.Partition]) -> None:
     assert len(image[1].neurons(layer=0, unit=[])) == 0
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("last", [nn.ReLU(), GroupSort(3)])
+def test_cuda_gives_the_same_curves(last: nn.Module) -> None:
+    model = nn.Sequential(mlp(2, 16, 16, 12), last, Maxout(12, 2, 3)).double()
+    here, there = (
+        sc.partition(model, sc.Domain.box(-2, 2), device=device, progress=False)
+        for device in ("cpu", "cuda")
+    )
+    assert lengths(there.neurons()) == pytest.approx(lengths(here.neurons()), rel=1e-9)
+    one = there.neurons(layer=1, unit=[2, 3])
+    assert one.points.device.type == one.label.device.type == "cuda"
+    assert {one.key(label)[1] for label in one.label.tolist()} <= {2, 3}
+    for name, pieces in there.fixed_units().items():
+        assert torch.equal(pieces.cpu(), here.fixed_units()[name])

@@ -184,3 +184,14 @@ def test_ranked_cycles_of_nothing() -> None:
     offsets, members = ranked_cycles(torch.zeros(0, dtype=torch.int64))
     assert offsets.tolist() == [0]
     assert members.tolist() == []
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_cuda_gives_the_same_outlines() -> None:
+    mesh = random_mesh(1)
+    label = torch.randint(3, (mesh.num_faces,), generator=torch.Generator().manual_seed(1))
+    here, there = outlines(mesh, label), outlines(mesh.to(torch.device("cuda")), label.cuda())
+    for name in ("piece", "piece_label", "offsets", "halves", "ring_piece"):
+        assert torch.equal(getattr(there, name).cpu(), getattr(here, name))
+    torch.testing.assert_close(there.ring_area.cpu(), here.ring_area)

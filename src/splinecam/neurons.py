@@ -133,21 +133,18 @@ def fixed_units(part: Partition) -> dict[str, Tensor]:
     {'1': tensor([ 0, -1,  1])}
     """
     cuts = part.program.cuts
-    seen: list[tuple[Tensor, Tensor] | None] = [None] * len(cuts)
+    ends: dict[int, Tensor] = {}  # the lowest and the highest piece of every unit so far
     with torch.no_grad():
         for op, pieces in _pieces(part, part.mesh.means(), range(len(cuts))):
-            low, high = pieces.amin(0).long(), pieces.amax(0).long()
-            before = seen[op]
-            if before is not None:
-                low, high = torch.minimum(before[0], low), torch.maximum(before[1], high)
-            seen[op] = low, high
+            seen = torch.cat([ends[op], pieces]) if op in ends else pieces
+            ends[op] = torch.stack([seen.amin(0), seen.amax(0)])
     found = {}
-    for cut, ends in zip(cuts, seen, strict=True):
-        assert ends is not None  # a partition has at least one region
-        kept = ends[0]
+    for op, cut in enumerate(cuts):
+        lowest, highest = ends[op].long()
+        fixed = lowest == highest
         if isinstance(cut, KnotCut) and cut.period is not None:
-            kept = kept % cut.levels.shape[0]
-        found[cut.name] = torch.where(ends[0] == ends[1], kept, -1)
+            lowest = lowest % cut.levels.shape[0]
+        found[cut.name] = torch.where(fixed, lowest, -1)
     return found
 
 
