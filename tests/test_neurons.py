@@ -485,3 +485,23 @@ def test_cuda_gives_the_same_curves(last: nn.Module) -> None:
     assert {one.key(label)[1] for label in one.label.tolist()} <= {2, 3}
     for name, pieces in there.fixed_units().items():
         assert torch.equal(pieces.cpu(), here.fixed_units()[name])
+
+
+class Functional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2, self.fc3 = nn.Linear(2, 8), nn.Linear(8, 5), nn.Linear(5, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.fc1(x))
+        return self.fc3(torch.relu(self.fc2(x)))
+
+
+def test_a_function_is_named_by_the_module_before_it() -> None:
+    torch.manual_seed(0)
+    part = sc.partition(Functional(), sc.Domain.box(-2, 2), device="cpu", progress=False)
+    assert part.cuts == ("relu", "relu_1")
+    assert torch.equal(part.neurons(layer="fc2").label, part.neurons(layer="relu_1").label)
+    assert torch.equal(part.neurons(layer="fc1").label, part.neurons(layer=0).label)
+    with pytest.raises(sc.SplineCamError, match="no cut is called 'fc3'"):
+        part.neurons(layer="fc3")

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from math import prod
 from typing import Any, ClassVar
 
 import torch
@@ -68,6 +69,7 @@ class Cut(ABC):
 
     name: readable; target: the operation. source: the live value, (B, *shape), whose n units say
     where the borders are; argument: the live value that the operation takes; result: what it gives.
+    after: the module, or operation, that made the source.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Cut(ABC):
     result: str
     shape: tuple[int, ...]
     operation: Operation
+    after: str = ""
 
     def apply(self, argument: Tensor) -> Tensor:
         """The operation itself on a batch of its argument."""
@@ -114,7 +117,7 @@ class Cut(ABC):
         return replace(self, operation=self.operation.moved(move), **own)
 
     def _flat(self, z: Tensor) -> Tensor:
-        return z.reshape(z.shape[0], -1)
+        return z.reshape(z.shape[0], prod(self.shape))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

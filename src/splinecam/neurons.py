@@ -95,8 +95,9 @@ def neurons(
     """The curves on which units switch: of all, of one layer, or of some units of a layer.
 
     layer: a name of ``part.cuts``, the module in which only one of them is (``"block1"`` for
-    ``"block1.relu"``), or an index into them. unit: flat index or indices in that cut; of maxima
-    the group, of sorted units the first of a pair. The domain's border belongs to no curve.
+    ``"block1.relu"``), the module right before it (``"fc2"`` of ``relu(fc2(x))``), or an index into
+    them. unit: flat index or indices in that cut; of maxima the group, of sorted units the first of
+    a pair. The domain's border belongs to no curve.
 
     >>> from torch import nn
     >>> import splinecam as sc
@@ -207,6 +208,8 @@ def _op_of(part: Partition, layer: str | int) -> int:
     if layer in cuts:
         return cuts.index(layer)
     within = [op for op, name in enumerate(cuts) if name.startswith(f"{layer}.")]
+    # A ReLU that is called as a function is named by the module before it.
+    within = within or [op for op, cut in enumerate(part.program.cuts) if cut.after == layer]
     if len(within) != 1:
         what = f"{len(within)} cuts are" if within else "no cut is"
         raise SplineCamError(f"{what} called {layer!r}; give one of {_names(part)}")

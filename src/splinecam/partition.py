@@ -341,7 +341,7 @@ class Partition:
         return class_regions(self, kind=kind, level=level)
 
     def neurons(
-        self, *, layer: str | int | None = None, unit: int | Sequence[int] | None = None
+        self, *, layer: str | int | None = None, unit: int | Sequence[int] | Tensor | None = None
     ) -> NeuronCurves:
         """The curves on which units switch; see ``splinecam.neurons.neurons``."""
         from splinecam.neurons import neurons

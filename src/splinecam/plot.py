@@ -91,9 +91,9 @@ def plot_curves(curves: Curves, *, ax: Axes | None = None, **style: Any) -> Axes
         _frame(curves.partition, ax)
     if not {"color", "colors", "array", "edgecolor", "edgecolors"} & style.keys():
         style["color"] = INK
-    style = {"linewidth": 1.6, "capstyle": "round", "zorder": 3} | style
+    options: dict[str, Any] = {"linewidth": 1.6, "capstyle": "round", "zorder": 3, **style}
     points: Any = curves.ends.cpu().numpy()
-    ax.add_collection(LineCollection(points, **style), autolim=False)
+    ax.add_collection(LineCollection(points, **options), autolim=False)
     return ax
 
 

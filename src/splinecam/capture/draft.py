@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -105,6 +105,15 @@ class Draft:
         if count == 1:
             return name
         return f"{name}#{count}" if module else f"{name}_{count - 1}"
+
+    def finished(self) -> list[Step | Cut]:
+        """The steps and cuts in order; each cut knows what it comes after."""
+        return [
+            replace(item, after=name_of(self._origin[item.source])[0])
+            if isinstance(item, Cut)
+            else item
+            for item in self.body
+        ]
 
     def describe(self, name: str, reason: str) -> OffendingOp:
         """What an error says of the node that made a value."""

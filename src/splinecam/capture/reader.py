@@ -117,7 +117,7 @@ class _Reader:
             output_shape=tuple(draft.batch.shape_at(output.meta["val"], 1)[1:]),
             input_name=self.x.name,
             output_name=(name := self._output_name()),
-            stages=make_stages(draft.body, draft.sized.steps, draft.rows, name),
+            stages=make_stages(draft.finished(), draft.sized.steps, draft.rows, name),
             stripped=stripped,
             final=None if last is None else final_of(last),
             device=self.device,
