@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam.ragged import lengths
@@ -62,8 +61,8 @@ def stats(part: Partition, *, full: bool = False) -> Stats:
     (4, 1.0, 1.0, (0.25, 0.25))
     """
     with torch.no_grad():
-        columns = {k: v.double().cpu().numpy() for k, v in measures(part, full=full).items()}
-        summaries = {k: _summary(v, columns["area"]) for k, v in columns.items()}
+        columns = measures(part, full=full)
+        summaries = {k: _summary(v.double(), part.areas) for k, v in columns.items()}
         numbers = {**_paper(summaries, len(part)), **_sizes(part), **summaries, **_edges(part)}
         numbers["lipschitz_plane"] = summaries["slope_spectral"]["max"]
         if full:
@@ -132,12 +131,25 @@ def compare(several: Mapping[str, Stats], *, keys: Sequence[str] = _COMPARED) ->
 # -- the numbers ------------------------------------------------------------------------------
 
 
-def _summary(values: NDArray[np.float64], areas: NDArray[np.float64]) -> dict[str, float]:
+def _summary(values: Tensor, areas: Tensor) -> dict[str, float]:
     """Averages and quantiles of one number per region, (F,)."""
-    found = dict(zip(_QUANTILES, np.quantile(values, list(_QUANTILES.values())), strict=True))
-    found |= {"mean": values.mean(), "mean_by_area": areas @ values / areas.sum()}
-    found |= {"min": values.min(), "max": values.max()}
-    return {name: float(found[name]) for name in _SUMMARY}
+    mean_by_area = areas @ values / areas.sum()
+    plain = torch.stack([values.mean(), mean_by_area, values.min(), values.max()])
+    names = ("mean", "mean_by_area", "min", "max", *_QUANTILES)
+    found = dict(zip(names, torch.cat([plain, _quantiles(values)]).tolist(), strict=True))
+    return {name: found[name] for name in _SUMMARY}
+
+
+def _quantiles(values: Tensor) -> Tensor:
+    """The values (F,) at the ranks of ``_QUANTILES``, linear between two ranks."""
+    rank = torch.tensor(list(_QUANTILES.values()), dtype=torch.float64) * (len(values) - 1)
+    low, high = rank.floor().long(), rank.ceil().long()
+    if values.is_cuda:
+        ordered = values.sort().values
+    else:  # on a CPU a few ranks are found much faster than all
+        ordered = torch.from_numpy(np.partition(values.numpy(), torch.cat([low, high]).tolist()))
+    below, above = ordered[low.to(values.device)], ordered[high.to(values.device)]
+    return below + (rank - low).to(values) * (above - below)
 
 
 def _paper(summaries: dict[str, dict[str, float]], regions: int) -> dict[str, Any]:
