@@ -95,8 +95,8 @@ def nearest(curves: Curves, x: Any) -> Nearest:
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
     >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
     >>> border = Curves(part, part.vertices, part.edges, part.edge_faces, part.edge_op)
-    >>> nearest(border.select(part.edge_op < 0), [[0.75, 0.0]]).uv
-    tensor([[1., 0.]], dtype=torch.float64)
+    >>> nearest(border.select(part.edge_op < 0), [[0.75, 0.0]]).distance
+    tensor([0.2500], dtype=torch.float64)
     """
     part = curves.partition
     uv, off = part.domain.project(x)
@@ -159,13 +159,14 @@ def closest(points: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
     """
     (ax, ay), (bx, by) = (gap.unbind(1) for gap in (ends - points[:, None]).unbind(1))
     dx, dy = (ends[:, 1] - ends[:, 0]).unbind(1)
-    along = dx * dx + dy * dy
-    t = (-(ax * dx + ay * dy) / torch.where(along > 0, along, 1.0)).clamp(0, 1)
-    # Seen from the end that is nearer, so that both ends are met exactly.
+    full, along = dx * dx + dy * dy, -(ax * dx + ay * dy)
+    t = (along / torch.where(full > 0, full, 1.0)).clamp(0, 1)
+    # Seen from the end that is nearer, where coordinates lose fewer digits.
     late = t > 0.5
-    s = torch.where(late, t - 1, t)
-    u, v = torch.where(late, bx, ax) + s * dx, torch.where(late, by, ay) + s * dy
-    return t, u * u + v * v
+    ux, uy = torch.where(late, bx, ax), torch.where(late, by, ay)
+    cross = ux * dy - uy * dx
+    beyond = (along <= 0) | (along >= full)
+    return t, torch.where(beyond, ux * ux + uy * uy, cross * cross / full)
 
 
 def _depth(domain: Domain, frame: Frame, points: Tensor) -> Tensor:

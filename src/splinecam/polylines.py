@@ -120,5 +120,6 @@ class Polyline:
         return self.lines.curves.key(self.label)
 
     def __repr__(self) -> str:
-        kind = "closed" if self.closed else "open"
-        return f"Polyline({kind}, {len(self.segments):,} segments, length {self.length:.4g})"
+        kind, count = "closed" if self.closed else "open", len(self.segments)
+        segments = f"{count:,} segment{'s' * (count != 1)}"
+        return f"Polyline({kind}, {segments}, length {self.length:.4g})"
