@@ -29,8 +29,8 @@ def mlp(*widths: int, seed: int = 0) -> nn.Sequential:
 def linear(weight: list[list[float]], bias: list[float]) -> nn.Linear:
     layer = nn.Linear(len(weight[0]), len(weight)).double()
     with torch.no_grad():
-        layer.weight.copy_(torch.tensor(weight))
-        layer.bias.copy_(torch.tensor(bias))
+        layer.weight.copy_(torch.tensor(weight, dtype=F64))
+        layer.bias.copy_(torch.tensor(bias, dtype=F64))
     return layer
 
 
@@ -347,8 +347,9 @@ def test_three_classes_meet_in_a_point() -> None:
     assert sorted(part.class_regions().cell_class.tolist()) == [0, 1, 2]
     # All pairs: each line goes on beyond the point.
     pairs = part.decision_boundary(kind="pairwise")
-    assert len(pairs) == 6
+    assert len(pairs) == 3
     assert len(pairs.polylines) == 3
+    assert float(pairs.ends.abs().amax(2).min()) == 1
 
 
 def test_a_class_that_wins_at_no_corner() -> None:
@@ -410,6 +411,28 @@ def test_results_say_what_they_are() -> None:
     assert isinstance(part.level_set(0.0, output=-1), LevelSet)
     assert part.level_set(0.0, output=-1).output == 2
     assert "ClassRegions(" in repr(part.class_regions())
+
+
+def test_outputs_too_close_to_tell_are_reported() -> None:
+    """Apart by more than rounding explains, and by too little to be sure."""
+    part = partition(linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 1.0 + 2.0**-48]))
+    assert len(part.decision_boundary().unresolved) == 4
+    assert "too close" in part.decision_boundary().unresolved[0].reason
+    assert len(part.class_regions().unresolved) == 4
+    assert len(part.level_set(1 + 2.0**-49, output=0).unresolved) == 4
+    clear = partition(linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 1.0 + 2.0**-40]))
+    assert clear.decision_boundary().unresolved == ()
+    assert clear.class_regions().areas.tolist() == [0.0, 4.0]
+
+
+def test_all_ties_of_many_outputs() -> None:
+    model = mlp(2, 16, 40, seed=5)
+    part = partition(model, 4.0)
+    ties = part.decision_boundary(kind="pairwise")
+    assert_sound(ties)
+    y = outputs(model, along(ties, 3).view(-1, 2))
+    tied = y.gather(1, ties.classes.repeat_interleave(3, 0))
+    torch.testing.assert_close(tied[:, 0], tied[:, 1], rtol=0, atol=1e-12)
 
 
 @pytest.mark.cuda

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from strategies import dense
 from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam.classes import ClassPolygon
 from splinecam.testing import Abs, Max
+from strategies import dense
 
 F64 = torch.float64
 

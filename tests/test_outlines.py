@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.links import cycles
+from splinecam.links import cycles, long_cycles
 from splinecam.mesh import Mesh
-from splinecam.outlines import Outlines, outlines, ranked_cycles
+from splinecam.outlines import Outlines, outlines
 from splinecam.ragged import lengths, owners_of
 
 
@@ -173,15 +173,15 @@ def test_labels_may_be_of_any_type() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 17, 1000])
-def test_ranked_cycles_are_the_cycles(n: int) -> None:
+def test_long_cycles_are_the_cycles(n: int) -> None:
     for seed in range(5):
         following = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-        for found, wanted in zip(ranked_cycles(following), cycles(following), strict=True):
+        for found, wanted in zip(long_cycles(following), cycles(following), strict=True):
             assert torch.equal(found, wanted)
 
 
-def test_ranked_cycles_of_nothing() -> None:
-    offsets, members = ranked_cycles(torch.zeros(0, dtype=torch.int64))
+def test_long_cycles_of_nothing() -> None:
+    offsets, members = long_cycles(torch.zeros(0, dtype=torch.int64))
     assert offsets.tolist() == [0]
     assert members.tolist() == []
 

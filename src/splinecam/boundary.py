@@ -21,20 +21,29 @@ import torch
 from torch import Tensor
 
 from splinecam.curves import Curves
+from splinecam.cutting import Doubts
 from splinecam.errors import SplineCamError
 from splinecam.functions import Functions
 from splinecam.links import components
-from splinecam.overlay import Overlay
 from splinecam.predicates import EPS, SAFETY
 from splinecam.ragged import lengths
 from splinecam.regions import Unresolved
 from splinecam.winners import Winners, find_winners
-from splinecam.zerosets import ZeroSets, zero_sets
+from splinecam.zerosets import zero_sets
 
 if TYPE_CHECKING:
     from splinecam.partition import Partition
 
-__all__ = ["Boundary", "Kind", "LevelSet", "decision_boundary", "level_set", "winners_of"]
+__all__ = [
+    "Boundary",
+    "Kind",
+    "LevelSet",
+    "check_kind",
+    "decision_boundary",
+    "doubts_of",
+    "level_set",
+    "winners_of",
+]
 
 Kind = Literal["argmax", "argmin", "pairwise"]
 
@@ -134,10 +143,16 @@ def decision_boundary(
     borders = winners.borders()
     flip = borders.sides[:, 0] < borders.sides[:, 1]
     flip &= (borders.sides >= 0).all(1)
-    made = _drawn(part, winners.overlay, borders.edge, flip)
+    mesh = winners.overlay.mesh
+    beside = mesh.halfedge_face().view(-1, 2)[borders.edge]
+    regions = torch.where(beside < 0, -1, winners.overlay.face[beside])
+    ends, regions, sides = (
+        torch.where(flip[:, None], x.flip(1), x)
+        for x in (mesh.edges[borders.edge], regions, borders.sides)
+    )
+    made = _drawn(part, mesh.uv, ends, regions)
     label = borders.classes[:, 0] * n + borders.classes[:, 1]
-    sides = torch.where(flip[:, None], borders.sides.flip(1), borders.sides)
-    doubts = _doubts(part, winners.overlay, "decision boundary")
+    doubts = doubts_of(part, winners.overlay.doubts, "decision boundary")
     whole = Boundary(part, *made.arrays(), label[made.kept], sides[made.kept], n, kind, doubts)
     return whole if pair is None else whole.between(*pair)
 
@@ -169,9 +184,9 @@ def level_set(
     unit = torch.zeros(wanted.shape, dtype=torch.int64, device=z.device)
     everything = torch.ones_like(unit, dtype=torch.bool)
     found = zero_sets(part.mesh, Functions(z, unit, wanted.to(z), error, everything, unit))
-    made, _ = _oriented(part, found)
-    doubts = _doubts(part, found.overlay, "level set")
-    label = found.label[made.kept]
+    made = _drawn(part, found.uv, found.ends, found.faces)
+    doubts = doubts_of(part, found.doubts, "level set")
+    label = found.column[made.kept]
     return LevelSet(part, *made.arrays(), label, tuple(wanted.tolist()), index, doubts)
 
 
@@ -229,17 +244,17 @@ def _pairwise(part: Partition, pair: tuple[int, int] | None) -> Boundary:
     low, high, error = low[met], high[met], error[met]
     level, wanted = torch.zeros_like(error), torch.ones_like(error, dtype=torch.bool)
     found = zero_sets(part.mesh, Functions(z, high, level, error, wanted, high, low))
-    made, signs = _oriented(part, found)
-    a, b = low[found.label][made.kept], high[found.label][made.kept]
-    beyond = made.regions < 0
-    sides = torch.where(signs[made.kept] > 0, b[:, None], a[:, None]).masked_fill(beyond, -1)
-    doubts = _doubts(part, found.overlay, "decision boundary")
+    made = _drawn(part, found.uv, found.ends, found.faces)
+    column, signs = found.column[made.kept], found.signs[made.kept]
+    a, b = low[column], high[column]
+    sides = torch.where(signs > 0, b[:, None], a[:, None]).masked_fill(made.regions < 0, -1)
+    doubts = doubts_of(part, found.doubts, "decision boundary")
     return Boundary(part, *made.arrays(), a * n + b, sides, n, "pairwise", doubts)
 
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Points, segments and regions of curves (see ``Curves``); kept: which edges they are."""
+    """Points, segments and regions as in ``Curves``; kept: which of those given they are."""
 
     points: Tensor
     segments: Tensor
@@ -250,22 +265,10 @@ class _Drawn:
         return self.points, self.segments, self.regions
 
 
-def _oriented(part: Partition, found: ZeroSets) -> tuple[_Drawn, Tensor]:
-    """The edges with the larger values left, and the signs left and right of them."""
-    flip = found.signs[:, 0] < found.signs[:, 1]
-    signs = torch.where(flip[:, None], found.signs.flip(1), found.signs)
-    return _drawn(part, found.overlay, found.edge, flip), signs
-
-
-def _drawn(part: Partition, made: Overlay, edge: Tensor, flip: Tensor) -> _Drawn:
-    """Edges (N,) of an overlay as segments, some of them turned around."""
-    mesh = made.mesh
-    ends = torch.where(flip[:, None], mesh.edges[edge].flip(1), mesh.edges[edge])
-    beside = mesh.halfedge_face().view(-1, 2)[edge]
-    beside = torch.where(flip[:, None], beside.flip(1), beside)
-    regions = torch.where(beside < 0, -1, made.face[beside])
+def _drawn(part: Partition, uv: Tensor, ends: Tensor, regions: Tensor) -> _Drawn:
+    """Segments between points uv (V, 2) with ends (N, 2) and the regions beside them (N, 2)."""
     used, segments = torch.unique(ends, return_inverse=True)
-    points = part.frame.to_plane(mesh.uv[used])
+    points = part.frame.to_plane(uv[used])
     # A segment too short for its coordinates is none: its ends are one point.
     short = lengths(points[segments[:, 1]] - points[segments[:, 0]]) == 0
     kept = (~short).nonzero()[:, 0]
@@ -277,9 +280,10 @@ def _drawn(part: Partition, made: Overlay, edge: Tensor, flip: Tensor) -> _Drawn
     return _Drawn(points, segments, regions[kept], kept)
 
 
-def _doubts(part: Partition, made: Overlay, name: str) -> tuple[Unresolved, ...]:
+def doubts_of(part: Partition, doubts: list[Doubts], name: str) -> tuple[Unresolved, ...]:
+    """Doubts as the caller of a partition sees them."""
     return tuple(
         Unresolved((u, v), name, doubt.reason)
-        for doubt in made.doubts
+        for doubt in doubts
         for u, v in part.frame.to_plane(doubt.uv).tolist()
     )

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from splinecam.boundary import Kind, check_kind, winners_of
+from splinecam.boundary import Kind, check_kind, doubts_of, winners_of
 from splinecam.errors import SplineCamError
 from splinecam.outlines import Outlines, outlines
+from splinecam.regions import Unresolved
 from splinecam.winners import Winners
 
 if TYPE_CHECKING:
@@ -88,6 +89,11 @@ class ClassRegions:
     def tied_area(self) -> float:
         """Area on which two classes or more are equal, which counts for the first of them."""
         return float(self.cell_areas[self.winners.tied].sum())
+
+    @property
+    def unresolved(self) -> tuple[Unresolved, ...]:
+        """Places that float64 could not settle (usually none)."""
+        return doubts_of(self.partition, self.winners.overlay.doubts, "class regions")
 
     @cached_property
     def _outlines(self) -> Outlines:

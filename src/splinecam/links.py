@@ -9,7 +9,7 @@ from torch import Tensor
 
 from splinecam.ragged import offsets_of, take
 
-__all__ = ["Chains", "chains", "components", "cycles"]
+__all__ = ["Chains", "chains", "components", "cycles", "long_cycles"]
 
 _INT32 = 1 << 31  # members that fit in 32 bits, with which gathers are faster
 
@@ -31,14 +31,12 @@ def components(n: int, a: Tensor, b: Tensor) -> Tensor:
 
 
 def cycles(following: Tensor) -> tuple[Tensor, Tensor]:
-    """The cycles of a permutation: offsets (F + 1,) and their members in order, (H,)."""
-    index = torch.arange(following.shape[0], device=following.device)
-    lowest = _lowest_ahead(following)
-    leader = (lowest == index).nonzero()[:, 0]
-    rank = torch.empty_like(index)
-    rank[leader] = torch.arange(leader.shape[0], device=index.device)
-    offsets = offsets_of(torch.bincount(take(rank, lowest), minlength=leader.shape[0]))
-    members = torch.empty_like(index)
+    """The cycles of a permutation: offsets (F + 1,) and their members in order, (H,).
+
+    Each begins with its lowest member. Made for short cycles: their members are walked along.
+    """
+    lowest, leader, cycle, offsets = _leaders(following)
+    members = torch.empty_like(cycle)
     current, place = leader, offsets[:-1]
     while current.shape[0]:  # all cycles are walked at once
         members.index_copy_(0, place, current)
@@ -46,6 +44,31 @@ def cycles(following: Tensor) -> tuple[Tensor, Tensor]:
         going = (current != take(lowest, current)).nonzero()[:, 0]
         current, place = take(current, going), take(place, going)
     return offsets, members
+
+
+def long_cycles(following: Tensor) -> tuple[Tensor, Tensor]:
+    """What ``cycles`` gives, in as many rounds as the longest cycle's length has binary digits.
+
+    >>> long_cycles(torch.tensor([2, 1, 3, 0]))
+    (tensor([0, 3, 4]), tensor([0, 2, 3, 1]))
+    """
+    lowest, _, cycle, offsets = _leaders(following)
+    index = torch.arange(following.shape[0], device=following.device)
+    _, ahead = _to_the_stop(torch.where(following == lowest, index, following))
+    members = torch.empty_like(index)
+    members[take(offsets[1:], cycle) - 1 - ahead] = index
+    return offsets, members
+
+
+def _leaders(following: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of each member's cycle the lowest member (H,), these in order (F,), its rank, the offsets."""
+    lowest = _lowest_ahead(following)
+    index = torch.arange(following.shape[0], device=following.device)
+    leader = (lowest == index).nonzero()[:, 0]
+    rank = torch.empty_like(index)
+    rank[leader] = torch.arange(leader.shape[0], device=index.device)
+    cycle = take(rank, lowest)
+    return lowest, leader, cycle, offsets_of(torch.bincount(cycle, minlength=leader.shape[0]))
 
 
 def _lowest_ahead(following: Tensor) -> Tensor:

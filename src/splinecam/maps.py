@@ -13,11 +13,13 @@ from splinecam.engine import Frame
 from splinecam.mesh import Mesh
 from splinecam.predicates import EPS, SAFETY, SLOPE_PRECISION
 from splinecam.program import Program
+from splinecam.ragged import take
 
-__all__ = ["AffineMaps", "affine_maps", "derivative"]
+__all__ = ["AffineMaps", "affine_maps", "derivative", "gradients"]
 
-_BLOCK = 1 << 22  # numbers in one batch of inputs
+_BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers looked at in one go
 _WITNESSES = 32  # corners that must agree before their word is taken for the rounding error
+_FEW = 4  # outputs up to which backward passes are the faster way to a derivative
 
 
 @dataclass(frozen=True)
@@ -37,81 +39,122 @@ def affine_maps(
     mesh: Mesh, output: Tensor, error: Tensor, program: Program, domain: Domain, frame: Frame
 ) -> AffineMaps:
     """Fit the map of every face: output (V, n) with rounding error (n,)."""
-    value = mesh.sums(output[mesh.corner_vertices()]) / mesh.counts()[:, None]
-    weight, width, start = _through_triangles(mesh, output)
-    noise = _noise(mesh, output, error, weight, start)
-    slope_error = noise / width
-    steepest = float(weight[width > 0].abs().max()) if weight.numel() else 0.0
+    fit = _fit(mesh, output)
+    noise = _noise(fit, output, error)
+    slope_error = noise / fit.width
+    weight = fit.weight
+    size = weight.abs().amax((1, 2))
+    known = size[size > SAFETY * slope_error]  # more than rounding
+    steepest = float(known.max()) if known.shape[0] else 0.0
     thin = (slope_error > SLOPE_PRECISION * steepest).nonzero()[:, 0]
-    anchor = mesh.means()
-    if thin.shape[0] and noise > 0:
-        exact = derivative(program, domain, frame, anchor[thin])
+    if thin.shape[0] and steepest > 0:  # the output is not constant
+        exact = derivative(program, domain, frame, fit.anchor[thin])
         weight[thin] = exact
         slope_error[thin] = noise + SAFETY * EPS * exact.abs().amax((1, 2))
-    return AffineMaps(anchor, value, weight, slope_error)
+    return AffineMaps(fit.anchor, fit.value, weight, slope_error)
 
 
-def _noise(mesh: Mesh, output: Tensor, error: Tensor, weight: Tensor, start: Tensor) -> float:
+@dataclass(frozen=True)
+class _Fit:
+    """Maps through three far-apart vertices of each face.
+
+    anchor: (F, 2) and value: (F, n) means of the corners; weight: (F, n, 2); width: (F,) of the
+    triangle; off: how far values at other corners are off the plane at most; witnesses: how many of
+    these there are.
+    """
+
+    anchor: Tensor
+    value: Tensor
+    weight: Tensor
+    width: Tensor
+    off: float
+    witnesses: int
+
+
+def _fit(mesh: Mesh, output: Tensor) -> _Fit:
+    n, faces = output.shape[1], mesh.num_faces
+    anchor, value = mesh.uv.new_empty((faces, 2)), output.new_empty((faces, n))
+    weight, width = output.new_empty((faces, n, 2)), output.new_empty(faces)
+    seen = [output.new_zeros(())]
+    block = _BLOCK[output.device.type] // max(1, n)
+    for face, vertex in mesh.by_size(block):
+        k = vertex.shape[1]
+        uv = take(mesh.uv, vertex.view(-1)).view(-1, k, 2)
+        f = take(output, vertex.view(-1)).view(-1, k, n)
+        anchor[face], value[face] = uv.mean(1), f.mean(1)
+        weight[face], width[face], off = _through_triangles(uv, f)
+        seen.append(off)
+    witnesses = mesh.corners.shape[0] - 3 * faces
+    return _Fit(anchor, value, weight, width, float(torch.stack(seen).max()), witnesses)
+
+
+def _through_triangles(uv: Tensor, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Slopes (B, n, 2) of values (B, k, n) at corners (B, k, 2), through three far-apart ones.
+
+    Also the triangles' widths (B,), and how far all values are off the planes at most, ().
+    """
+    row = torch.arange(uv.shape[0], device=uv.device)
+    a = (uv - uv.mean(1, keepdim=True)).square().sum(2).argmax(1)
+    off = uv - uv[row, a][:, None]
+    b = off.square().sum(2).argmax(1)
+    long = off[row, b]
+    length = long.norm(dim=1)
+    along = long / length[:, None]
+    x = off[:, :, 0] * along[:, None, 0] + off[:, :, 1] * along[:, None, 1]
+    y = off[:, :, 1] * along[:, None, 0] - off[:, :, 0] * along[:, None, 1]
+    c = y.abs().argmax(1)
+    width = y[row, c]
+    rise = f - f[row, a][:, None]
+    slope_along = rise[row, b] / length[:, None]
+    slope_across = (rise[row, c] - slope_along * x[row, c][:, None]) / width[:, None]
+    slope_along, slope_across = (
+        torch.nan_to_num(s, posinf=0.0, neginf=0.0) for s in (slope_along, slope_across)
+    )
+    rise = rise - x[:, :, None] * slope_along[:, None] - y[:, :, None] * slope_across[:, None]
+    across = torch.stack([-along[:, 1], along[:, 0]], 1)
+    weight = slope_along[:, :, None] * along[:, None] + slope_across[:, :, None] * across[:, None]
+    return weight, width.abs(), rise.abs().amax()
+
+
+def _noise(fit: _Fit, output: Tensor, error: Tensor) -> float:
     """Rounding error of the outputs: as estimated, or as seen where that is less.
 
     The corners of a face beyond the third show how far values really are off a plane. Estimates of
     deep networks are pessimistic, and believing them would make most of their regions look thin.
     """
     estimated = float(error.max()) if error.numel() else 0.0
-    vertex, owner = mesh.corner_vertices(), mesh.owners()
-    if vertex.shape[0] - 3 * mesh.num_faces < _WITNESSES:
+    if fit.witnesses < _WITNESSES:
         return estimated
-    seen = 0.0
-    step = max(1, _BLOCK // max(1, output.shape[1]))
-    for corner in torch.split(torch.arange(vertex.shape[0], device=vertex.device), step):
-        face = owner[corner]
-        shift = mesh.uv[vertex[corner]] - mesh.uv[start[face]]
-        fitted = output[start[face]] + (weight[face] @ shift[:, :, None]).squeeze(2)
-        seen = max(seen, float((fitted - output[vertex[corner]]).abs().max()))
-    return min(estimated, 2 * seen + EPS * float(output.abs().max()))
-
-
-def _through_triangles(mesh: Mesh, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Slopes (F, n, 2) through three far-apart vertices of each face.
-
-    Also the triangles' widths and first vertices, (F,) each.
-    """
-    vertex, owner = mesh.corner_vertices(), mesh.owners()
-    uv = mesh.uv[vertex]
-
-    def farthest(score: Tensor) -> Tensor:
-        best = score.new_full((mesh.num_faces,), -1).scatter_reduce_(0, owner, score, "amax")
-        index = torch.arange(score.shape[0], device=score.device)
-        index = torch.where(score == best[owner], index, score.shape[0])
-        first = index.new_full((mesh.num_faces,), score.shape[0])
-        return vertex[first.scatter_reduce_(0, owner, index, "amin")]
-
-    a = farthest((uv - mesh.means()[owner]).square().sum(1))
-    b = farthest((uv - mesh.uv[a][owner]).square().sum(1))
-    long = mesh.uv[b] - mesh.uv[a]
-    off = uv - mesh.uv[a][owner]
-    c = farthest((long[owner, 0] * off[:, 1] - long[owner, 1] * off[:, 0]).abs())
-    length = long.norm(dim=1)
-    along = long / length[:, None]
-    across = torch.stack([-along[:, 1], along[:, 0]], 1)
-    third = mesh.uv[c] - mesh.uv[a]
-    x, y = (third * along).sum(1), (third * across).sum(1)
-    fa = output[a]
-    slope_along = (output[b] - fa) / length[:, None]
-    slope_across = (output[c] - fa - slope_along * x[:, None]) / y[:, None]
-    weight = slope_along[:, :, None] * along[:, None] + slope_across[:, :, None] * across[:, None]
-    return torch.nan_to_num(weight, posinf=0.0, neginf=0.0), y.abs(), a
+    return min(estimated, 2 * fit.off + EPS * float(output.abs().max()))
 
 
 def derivative(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Tensor:
     """Derivative (N, n, 2) of the network along the frame's two axes at local points (N, 2)."""
+    widest = max([domain.dim, *(math.prod(cut.shape) for cut in program.cuts)])
+    rows = max(1, _BLOCK[uv.device.type] // widest)
+    few = math.prod(program.output_shape) <= _FEW
+    basis = domain.basis.to(uv)
     out = []
-    step = max(1, _BLOCK // max(1, math.prod(domain.input_shape)))
-    axes = domain.basis.to(uv).reshape(2, 1, *domain.input_shape)
-    for part in torch.split(uv, step):
+    for part in torch.split(uv, rows):
         x = domain.embed(frame.to_plane(part))
-        columns = [
-            torch.func.jvp(program, (x,), (axis.expand_as(x).contiguous(),))[1] for axis in axes
+        if few:
+            out.append(gradients(program, x).flatten(2) @ basis.T)
+        else:
+            # One pass for both axes; the first use of forward mode in a process takes a second.
+            axes = basis.view(2, 1, *domain.input_shape).expand(2, *x.shape).flatten(0, 1)
+            both = torch.func.jvp(program, (torch.cat([x, x]),), (axes.contiguous(),))[1]
+            out.append(both.view(2, x.shape[0], -1).permute(1, 2, 0))
+    return torch.cat(out) * frame.scale
+
+
+def gradients(program: Program, x: Tensor) -> Tensor:
+    """Derivative of the flat output by the inputs x (N, ...), (N, n, ...)."""
+    with torch.inference_mode(False), torch.enable_grad():
+        x = x.clone().requires_grad_()
+        y = program(x).reshape(x.shape[0], -1)
+        # Points do not mix, so one backward pass gives one output's gradients at all of them.
+        rows = [
+            torch.autograd.grad(y[:, k].sum(), x, retain_graph=True, materialize_grads=True)[0]
+            for k in range(y.shape[1])
         ]
-        out.append(torch.stack([c.reshape(part.shape[0], -1) for c in columns], 2) * frame.scale)
-    return torch.cat(out)
+    return torch.stack(rows, 1)

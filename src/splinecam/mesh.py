@@ -6,14 +6,17 @@ a face is a counter-clockwise cycle of half-edges.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from splinecam.ragged import following, offsets_of, owners_of, take_rows
+from splinecam.ragged import following, offsets_of, owners_of, take, take_rows
 
 __all__ = ["Mesh", "polygon_mesh"]
+
+_BLOCK = 1 << 20  # corners looked at in one go
 
 BORDER = -1  # the "op" that made the domain's border and corners
 
@@ -90,17 +93,33 @@ class Mesh:
         """Mean of each face's vertices, (F, 2): an interior point, and the fan's local origin."""
         return self.sums(self.uv[self.corner_vertices()]) / self.counts()[:, None]
 
+    def by_size(self, corners: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Faces with k corners each, (B,), and their vertices, (B, k), for every k there is.
+
+        At most so many corners come at a time, and one face at least.
+        """
+        counts, vertex = self.counts(), self.corner_vertices()
+        for k in torch.bincount(counts).nonzero()[:, 0].tolist():
+            places = torch.arange(k, device=vertex.device)
+            for faces in torch.split((counts == k).nonzero()[:, 0], max(1, corners // k)):
+                yield faces, vertex[take(self.offsets, faces)[:, None] + places]
+
     def areas_and_centroids(self) -> tuple[Tensor, Tensor]:
         """Signed area (F,) and centroid (F, 2) of each face, from coordinates local to the face."""
-        middle = self.means()
-        p = self.uv[self.corner_vertices()] - middle[self.owners()]
-        q = p[self.next_corner()]
-        cross = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
-        doubled = self.sums(cross)
-        moment = self.sums((p + q) * cross[:, None])
-        flat = doubled <= 0
-        shift = moment / (3 * torch.where(flat, 1.0, doubled))[:, None]
-        return doubled / 2, middle + torch.where(flat[:, None], 0.0, shift)
+        area, centroid = self.uv.new_empty(self.num_faces), self.uv.new_empty((self.num_faces, 2))
+        for face, vertex in self.by_size(_BLOCK):
+            corner = take(self.uv, vertex.view(-1)).view(*vertex.shape, 2)
+            middle = corner.mean(1)
+            p = corner - middle[:, None]
+            q = p.roll(-1, 1)
+            cross = p[:, :, 0] * q[:, :, 1] - p[:, :, 1] * q[:, :, 0]
+            doubled = cross.sum(1)
+            moment = ((p + q) * cross[:, :, None]).sum(1)
+            flat = doubled <= 0
+            shift = moment / (3 * torch.where(flat, 1.0, doubled))[:, None]
+            area[face] = doubled / 2
+            centroid[face] = middle + torch.where(flat[:, None], 0.0, shift)
+        return area, centroid
 
     def divide(self, edge: Tensor, uv: Tensor, vertex_op: Tensor) -> Mesh:
         """Divide edges at new vertices: (C,) edges ascending, (C, 2) points in order along each.

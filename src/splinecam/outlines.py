@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splinecam.links import components
+from splinecam.links import components, long_cycles
 from splinecam.mesh import Mesh
 from splinecam.ragged import offsets_of, owners_of, take, take_rows
 
-__all__ = ["Outlines", "outlines", "ranked_cycles"]
+__all__ = ["Outlines", "outlines"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def outlines(mesh: Mesh, label: Tensor) -> Outlines:
     piece = components(mesh.num_faces, left[inner], right[inner])
     beside = torch.where(face >= 0, take(piece, face.clamp(min=0)), -1)
     ring, following = _borders(mesh, beside)
-    offsets, members = ranked_cycles(following)
+    offsets, members = long_cycles(following)
     offsets, halves, area = _outer_first(mesh, beside, offsets, take(ring, members))
     piece_label = label.new_empty(int(piece.max()) + 1 if piece.shape[0] else 0)
     piece_label[piece] = label
@@ -81,34 +81,6 @@ def _borders(mesh: Mesh, beside: Tensor) -> tuple[Tensor, Tensor]:
     place = torch.empty_like(beside)
     place[ring] = torch.arange(ring.shape[0], device=ring.device)
     return ring, take(place, outgoing)
-
-
-def ranked_cycles(following: Tensor) -> tuple[Tensor, Tensor]:
-    """The cycles of a permutation: offsets (R + 1,) and their members in order, (N,).
-
-    Each starts at its lowest member. Takes as many rounds as the longest cycle's length has binary
-    digits, where ``links.cycles`` takes one round for every member.
-
-    >>> ranked_cycles(torch.tensor([2, 1, 3, 0]))
-    (tensor([0, 3, 4]), tensor([0, 2, 3, 1]))
-    """
-    index = torch.arange(following.shape[0], device=following.device)
-    lowest, jump = index, following
-    while True:  # the lowest member within 1, 2, 4, ... steps
-        lower = torch.minimum(lowest, take(lowest, jump))
-        if torch.equal(lower, lowest):
-            break
-        lowest, jump = lower, take(jump, jump)
-    ends = following == take(lowest, following)  # the next one is where the cycle starts
-    jump = torch.where(ends, index, following)
-    ahead = (~ends).long()  # members between each one and the end of its cycle
-    while not torch.equal(jump, further := take(jump, jump)):
-        ahead, jump = ahead + take(ahead, jump), further
-    _, cycle, counts = torch.unique(lowest, return_inverse=True, return_counts=True)
-    offsets = offsets_of(counts)
-    members = torch.empty_like(index)
-    members[take(offsets[1:], cycle) - 1 - ahead] = index
-    return offsets, members
 
 
 def _outer_first(

@@ -1,6 +1,6 @@
-"""Cut a partition once more, by functions of its outputs: the same mesh, the same exactness.
+"""Cut a partition once more, by its outputs: the same mesh, the same exactness.
 
-The curves of an output are then edges of a mesh like any other, with shared vertices and proper
+The borders between winners are then edges of a mesh like any other, with shared vertices and proper
 faces on both sides, however degenerate the outputs are.
 """
 
@@ -25,34 +25,26 @@ class Overlay:
     """A mesh cut further, with the values z: (V, n) that it was cut by at its vertices.
 
     source: (E,) the edge of the original mesh of which each edge is a piece, -1 for new ones;
-    label: (E,) the label of the function that drew a new edge, -1 for old ones; face: (F,) the face
-    of the original mesh in which each one lies; doubts: places that rounding could not settle.
+    face: (F,) the face of the original mesh in which each one lies; doubts: places that rounding
+    could not settle.
     """
 
     mesh: Mesh
     z: Tensor
     source: Tensor
-    label: Tensor
     face: Tensor
     doubts: list[Doubts]
 
 
-Cutter = Callable[[Mesh, Tensor, int], Refinement]
-
-
-def overlay(mesh: Mesh, z: Tensor, cutters: list[Cutter]) -> Overlay:
-    """Cut a mesh by each cutter in turn, which is given the mesh, z: (V, n) and the provenance."""
+def overlay(mesh: Mesh, z: Tensor, cut: Callable[[Mesh, Tensor, int], Refinement]) -> Overlay:
+    """Cut a mesh; ``cut`` is given the mesh, the values z: (V, n) and the provenance."""
     number = torch.arange(mesh.num_edges, device=mesh.edges.device)
     # Pieces of an edge inherit its provenance, so the number of the edge travels with them.
-    made = replace(mesh, edge_op=torch.full_like(number, -1), edge_unit=number)
-    doubts = []
-    for cutter in cutters:
-        refinement = cutter(made, z, _OP)
-        made, z = refinement.mesh, _carried(refinement, z)
-        doubts += refinement.doubts
-    new = made.edge_op == _OP
-    source, label = made.edge_unit.masked_fill(new, -1), made.edge_unit.masked_fill(~new, -1)
-    return Overlay(made, z, source, label, _parents(mesh, made, source), doubts)
+    marked = replace(mesh, edge_op=torch.full_like(number, -1), edge_unit=number)
+    made = cut(marked, z, _OP)
+    source = made.mesh.edge_unit.masked_fill(made.mesh.edge_op == _OP, -1)
+    face = _parents(mesh, made.mesh, source)
+    return Overlay(made.mesh, _carried(made, z), source, face, made.doubts)
 
 
 def _carried(made: Refinement, z: Tensor) -> Tensor:
@@ -65,13 +57,13 @@ def _carried(made: Refinement, z: Tensor) -> Tensor:
 
 def _parents(old: Mesh, new: Mesh, source: Tensor) -> Tensor:
     """The old face in which each new one lies, (F,)."""
-    halves = torch.arange(2 * new.num_edges, device=source.device)
-    beside, before = new.halfedge_face(), old.halfedge_face()
-    known = ((source[halves >> 1] >= 0) & (beside >= 0)).nonzero()[:, 0]
-    parent = beside.new_full((new.num_faces,), -1)
-    # A piece runs in the direction of its edge, so the same side of both is the same face.
-    parent[beside[known]] = before[2 * source[known >> 1] + (known & 1)]
-    a, b = beside.view(-1, 2)[source < 0].unbind(1)
+    beside, before = new.halfedge_face().view(-1, 2), old.halfedge_face().view(-1, 2)
+    parent = source.new_full((new.num_faces,), -1)
+    for side in (0, 1):
+        # A piece runs in the direction of its edge, so the same side of both is the same face.
+        known = ((source >= 0) & (beside[:, side] >= 0)).nonzero()[:, 0]
+        parent[beside[known, side]] = before[source[known], side]
+    a, b = beside[source < 0].unbind(1)
     while bool((parent < 0).any()):  # faces without a piece of an old edge learn it from others
         parent.scatter_reduce_(0, a, parent[b], "amax").scatter_reduce_(0, b, parent[a], "amax")
     return parent

@@ -15,7 +15,7 @@ from splinecam.capture import capture
 from splinecam.domain import Domain
 from splinecam.engine import Frame, Outcome, run
 from splinecam.locate import Locator
-from splinecam.maps import AffineMaps, affine_maps
+from splinecam.maps import AffineMaps, affine_maps, gradients
 from splinecam.merge import Merged, merge
 from splinecam.options import device_of, kind_of, limit_of
 from splinecam.predicates import PLANAR
@@ -252,8 +252,12 @@ class Partition:
         return found[found >= 0]
 
     def _indices(self, regions: Tensor | Sequence[int] | int) -> Tensor:
-        """Region numbers as a tensor (N,); negative ones count from the end."""
+        """Region numbers as a tensor (N,); negative ones count from the end. Or a mask (F,)."""
         index = torch.as_tensor(regions, device=self.mesh.uv.device).reshape(-1)
+        if index.dtype == torch.bool:
+            if index.shape[0] != len(self):
+                raise IndexError(f"a mask of {index.shape[0]} for {len(self):,} regions")
+            return index.nonzero()[:, 0]
         if index.is_floating_point() and index.numel():
             raise TypeError("regions are numbered by whole numbers")
         index = index.long()
@@ -289,15 +293,9 @@ class Partition:
         chosen = self._indices(regions)
         if not chosen.shape[0]:
             return self.values.new_zeros((0, self.values.shape[1], *self.domain.input_shape))
-        x = self.domain.embed(self.frame.to_plane(self.mesh.means()[chosen])).requires_grad_()
-        with torch.inference_mode(False), torch.enable_grad():
-            y = self.program(x).reshape(x.shape[0], -1)
-            # Points do not mix, so one backward pass gives one output's gradients at all of them.
-            rows = [
-                torch.autograd.grad(y[:, k].sum(), x, retain_graph=True, materialize_grads=True)[0]
-                for k in range(y.shape[1])
-            ]
-        return torch.stack(rows, 1)
+        return gradients(
+            self.program, self.domain.embed(self.frame.to_plane(self.mesh.means()[chosen]))
+        )
 
     def merged(self) -> Merged:
         """Unite neighbouring regions that have the same affine map."""

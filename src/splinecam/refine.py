@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ from splinecam.mesh import Mesh
 from splinecam.ragged import take
 from splinecam.signs import Signs, set_bits
 
-__all__ = ["in_blocks", "refine"]
+__all__ = ["Zeros", "chord_ends", "in_blocks", "refine", "sign_changes", "zero_corners"]
 
 # Words of signs are compared this many at a time, so that they stay in the cache.
 _CHUNK = 1 << 18
@@ -45,8 +45,8 @@ def refine(
     if not functions.m:
         return unrefined(mesh, [])
     signs, unclear = functions.signs()
-    cuts = cut_edges(mesh, functions, *_sign_changes(mesh.edges, signs))
-    falls, rises, doubts = _chord_ends(mesh, functions, signs, cuts)
+    cuts = cut_edges(mesh, functions, *sign_changes(mesh.edges, signs))
+    falls, rises, doubts = chord_ends(mesh, cuts, zero_corners(mesh, functions, signs), functions.m)
     doubts += cuts.doubts
     if unclear.shape[0]:
         doubts.append(Doubts(mesh.uv[unclear], UNCLEAR))
@@ -61,7 +61,7 @@ def refine(
 # -- edges ------------------------------------------------------------------------------------
 
 
-def _sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
+def sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
     """Edges and columns where the ends have opposite signs, ordered by edge, then column."""
 
     def changes(rows: slice) -> Tensor:
@@ -85,19 +85,26 @@ def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tup
 # -- chords -----------------------------------------------------------------------------------
 
 
-def _chord_ends(
-    mesh: Mesh, functions: Functions, signs: Signs, cuts: EdgeCuts
-) -> tuple[Ends, Ends, list[Doubts]]:
-    """Where functions fall and where they rise around the faces, sorted by (face, column).
+@dataclass(frozen=True)
+class Zeros:
+    """Corners at which functions pass through zero, (N,): corner, column, and blur (N, 2)."""
 
-    Signs alternate around a cycle, so both lists have the same keys.
+    corner: Tensor
+    column: Tensor
+    blur: Tensor
+
+
+def chord_ends(
+    mesh: Mesh, cuts: EdgeCuts, zeros: tuple[Zeros, Zeros] | None, m: int
+) -> tuple[Ends, Ends, list[Doubts]]:
+    """Where m functions fall and where they rise around the faces, sorted by (face, column).
+
+    zeros: where they do so at corners. Signs alternate around a cycle, so both have the same keys.
     """
-    m = functions.m
     corner = mesh.halfedge_corner()
     owners = mesh.owners()
     extra, start = cuts.extra(), first_places(mesh, cuts)
     rank = cuts.group - cuts.first[cuts.edge]
-    zeros = _zero_corners(mesh, functions, signs)
 
     def ends(falling: bool) -> Ends:
         # A function that falls along a -> b falls on half-edge 2e and rises on 2e + 1.
@@ -111,10 +118,10 @@ def _chord_ends(
         key = owners[at] * m + cuts.column[inside]
         blur = cuts.blur[inside]
         if zeros is not None:
-            zc, zk, zb = zeros[0 if falling else 1]
-            key = torch.cat([key, owners[zc] * m + zk])
-            place = torch.cat([place, start[zc]])
-            blur = torch.cat([blur, zb])
+            passing = zeros[0 if falling else 1]
+            key = torch.cat([key, owners[passing.corner] * m + passing.column])
+            place = torch.cat([place, start[passing.corner]])
+            blur = torch.cat([blur, passing.blur])
         return Ends(key, place, blur).sorted()
 
     falls, rises = ends(True), ends(False)
@@ -126,11 +133,8 @@ def _chord_ends(
     return falls, rises, doubts
 
 
-_Zeros = tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-
-
-def _zero_corners(mesh: Mesh, functions: Functions, signs: Signs) -> _Zeros | None:
-    """Corners at which a function passes through zero: (falls, rises), each corner, column, blur.
+def zero_corners(mesh: Mesh, functions: Functions, signs: Signs) -> tuple[Zeros, Zeros] | None:
+    """Where functions fall, and where they rise, through zero at a corner.
 
     Of a run of zeros the first corner stands for all; None when no function vanishes at a vertex.
     """
@@ -154,5 +158,5 @@ def _zero_corners(mesh: Mesh, functions: Functions, signs: Signs) -> _Zeros | No
         corner, column = corner[through], column[through]
         p, v = previous[corner], vertex[corner]
         shift = functions.error[column] / functions.at(p, column).abs()
-        found.append((corner, column, shift[:, None] * (mesh.uv[p] - mesh.uv[v])))
+        found.append(Zeros(corner, column, shift[:, None] * (mesh.uv[p] - mesh.uv[v])))
     return found[0], found[1]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
+
+from splinecam.views import Views
 
 if TYPE_CHECKING:
     from splinecam.partition import Partition
@@ -24,28 +24,17 @@ class Unresolved(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Regions(Sequence["Region"]):
+class Regions(Views["Region"]):
     """The regions of a partition; indexing makes a view, nothing is copied."""
 
+    _noun = "region"
     partition: Partition
 
     def __len__(self) -> int:
         return len(self.partition)
 
-    @overload
-    def __getitem__(self, index: int) -> Region: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Region]: ...
-    def __getitem__(self, index: int | slice) -> Region | list[Region]:
-        if isinstance(index, slice):
-            return [Region(self.partition, i) for i in range(*index.indices(len(self)))]
-        position = operator.index(index)  # also whole-number tensors and numpy's integers
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"region {position} of a partition with {len(self):,} regions")
-        return Region(self.partition, position % len(self))
-
-    def __iter__(self) -> Iterator[Region]:
-        return (Region(self.partition, i) for i in range(len(self)))
+    def _view(self, index: int) -> Region:
+        return Region(self.partition, index)
 
     def __repr__(self) -> str:
         return f"Regions({len(self):,})"

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from splinecam.mesh import Mesh
-from splinecam.ragged import lengths, take
+from splinecam.ragged import take
 
 __all__ = ["Shapes", "shapes"]
+
+_BLOCK = 1 << 20  # corners looked at in one go
 
 
 @dataclass(frozen=True)
@@ -30,32 +32,25 @@ class Shapes:
 def shapes(mesh: Mesh) -> Shapes:
     """Distances between all pairs of corners of each face, in the mesh's coordinates.
 
-    All corners walk around their faces at once: after s steps each one has met the corner s places
-    on, and half a round meets all pairs.
-
     >>> from splinecam.mesh import polygon_mesh
     >>> square = polygon_mesh(torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]))
     >>> [f"{float(x):.3f}" for x in (shapes(square).perimeter, shapes(square).eccentricity)]
     ['4.000', '1.414']
     """
-    at, following, owner = take(mesh.uv, mesh.corner_vertices()), mesh.next_corner(), mesh.owners()
-    partner, size = following, take(mesh.counts(), owner)
-    side = lengths(take(at, partner) - at)
-    farthest, nearest, steps = side.clone(), side.clone(), 1
-    corner = torch.arange(at.shape[0], device=at.device)
-    while True:
-        steps += 1
-        going = (size >= 2 * steps).nonzero()[:, 0]
-        if not going.shape[0]:
-            break
-        corner, size = take(corner, going), take(size, going)
-        partner = take(following, take(partner, going))
-        distance = lengths(take(at, partner) - take(at, corner))
-        farthest[corner] = torch.maximum(take(farthest, corner), distance)
-        nearest[corner] = torch.minimum(take(nearest, corner), distance)
-    blank = side.new_empty(mesh.num_faces)
-    return Shapes(
-        perimeter=mesh.sums(side),
-        diameter=blank.scatter_reduce(0, owner, farthest, "amax", include_self=False),
-        nearest=blank.scatter_reduce(0, owner, nearest, "amin", include_self=False),
-    )
+    found = Shapes(*mesh.uv.new_empty((3, mesh.num_faces)))
+    for face, vertex in mesh.by_size(_BLOCK):
+        k = vertex.shape[1]
+        uv = take(mesh.uv, vertex.view(-1)).view(-1, k, 2)
+        perimeter, farthest, nearest = uv.new_zeros(()), uv.new_zeros(()), uv.new_tensor(torch.inf)
+        for step in range(1, k // 2 + 1):  # half a round meets all pairs
+            distance = _lengths(uv - uv.roll(-step, 1))
+            perimeter = distance.sum(1) if step == 1 else perimeter
+            farthest = torch.maximum(farthest, distance.amax(1))
+            nearest = torch.minimum(nearest, distance.amin(1))
+        found.perimeter[face], found.diameter[face] = perimeter, farthest
+        found.nearest[face] = nearest
+    return found
+
+
+def _lengths(d: Tensor) -> Tensor:
+    return (d[..., 0].square() + d[..., 1].square()).sqrt()

@@ -29,7 +29,9 @@ class Views(Sequence[View]):
             return [self._view(i) for i in range(*index.indices(len(self)))]
         position = operator.index(index)  # also whole-number tensors and numpy's integers
         if not -len(self) <= position < len(self):
-            raise IndexError(f"{self._noun} {position} of {len(self):,}, numbered from 0")
+            raise IndexError(
+                f"{self._noun} {position} of {len(self):,} {self._noun}s, numbered from 0"
+            )
         return self._view(position % len(self))
 
     def __iter__(self) -> Iterator[View]:

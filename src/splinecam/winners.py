@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from splinecam.cutting import Refinement
+from splinecam.cutting import Doubts, Refinement
 from splinecam.groups import Groups
 from splinecam.maxima import refine_maxima
 from splinecam.mesh import Mesh
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Borders", "Winners", "find_winners"]
 
 _BLOCK = 1 << 22  # numbers looked at in one go
+
+CLOSE = "two outputs are too close to tell the larger one"
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,15 @@ class Borders:
 class Winners:
     """overlay: the mesh cut by the outputs z, which have rounding errors error: (n,).
 
-    winner: (F,) of each face; tied: (F,) whether another output equals it on the whole face.
+    winner: (F,) of each face; tied: (F,) whether another output equals it on the whole face;
+    close: (V,) whether another output equals the largest one at each vertex.
     """
 
     overlay: Overlay
     error: Tensor
     winner: Tensor
     tied: Tensor
+    close: Tensor
 
     def borders(self) -> Borders:
         """All borders between winners, ordered by edge."""
@@ -75,7 +79,7 @@ class Winners:
         Also the lowest such output of each.
         """
         mesh, z = self.overlay.mesh, self.overlay.z
-        tied = take(_top(z, self.error)[1], mesh.edges.view(-1)).view(-1, 2).all(1)
+        tied = take(self.close, mesh.edges.view(-1)).view(-1, 2).all(1)
         same = (sides[:, 0] == sides[:, 1]) | (sides < 0).any(1)
         edge = (tied & same & (self.overlay.source >= 0)).nonzero()[:, 0]
         found = [(edge[:0], edge[:0])]
@@ -122,24 +126,28 @@ def find_winners(part: Partition, *, smallest: bool, level: float) -> Winners:
     n = z.shape[1]
     groups = Groups(torch.arange(n, device=z.device)[None], (1,))
 
-    def cutter(mesh: Mesh, z: Tensor, op: int) -> Refinement:
+    def cut(mesh: Mesh, z: Tensor, op: int) -> Refinement:
         return refine_maxima(mesh, z, groups, error, low, high, op)
 
-    made = overlay(part.mesh, z, [cutter])
-    return Winners(made, error, *_face_winners(made.mesh, made.z, error))
+    made = overlay(part.mesh, z, cut)
+    best, which = torch.topk(made.z, 2, 1)
+    at_vertex, lead, slack = which[:, 0].contiguous(), best[:, 0] - best[:, 1], error[which].sum(1)
+    close = lead <= SAFETY * slack
+    unclear = (close & (lead > slack))[: part.mesh.num_vertices].nonzero()[:, 0]
+    if unclear.shape[0]:
+        made.doubts.append(Doubts(part.mesh.uv[unclear], CLOSE))
+    decided = _face_winners(made.mesh, made.z, error, at_vertex, close)
+    return Winners(made, error, *decided, close)
 
 
-def _top(z: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest of values (N, n), (N,), and whether another one equals it, (N,)."""
-    best, which = torch.topk(z, 2, 1)
-    tied = best[:, 0] - best[:, 1] <= SAFETY * error[which].sum(1)
-    return which[:, 0].contiguous(), tied
+def _face_winners(
+    mesh: Mesh, z: Tensor, error: Tensor, at_vertex: Tensor, close: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The winner of each face, and whether another output equals it on all of the face.
 
-
-def _face_winners(mesh: Mesh, z: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-    """The winner of each face, and whether another output equals it on all of the face."""
+    at_vertex, close: (V,) the winner at each vertex, and whether another one equals it there.
+    """
     corner, owner = mesh.corner_vertices(), mesh.owners()
-    at_vertex, close = _top(z, error)
     winner = take(at_vertex, take(corner, mesh.offsets[:-1]))
     # Where all corners agree and one of them is clear about it, no more needs to be known.
     unlike = (take(at_vertex, corner) != take(winner, owner)).int()

@@ -1,85 +1,154 @@
-"""Where functions of the outputs vanish: levels of an output, ties of two outputs."""
+"""Where functions of the outputs vanish: levels of an output, ties of two outputs.
+
+In a face a function vanishes on one chord, which its signs at the corners give as in ``refine``.
+The chords are all that is wanted here, so no face is cut.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from splinecam.cutting import Refinement
+from splinecam.cutting import Doubts, boundaries, cut_edges
 from splinecam.functions import Functions
 from splinecam.mesh import Mesh
-from splinecam.overlay import Cutter, Overlay, overlay
 from splinecam.predicates import SAFETY
 from splinecam.ragged import owners_of, take, take_rows
-from splinecam.refine import in_blocks, refine
+from splinecam.refine import Zeros, chord_ends, in_blocks, sign_changes, zero_corners
 from splinecam.signs import Signs
 
 __all__ = ["ZeroSets", "zero_sets"]
 
 _BITS = 1 << 30  # signs held at a time
 
+CLOSE = "an output is too close to its level, or to another output, to tell its side"
+
 
 @dataclass(frozen=True)
 class ZeroSets:
-    """Edges (N,) of an overlay on which a function vanishes, and the function's number, (N,).
+    """N straight pieces of zero sets, with the larger values left.
 
-    signs: (N, 2) its sign left and right of the edge; 0 where it vanishes on the whole face, and
-    outside.
+    uv: (P, 2) points; ends: (N, 2) start and end; column: (N,) the function; faces: (N, 2) left
+    and right of it, -1 outside; signs: (N, 2) of the function there, 0 where it vanishes on the
+    whole face, and outside; doubts: places that rounding could not settle.
     """
 
-    overlay: Overlay
-    edge: Tensor
-    label: Tensor
+    uv: Tensor
+    ends: Tensor
+    column: Tensor
+    faces: Tensor
     signs: Tensor
+    doubts: list[Doubts]
 
 
 def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
-    """The edges of the zero set of each function; of an area on which it vanishes, the outline.
+    """The zero set of each function; of an area on which it vanishes, the outline.
 
-    Where several functions vanish on one edge, the first of them counts.
+    Where several functions vanish on one segment, the first of them counts.
     """
-    nobody = functions.m
-    along = mesh.edges.new_full((mesh.num_edges,), nobody)
+    found = _Found.empty(functions)
     step = max(64, _BITS // max(1, mesh.num_vertices))
-    blocks = torch.split(torch.arange(nobody, device=along.device), step)
-
-    def cutter(columns: Tensor) -> Cutter:
-        def cut(mesh: Mesh, z: Tensor, op: int) -> Refinement:
-            chosen = _only(functions, columns, z)
-            edge, column = _along(mesh, chosen.signs()[0])
-            along.scatter_reduce_(0, mesh.edge_unit[edge], columns[column], "amin")
-            return refine(mesh, chosen, op)
-
-        return cut
-
-    made = overlay(mesh, functions.z, [cutter(block) for block in blocks if len(block)])
-    label = torch.where(made.label >= 0, made.label, along[made.source])
-    edge = (label < nobody).nonzero()[:, 0]
-    label = label[edge]
-    sides = made.mesh.halfedge_face().view(-1, 2)[edge]
-    functions = replace(functions, z=made.z)
-    signs = [_sign(made.mesh, functions, face, label) for face in sides.unbind(1)]
-    return ZeroSets(made, edge, label, torch.stack(signs, 1))
-
-
-def _only(functions: Functions, columns: Tensor, z: Tensor) -> Functions:
-    """Some of the functions, each labelled by its number, at the vertices of another mesh."""
-    other = functions.other
-    return Functions(
-        z,
-        functions.unit[columns],
-        functions.level[columns],
-        functions.error[columns],
-        functions.wanted[columns],
-        columns,
-        None if other is None else other[columns],
+    for columns in torch.split(torch.arange(functions.m, device=mesh.uv.device), step):
+        found.look(mesh, functions, columns)
+    cuts = cut_edges(mesh, functions, *_joined(found.changes))
+    zeros = None
+    if found.zeros:
+        zeros = _united([f for f, _ in found.zeros]), _united([r for _, r in found.zeros])
+    falls, rises, doubts = chord_ends(mesh, cuts, zeros, functions.m)
+    split = cuts.divide(mesh, 0)
+    face, column = falls.key // functions.m, falls.key % functions.m
+    cut, local = torch.unique_consecutive(face, return_inverse=True)
+    loops = boundaries(mesh, cuts, cut)
+    # Counter-clockwise from rise to fall a function is positive: left of the way from fall to rise.
+    start, end = (
+        split.edges.view(-1)[loops.half[loops.offsets[local] + at.place]] for at in (falls, rises)
+    )
+    inside = torch.stack([start, end], 1)
+    edge, flat = _joined(found.along)
+    along, beside = mesh.edges[edge], mesh.halfedge_face().view(-1, 2)[edge]
+    signs = torch.stack([_sign(mesh, functions, f, flat) for f in beside.unbind(1)], 1)
+    turned = signs[:, :1] < signs[:, 1:]
+    along, beside, signs = (torch.where(turned, x.flip(1), x) for x in (along, beside, signs))
+    ends, column = torch.cat([inside, along]), torch.cat([column, flat])
+    kept = _first_of_each(ends, column, split.num_vertices)
+    return ZeroSets(
+        split.uv,
+        ends[kept],
+        column[kept],
+        torch.cat([torch.stack([face, face], 1), beside])[kept],
+        torch.cat([signs.new_tensor([1, -1]).expand(inside.shape), signs])[kept],
+        found.doubts + cuts.doubts + doubts,
     )
 
 
+@dataclass(frozen=True)
+class _Found:
+    """What the signs of some functions after the other show.
+
+    changes: edges along which functions change sign, and the functions; along: edges on which they
+    vanish; zeros: corners at which they fall or rise through zero.
+    """
+
+    changes: list[tuple[Tensor, Tensor]]
+    along: list[tuple[Tensor, Tensor]]
+    zeros: list[tuple[Zeros, Zeros]]
+    doubts: list[Doubts]
+
+    @classmethod
+    def empty(cls, functions: Functions) -> _Found:
+        none = functions.unit[:0]
+        return cls([(none, none)], [(none, none)], [], [])
+
+    def look(self, mesh: Mesh, functions: Functions, columns: Tensor) -> None:
+        """Look at some of the functions, (m,)."""
+        other = functions.other
+        chosen = Functions(
+            functions.z,
+            functions.unit[columns],
+            functions.level[columns],
+            functions.error[columns],
+            functions.wanted[columns],
+            columns,
+            None if other is None else other[columns],
+        )
+        signs, unclear = chosen.signs()
+        if unclear.shape[0]:
+            self.doubts.append(Doubts(mesh.uv[unclear], CLOSE))
+        edge, column = sign_changes(mesh.edges, signs)
+        self.changes.append((edge, columns[column]))
+        passing = zero_corners(mesh, chosen, signs)
+        if passing is not None:
+            falls, rises = (Zeros(z.corner, columns[z.column], z.blur) for z in passing)
+            self.zeros.append((falls, rises))
+            edge, column = _along(mesh, signs)
+            self.along.append((edge, columns[column]))
+
+
+def _joined(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
+
+
+def _united(parts: list[Zeros]) -> Zeros:
+    return Zeros(
+        *(torch.cat(x) for x in zip(*(vars(part).values() for part in parts), strict=True))
+    )
+
+
+def _first_of_each(ends: Tensor, column: Tensor, points: int) -> Tensor:
+    """Of segments (N, 2) between the same two points the one of the first function, (K,)."""
+    low, high = ends.sort(1).values.unbind(1)
+    order = column.argsort(stable=True)
+    key = (low * points + high)[order]
+    key, again = torch.sort(key, stable=True)
+    first = torch.ones_like(key, dtype=torch.bool)
+    first[1:] = key[1:] != key[:-1]
+    return order[again[first]].sort().values
+
+
 def _along(mesh: Mesh, signs: Signs) -> tuple[Tensor, Tensor]:
-    """Old edges at both ends of which a function vanishes, unless it does so on both sides."""
+    """Edges at both ends of which a function vanishes, unless it does so on both sides."""
     zero = signs.zero()
     a, b = mesh.edges.unbind(1)
 
@@ -87,8 +156,6 @@ def _along(mesh: Mesh, signs: Signs) -> tuple[Tensor, Tensor]:
         return take(zero, a[rows]) & take(zero, b[rows])
 
     edge, column = in_blocks(both, mesh.num_edges, signs)
-    old = (mesh.edge_op[edge] < 0).nonzero()[:, 0]
-    edge, column = edge[old], column[old]
     beside = mesh.halfedge_face().view(-1, 2)[edge]
     flat = [_flat(mesh, signs, face, column) for face in beside.unbind(1)]
     kept = (~(flat[0] & flat[1])).nonzero()[:, 0]
@@ -97,20 +164,23 @@ def _along(mesh: Mesh, signs: Signs) -> tuple[Tensor, Tensor]:
 
 def _flat(mesh: Mesh, signs: Signs, face: Tensor, column: Tensor) -> Tensor:
     """Whether functions (N,) vanish on whole faces (N,); the outside counts as such a face."""
-    inside = (face >= 0).nonzero()[:, 0]
-    rows, counts = take_rows(mesh.offsets, face[inside])
-    which = inside[owners_of(counts, rows.shape[0])]
-    size = signs.at(mesh.corner_vertices()[rows], column[which]).abs()
+    vertex, which = _corners(mesh, face)
+    size = signs.at(vertex, column[which]).abs()
     return torch.zeros_like(face).index_add_(0, which, size) == 0
 
 
 def _sign(mesh: Mesh, functions: Functions, face: Tensor, column: Tensor) -> Tensor:
     """Signs of functions (N,) on faces (N,) that they do not cut."""
-    inside = (face >= 0).nonzero()[:, 0]
-    rows, counts = take_rows(mesh.offsets, face[inside])
-    which = inside[owners_of(counts, rows.shape[0])]
-    value = functions.at(mesh.corner_vertices()[rows], column[which])
+    vertex, which = _corners(mesh, face)
+    value = functions.at(vertex, column[which])
     high = functions.error.new_zeros(face.shape).scatter_reduce_(0, which, value, "amax")
     low = functions.error.new_zeros(face.shape).scatter_reduce_(0, which, value, "amin")
     clear = torch.maximum(high, -low) > SAFETY * functions.error[column]
     return torch.where(clear, torch.where(high > -low, 1, -1), 0)
+
+
+def _corners(mesh: Mesh, face: Tensor) -> tuple[Tensor, Tensor]:
+    """The vertices of faces (N,), -1 for none, and which of the faces each belongs to."""
+    inside = (face >= 0).nonzero()[:, 0]
+    rows, counts = take_rows(mesh.offsets, face[inside])
+    return take(mesh.corner_vertices(), rows), inside[owners_of(counts, rows.shape[0])]
