@@ -139,7 +139,7 @@ def decision_boundary(
     pair = None if classes is None else _pair(classes, n)
     if kind == "pairwise" and part.values.shape[1] > 1:
         return _pairwise(part, pair)
-    winners = winners_of(part, kind, level)
+    winners = winners_of(part, kind, level, whole=False)
     borders = winners.borders()
     flip = borders.sides[:, 0] < borders.sides[:, 1]
     flip &= (borders.sides >= 0).all(1)
@@ -190,14 +190,14 @@ def level_set(
     return LevelSet(part, *made.arrays(), label, tuple(wanted.tolist()), index, doubts)
 
 
-def winners_of(part: Partition, kind: Kind, level: float) -> Winners:
-    """The winners of a partition; the last answer is remembered."""
-    memory: dict[Any, Winners] = part.__dict__.setdefault("_winners", {})
-    if (kind, level) not in memory:
-        memory.clear()
+def winners_of(part: Partition, kind: Kind, level: float, *, whole: bool) -> Winners:
+    """The winners where there are borders, or everywhere; the last ones are remembered."""
+    memory: dict[bool, tuple[Any, Winners]] = part.__dict__.setdefault("_winners", {})
+    if memory.get(whole, (None,))[0] != (kind, level):
         with torch.no_grad():
-            memory[kind, level] = find_winners(part, smallest=kind == "argmin", level=level)
-    return memory[kind, level]
+            found = find_winners(part, smallest=kind == "argmin", level=level, whole=whole)
+        memory[whole] = (kind, level), found
+    return memory[whole][1]
 
 
 def check_kind(part: Partition, kind: Kind, level: float) -> int:

@@ -149,4 +149,4 @@ def class_regions(part: Partition, *, kind: Kind = "argmax", level: float = 0.0)
     n = check_kind(part, kind, level)
     if kind == "pairwise":
         raise SplineCamError('Classes are decided by kind="argmax" or "argmin", not "pairwise".')
-    return ClassRegions(part, n, winners_of(part, kind, level))
+    return ClassRegions(part, n, winners_of(part, kind, level, whole=True))

@@ -19,6 +19,7 @@ __all__ = ["AffineMaps", "affine_maps", "derivative", "gradients"]
 
 _BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers looked at in one go
 _WITNESSES = 32  # corners that must agree before their word is taken for the rounding error
+_ENOUGH = 1 << 18  # corners after which no more are asked
 _FEW = 4  # outputs up to which backward passes are the faster way to a derivative
 
 
@@ -75,23 +76,24 @@ def _fit(mesh: Mesh, output: Tensor) -> _Fit:
     n, faces = output.shape[1], mesh.num_faces
     anchor, value = mesh.uv.new_empty((faces, 2)), output.new_empty((faces, n))
     weight, width = output.new_empty((faces, n, 2)), output.new_empty(faces)
-    seen = [output.new_zeros(())]
+    seen, witnesses = [output.new_zeros(())], 0
     block = _BLOCK[output.device.type] // max(1, n)
     for face, vertex in mesh.by_size(block):
         k = vertex.shape[1]
         uv = take(mesh.uv, vertex.view(-1)).view(-1, k, 2)
         f = take(output, vertex.view(-1)).view(-1, k, n)
         anchor[face], value[face] = uv.mean(1), f.mean(1)
-        weight[face], width[face], off = _through_triangles(uv, f)
-        seen.append(off)
-    witnesses = mesh.corners.shape[0] - 3 * faces
+        weight[face], width[face], triangle = _through_triangles(uv, f)
+        if k > 3 and witnesses < _ENOUGH:
+            seen.append(_off_plane(uv, f, weight[face], triangle))
+            witnesses += (k - 3) * face.shape[0]
     return _Fit(anchor, value, weight, width, float(torch.stack(seen).max()), witnesses)
 
 
 def _through_triangles(uv: Tensor, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Slopes (B, n, 2) of values (B, k, n) at corners (B, k, 2), through three far-apart ones.
 
-    Also the triangles' widths (B,), and how far all values are off the planes at most, ().
+    Also the triangles' widths (B,), and their first corners (B,).
     """
     row = torch.arange(uv.shape[0], device=uv.device)
     a = (uv - uv.mean(1, keepdim=True)).square().sum(2).argmax(1)
@@ -104,16 +106,22 @@ def _through_triangles(uv: Tensor, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     y = off[:, :, 1] * along[:, None, 0] - off[:, :, 0] * along[:, None, 1]
     c = y.abs().argmax(1)
     width = y[row, c]
-    rise = f - f[row, a][:, None]
-    slope_along = rise[row, b] / length[:, None]
-    slope_across = (rise[row, c] - slope_along * x[row, c][:, None]) / width[:, None]
-    slope_along, slope_across = (
-        torch.nan_to_num(s, posinf=0.0, neginf=0.0) for s in (slope_along, slope_across)
-    )
-    rise = rise - x[:, :, None] * slope_along[:, None] - y[:, :, None] * slope_across[:, None]
+    fa = f[row, a]
+    slope_along = (f[row, b] - fa) / length[:, None]
+    slope_across = (f[row, c] - fa - slope_along * x[row, c][:, None]) / width[:, None]
     across = torch.stack([-along[:, 1], along[:, 0]], 1)
     weight = slope_along[:, :, None] * along[:, None] + slope_across[:, :, None] * across[:, None]
-    return weight, width.abs(), rise.abs().amax()
+    return torch.nan_to_num(weight, posinf=0.0, neginf=0.0), width.abs(), a
+
+
+def _off_plane(uv: Tensor, f: Tensor, weight: Tensor, first: Tensor) -> Tensor:
+    """How far values (B, k, n) are off the planes through their first corners at most, ()."""
+    row = torch.arange(uv.shape[0], device=uv.device)
+    shift = uv - uv[row, first][:, None]
+    rise = f - f[row, first][:, None]
+    for axis in (0, 1):
+        rise -= shift[:, :, axis, None] * weight[:, None, :, axis]
+    return rise.abs().amax()
 
 
 def _noise(fit: _Fit, output: Tensor, error: Tensor) -> float:

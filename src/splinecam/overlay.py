@@ -14,6 +14,7 @@ from torch import Tensor
 
 from splinecam.cutting import Doubts, Refinement
 from splinecam.mesh import Mesh
+from splinecam.ragged import take
 
 __all__ = ["Overlay", "overlay"]
 
@@ -36,11 +37,22 @@ class Overlay:
     doubts: list[Doubts]
 
 
-def overlay(mesh: Mesh, z: Tensor, cut: Callable[[Mesh, Tensor, int], Refinement]) -> Overlay:
-    """Cut a mesh; ``cut`` is given the mesh, the values z: (V, n) and the provenance."""
-    number = torch.arange(mesh.num_edges, device=mesh.edges.device)
+def overlay(
+    mesh: Mesh,
+    z: Tensor,
+    cut: Callable[[Mesh, Tensor, int], Refinement],
+    faces: Tensor | None = None,
+) -> Overlay:
+    """Cut a mesh, or only some of its faces (N,), to which the result is then limited.
+
+    ``cut`` is given the mesh, the values z: (V, n) and the provenance.
+    """
+    part, number = mesh, torch.arange(mesh.num_edges, device=mesh.edges.device)
+    if faces is not None:
+        part, vertices, number = mesh.select(faces)
+        z = take(z, vertices)
     # Pieces of an edge inherit its provenance, so the number of the edge travels with them.
-    marked = replace(mesh, edge_op=torch.full_like(number, -1), edge_unit=number)
+    marked = replace(part, edge_op=torch.full_like(number, -1), edge_unit=number)
     made = cut(marked, z, _OP)
     source = made.mesh.edge_unit.masked_fill(made.mesh.edge_op == _OP, -1)
     face = _parents(mesh, made.mesh, source)

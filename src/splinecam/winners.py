@@ -113,8 +113,11 @@ class Winners:
         return number.index_add_(0, which, differs.int()) == 0
 
 
-def find_winners(part: Partition, *, smallest: bool, level: float) -> Winners:
-    """The winners among a partition's outputs; of a single output 1 is above the level, else 0."""
+def find_winners(part: Partition, *, smallest: bool, level: float, whole: bool) -> Winners:
+    """The winners among a partition's outputs; of a single output 1 is above the level, else 0.
+
+    Unless of the whole mesh, only of the faces that have borders in them or along their edges.
+    """
     z, error = part.values, part.value_error
     if z.shape[1] == 1:
         z = torch.cat([torch.zeros_like(z), z - level], 1)
@@ -123,35 +126,53 @@ def find_winners(part: Partition, *, smallest: bool, level: float) -> Winners:
         z = -z
     low, high = z.amin(0), z.amax(0)
     error = error + EPS * torch.maximum(low.abs(), high.abs())
-    n = z.shape[1]
-    groups = Groups(torch.arange(n, device=z.device)[None], (1,))
+    groups = Groups(torch.arange(z.shape[1], device=z.device)[None], (1,))
 
     def cut(mesh: Mesh, z: Tensor, op: int) -> Refinement:
         return refine_maxima(mesh, z, groups, error, low, high, op)
 
-    made = overlay(part.mesh, z, cut)
-    best, which = torch.topk(made.z, 2, 1)
-    at_vertex, lead, slack = which[:, 0].contiguous(), best[:, 0] - best[:, 1], error[which].sum(1)
-    close = lead <= SAFETY * slack
-    unclear = (close & (lead > slack))[: part.mesh.num_vertices].nonzero()[:, 0]
+    leads = _Leads.of(z, error)
+    faces = None if whole else leads.disputed(part.mesh)
+    made = overlay(part.mesh, z, cut, faces)
+    unclear = leads.unclear.nonzero()[:, 0]
     if unclear.shape[0]:
         made.doubts.append(Doubts(part.mesh.uv[unclear], CLOSE))
-    decided = _face_winners(made.mesh, made.z, error, at_vertex, close)
-    return Winners(made, error, *decided, close)
+    leads = _Leads.of(made.z, error)
+    decided = _face_winners(made.mesh, made.z, error, leads)
+    return Winners(made, error, *decided, leads.close)
 
 
-def _face_winners(
-    mesh: Mesh, z: Tensor, error: Tensor, at_vertex: Tensor, close: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The winner of each face, and whether another output equals it on all of the face.
+@dataclass(frozen=True)
+class _Leads:
+    """Per vertex, (V,): the winner, whether another equals it, and whether that is unsure."""
 
-    at_vertex, close: (V,) the winner at each vertex, and whether another one equals it there.
-    """
+    winner: Tensor
+    close: Tensor
+    unclear: Tensor
+
+    @classmethod
+    def of(cls, z: Tensor, error: Tensor) -> _Leads:
+        best, which = torch.topk(z, 2, 1)
+        lead, slack = best[:, 0] - best[:, 1], error[which].sum(1)
+        close = lead <= SAFETY * slack
+        return cls(which[:, 0].contiguous(), close, close & (lead > slack))
+
+    def disputed(self, mesh: Mesh) -> Tensor:
+        """The faces at whose corners different outputs win, or several at one corner."""
+        key = torch.where(self.close, -1, self.winner)
+        a, b = take(key, mesh.edges.view(-1)).view(-1, 2).unbind(1)
+        edge = ((a != b) | (a < 0)).nonzero()[:, 0]
+        faces: Tensor = torch.unique(mesh.halfedge_face().view(-1, 2)[edge])
+        return faces[faces >= 0]
+
+
+def _face_winners(mesh: Mesh, z: Tensor, error: Tensor, leads: _Leads) -> tuple[Tensor, Tensor]:
+    """The winner of each face, and whether another output equals it on all of the face."""
     corner, owner = mesh.corner_vertices(), mesh.owners()
-    winner = take(at_vertex, take(corner, mesh.offsets[:-1]))
+    winner = take(leads.winner, take(corner, mesh.offsets[:-1]))
     # Where all corners agree and one of them is clear about it, no more needs to be known.
-    unlike = (take(at_vertex, corner) != take(winner, owner)).int()
-    clear = (~take(close, corner)).int()
+    unlike = (take(leads.winner, corner) != take(winner, owner)).int()
+    clear = (~take(leads.close, corner)).int()
     tally = torch.zeros((2, mesh.num_faces), dtype=torch.int32, device=z.device)
     tally[0].index_add_(0, owner, unlike)
     tally[1].index_add_(0, owner, clear)
