@@ -20,6 +20,7 @@ import splinecam as sc
 WORKLOADS = {
     "lines1000": Workload((2, 1000), 2.0),
     "lines2400": Workload((2, 2400), 2.0),
+    "lines2400_out10": Workload((2, 2400), 2.0, outputs=10),
     "mlp128x4": Workload((2, *[128] * 4), 4.0),
     "mlp128x4_out10": Workload((2, *[128] * 4), 4.0, outputs=10),
     "mlp256x6": Workload((2, *[256] * 6), 4.0),
