@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -403,6 +404,29 @@ def test_options_that_do_not_fit() -> None:
         one.level_set([0.0, 0.5]).at(0.25)
     with pytest.raises(SplineCamError, match="pairwise"):
         three.class_regions(kind="pairwise")
+    with pytest.raises(TypeError, match="pair of whole numbers"):
+        three.decision_boundary(classes=(0.5, 1))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="level_set"):
+        one.decision_boundary(level=[0, 1])  # type: ignore[arg-type]
+    with pytest.raises(IndexError, match="output 9 of 3 outputs"):
+        three.level_set(0.0, output=9)
+    with pytest.raises(TypeError, match="levels must be"):
+        one.level_set("high")  # type: ignore[arg-type]
+
+
+def test_outputs_that_never_tie() -> None:
+    part = partition(linear([[1.0, 0.0], [0.0, 1.0]], [100.0, 0.0]))
+    for kind in ("argmax", "argmin", "pairwise"):
+        assert len(part.decision_boundary(kind=kind)) == 0
+    assert len(part.level_set([], output=0)) == 0
+    assert len(part.level_set([500.0], output=0).polylines) == 0
+
+
+def test_levels_may_be_tensors_and_numpy_numbers() -> None:
+    part = partition(linear([[1.0, 0.0]], [0.0]))
+    for level in (torch.tensor(0.25), np.float32(0.25), 0.25):
+        assert part.decision_boundary(level=level).ends[0, :, 0].tolist() == [0.25, 0.25]
+        assert part.level_set(level).levels == (0.25,)
 
 
 def test_results_say_what_they_are() -> None:
@@ -411,6 +435,25 @@ def test_results_say_what_they_are() -> None:
     assert isinstance(part.level_set(0.0, output=-1), LevelSet)
     assert part.level_set(0.0, output=-1).output == 2
     assert "ClassRegions(" in repr(part.class_regions())
+    boundary = part.decision_boundary()
+    assert "argmax" in repr(boundary)
+    i, j = next(iter(boundary.pairs()))
+    assert f"classes {i} and {j}" in repr(boundary.between(i, j))
+    assert "2 levels of output 1" in repr(part.level_set([0.0, 0.1], output=1))
+    assert "level 0.1 of output 1" in repr(part.level_set(0.1, output=1))
+    assert "(" in repr(boundary.polylines[0])
+
+
+def test_methods_explain_themselves() -> None:
+    for name in ("decision_boundary", "level_set", "class_regions", "neurons", "stats", "table"):
+        assert len((getattr(sc.Partition, name).__doc__ or "").splitlines()) > 3
+    assert "per_region" in (sc.Partition.sample.__doc__ or "")
+
+
+def test_paths_close() -> None:
+    ring = partition(one_norm()).level_set(0.5).polylines[0]
+    assert len(ring.path) == len(ring.points) + 1
+    assert torch.equal(ring.path[0], ring.path[-1])
 
 
 def test_outputs_too_close_to_tell_are_reported() -> None:

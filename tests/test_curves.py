@@ -170,7 +170,7 @@ def test_lines_are_a_sequence_of_views():
     assert lines[-1].points.tolist() == SQUARE[2:]
     assert [line.index for line in lines[::-1]] == [1, 0]
     assert repr(lines) == "Polylines(2, 0 of them closed)"
-    assert repr(lines[torch.tensor(1)]) == "Polyline(open, 1 segment, length 2)"
+    assert repr(lines[torch.tensor(1)]) == "Polyline(0, open, 1 segment, length 2)"
     assert lines.segment_offsets.tolist() == [0, 1, 2]
     for index in (2, -3):
         with pytest.raises(IndexError, match=f"polyline {index} of 2"):

@@ -79,7 +79,7 @@ def test_one_line() -> None:
     assert curves.length == pytest.approx(2.0)
     assert curves.ends[0, :, 1].tolist() == [1.0, -1.0]  # the active side is on the left
     assert curves.key(int(curves.label[0])) == ("1", 0)
-    assert repr(curves) == "NeuronCurves(1 unit, 1 segment, 1 polyline, length 2)"
+    assert repr(curves) == "NeuronCurves(1 unit of '1', 1 segment, 1 polyline, length 2)"
 
 
 def test_absolute_values_bend_on_the_axes() -> None:
@@ -447,7 +447,7 @@ def test_units_of_convolutions_are_zero_on_their_curves(
         ({"layer": "ste"}, sc.SplineCamError, "no cut is called 'ste'"),
         ({"layer": 4}, IndexError, "layer 4 of 4 cuts: 'stem.1', "),
         ({"layer": -5}, IndexError, "layer -5 of 4 cuts"),
-        ({"layer": 1.5}, TypeError, "integer"),
+        ({"layer": 1.5}, TypeError, "layer must be the name or the number"),
         ({"layer": "pool", "unit": 8}, IndexError, "unit 8 of cut 'pool', whose units are 0 to 7"),
         ({"layer": 0, "unit": [0, 32]}, IndexError, "unit 32 of cut 'stem.1'"),
         ({"layer": 0, "unit": -1}, IndexError, "unit -1 of cut 'stem.1'"),

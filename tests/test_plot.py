@@ -112,3 +112,32 @@ def test_constant_network_is_drawn() -> None:
     part = sc.partition(model, sc.Domain.box(-1, 1), device="cpu", progress=False)
     for color in ("class", "slope"):
         assert len(polygons(plot(part, color=color))) == 1
+
+
+def test_curves_on_axes_of_ones_own(part: sc.Partition) -> None:
+    import matplotlib.pyplot as plt
+
+    curves = part.level_set([-0.1, 0.0, 0.1], output=0)
+    _, ax = plt.subplots()
+    curves.plot(ax=ax)
+    (low, high), ends = ax.get_xlim(), curves.ends[:, :, 0]
+    assert low <= float(ends.min())
+    assert high >= float(ends.max())
+    (lines_,) = ax.collections
+    assert len(lines_.get_array()) == len(curves)
+    framed = part.plot()
+    before = framed.get_xlim()
+    curves.plot(ax=framed, color="red")
+    assert framed.get_xlim() == before
+
+
+def test_curves_on_axes_of_the_domain(part: sc.Partition) -> None:
+    ax = part.decision_boundary().plot(linewidth=3)
+    assert ax.get_xlim()[0] == pytest.approx(-2, abs=0.1)
+    assert lines(ax) == [len(part.decision_boundary())]
+
+
+def test_read_only_numbers_as_colours(part: sc.Partition) -> None:
+    numbers = part.areas.numpy().copy()
+    numbers.flags.writeable = False
+    assert len(polygons(plot(part, color=numbers))) == len(part)

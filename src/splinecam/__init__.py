@@ -8,7 +8,9 @@
 True
 """
 
-from splinecam import nn
+from splinecam import boundary, classes, density, neurons, nn, plot, sampling, stats
+from splinecam.boundary import Boundary, LevelSet
+from splinecam.classes import ClassRegions
 from splinecam.domain import Domain
 from splinecam.errors import (
     CaptureError,
@@ -18,26 +20,48 @@ from splinecam.errors import (
     UnsupportedOpError,
     ValidationError,
 )
+from splinecam.neurons import NeuronCurves
 from splinecam.ops import op_table
 from splinecam.ops.register import register_op, unregister_op
 from splinecam.partition import Partition, Region, Unresolved, partition
+from splinecam.stats import Stats, compare
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Boundary",
     "CaptureError",
+    "ClassRegions",
     "Domain",
     "DomainError",
+    "LevelSet",
     "LimitError",
+    "NeuronCurves",
     "Partition",
     "Region",
     "SplineCamError",
+    "Stats",
     "Unresolved",
     "UnsupportedOpError",
     "ValidationError",
+    "compare",
     "nn",
     "op_table",
     "partition",
     "register_op",
     "unregister_op",
 ]
+
+# The help of a method is that of the function behind it.
+for _function in (
+    boundary.decision_boundary,
+    boundary.level_set,
+    classes.class_regions,
+    density.density,
+    neurons.neurons,
+    plot.plot,
+    stats.stats,
+    stats.table,
+):
+    getattr(Partition, _function.__name__).__doc__ = _function.__doc__
+Partition.sample.__doc__ = sampling.sample_regions.__doc__

@@ -13,6 +13,7 @@ part counts on which no third output is larger.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -82,6 +83,11 @@ class Boundary(Curves):
         """The two classes."""
         return divmod(label, self.n_classes)
 
+    def _what(self) -> str:
+        met = torch.unique(self.label).tolist()
+        who = "classes {} and {}".format(*self.key(met[0])) if len(met) == 1 else ""
+        return f"{self.kind}, {who or f'{len(met)} pairs of classes'}, {super()._what()}"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LevelSet(Curves):
@@ -110,6 +116,11 @@ class LevelSet(Curves):
         """The level."""
         return self.levels[label]
 
+    def _what(self) -> str:
+        count = len(self.levels)
+        which = f"level {self.levels[0]:.4g}" if count == 1 else f"{count} levels"
+        return f"{which} of output {self.output}, {super()._what()}"
+
 
 def decision_boundary(
     part: Partition,
@@ -126,7 +137,8 @@ def decision_boundary(
     outline of this area belongs to the boundary, and its inside does not.
 
     >>> import splinecam as sc
-    >>> from torch import nn
+    >>> from torch import manual_seed, nn
+    >>> _ = manual_seed(0)
     >>> model = nn.Linear(2, 3)
     >>> part = sc.partition(model, sc.Domain.box(-9, 9), progress=False)
     >>> boundary = part.decision_boundary()
@@ -135,7 +147,7 @@ def decision_boundary(
     >>> bool((top[:, 0] - top[:, 1] < 1e-5).all())
     True
     """
-    n = check_kind(part, kind, level)
+    n, level = check_kind(part, kind, level)
     pair = None if classes is None else _pair(classes, n)
     if kind == "pairwise" and part.values.shape[1] > 1:
         return _pairwise(part, pair)
@@ -171,13 +183,8 @@ def level_set(
     >>> part.level_set([-0.1, 0.0, 0.1]).levels
     (-0.1, 0.0, 0.1)
     """
-    n = part.values.shape[1]
-    if output is None and n > 1:
-        raise SplineCamError(f"The model has {n} outputs: say which one with output=0 ... {n - 1}.")
-    index = range(n)[output or 0]
-    wanted: Tensor = torch.unique(torch.as_tensor(levels, dtype=torch.float64))
-    if not bool(wanted.isfinite().all()):
-        raise ValueError(f"levels must be finite numbers, not {levels}")
+    index = _output(part, output)
+    wanted = _levels(levels)
     z = part.values[:, index : index + 1]
     size = EPS * float(z.abs().max())
     error = part.value_error[index] + size + EPS * wanted.to(z).abs()
@@ -190,6 +197,30 @@ def level_set(
     return LevelSet(part, *made.arrays(), label, tuple(wanted.tolist()), index, doubts)
 
 
+def _output(part: Partition, output: int | None) -> int:
+    """Which output is meant."""
+    n = int(part.values.shape[1])
+    if output is None:
+        if n > 1:
+            raise SplineCamError(f"The model has {n} outputs: say which one, output=0 to {n - 1}.")
+        return 0
+    index = operator.index(output)
+    if not -n <= index < n:
+        raise IndexError(f"output {index} of {n} outputs, numbered from 0")
+    return index % n
+
+
+def _levels(levels: float | Sequence[float] | Tensor) -> Tensor:
+    """The levels, ascending and each once."""
+    try:
+        wanted: Tensor = torch.unique(torch.as_tensor(levels, dtype=torch.float64))
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"levels must be a number or several, not {levels!r}") from None
+    if not bool(wanted.isfinite().all()):
+        raise ValueError(f"levels must be finite numbers, not {levels}")
+    return wanted
+
+
 def winners_of(part: Partition, kind: Kind, level: float, *, whole: bool) -> Winners:
     """The winners where there are borders, or everywhere; the last ones are remembered."""
     memory: dict[bool, tuple[Any, Winners]] = part.__dict__.setdefault("_winners", {})
@@ -200,11 +231,17 @@ def winners_of(part: Partition, kind: Kind, level: float, *, whole: bool) -> Win
     return memory[whole][1]
 
 
-def check_kind(part: Partition, kind: Kind, level: float) -> int:
-    """The number of classes; an error where the options do not fit the outputs."""
+def check_kind(part: Partition, kind: Kind, level: float) -> tuple[int, float]:
+    """The number of classes, and the level; an error where they do not fit the outputs."""
     n = int(part.values.shape[1])
     if kind not in get_args(Kind):
         raise ValueError(f"kind is {kind!r}; choose one of {', '.join(map(repr, get_args(Kind)))}")
+    try:
+        level = float(level)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(
+            f"level must be a number, not {level!r}; part.level_set takes several"
+        ) from None
     if not math.isfinite(level):
         raise ValueError(f"level must be a finite number, not {level}")
     if n > 1 and level != 0:
@@ -214,12 +251,12 @@ def check_kind(part: Partition, kind: Kind, level: float) -> int:
         )
     if n == 1 and kind == "argmin":
         raise SplineCamError('The model has one output: kind="argmin" needs several.')
-    return max(n, 2)
+    return max(n, 2), level
 
 
 def _pair(classes: tuple[int, int], n: int) -> tuple[int, int]:
     try:
-        i, j = sorted(range(n)[int(k)] for k in classes)
+        i, j = sorted(range(n)[operator.index(k)] for k in classes)
     except (TypeError, ValueError):
         raise TypeError(f"classes must be a pair of whole numbers, not {classes!r}") from None
     except IndexError:

@@ -146,7 +146,7 @@ def class_regions(part: Partition, *, kind: Kind = "argmax", level: float = 0.0)
     >>> abs(float(part.class_regions().areas.sum()) - 4) < 1e-12
     True
     """
-    n = check_kind(part, kind, level)
+    n, level = check_kind(part, kind, level)
     if kind == "pairwise":
         raise SplineCamError('Classes are decided by kind="argmax" or "argmin", not "pairwise".')
     return ClassRegions(part, n, winners_of(part, kind, level, whole=True))

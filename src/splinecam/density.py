@@ -57,7 +57,7 @@ def density(part: Partition, x: Any, radius: float) -> Density:
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
     >>> _ = net[0].weight.data.copy_(torch.tensor([[1.0, 0.0]])), net[0].bias.data.zero_()
     >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
-    >>> density(part, [[0.25, 0.0], [0.75, 0.0]], radius=0.5).count
+    >>> part.density([[0.25, 0.0], [0.75, 0.0]], radius=0.5).count
     tensor([2, 1])
     """
     if not isinstance(radius, Real) or isinstance(radius, bool):

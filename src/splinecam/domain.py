@@ -175,7 +175,7 @@ class Domain:
     # -- the plane and the input space -----------------------------------------------------------
 
     def embed(self, uv: Tensor) -> Tensor:
-        """The inputs ``(N, *input_shape)`` at plane coordinates ``uv: (N, 2)``, on uv's device."""
+        """The float64 inputs ``(N, *input_shape)`` at plane coordinates ``uv: (N, 2)``."""
         uv = torch.as_tensor(uv).to(torch.float64)
         if uv.ndim != 2 or uv.shape[1] != 2:
             raise DomainError(

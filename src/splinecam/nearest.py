@@ -81,7 +81,8 @@ class Nearest:
     def __repr__(self) -> str:
         found = self.distance[self.segment >= 0]
         reach = f"distances {found.min():.4g} to {found.max():.4g}" if len(found) else "none found"
-        return f"Nearest({len(self):,} inputs, {reach}, {int(self.certain.sum()):,} certain)"
+        inputs = f"{len(self):,} input{'s' * (len(self) != 1)}"
+        return f"Nearest({inputs}, {reach}, {int(self.certain.sum()):,} certain)"
 
 
 def nearest(curves: Curves, x: Any) -> Nearest:

@@ -82,8 +82,9 @@ class NeuronCurves(Curves):
         return _first_labels(self.partition)
 
     def _what(self) -> str:
-        units = self.units.shape[0]
-        return f"{units:,} unit{'s' * (units != 1)}, {super()._what()}"
+        units, cuts = self.units.shape[0], torch.unique(self.units[:, 0]).tolist()
+        of = f" of {self.partition.cuts[cuts[0]]!r}" if len(cuts) == 1 else ""
+        return f"{units:,} unit{'s' * (units != 1)}{of}, {super()._what()}"
 
 
 def neurons(
@@ -106,7 +107,7 @@ def neurons(
     <All keys matched successfully>
     >>> part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
     >>> part.neurons(layer="1")
-    NeuronCurves(2 units, 4 segments, 2 polylines, length 4)
+    NeuronCurves(2 units of '1', 4 segments, 2 polylines, length 4)
     >>> part.neurons(layer="1", unit=0).ends[:, :, 0].abs().max()  # where x is 0
     tensor(0., dtype=torch.float64)
     """
@@ -123,8 +124,9 @@ def neurons(
 def fixed_units(part: Partition) -> dict[str, Tensor]:
     """Per cut the piece that each unit keeps on the whole domain, -1 if it switches, (units,).
 
-    Laid out as ``part.patterns()``. Of a ReLU 0 is never active and 1 always; of a function with
-    a period the piece is counted modulo its knots, so that none is negative.
+    Laid out as ``part.patterns()``. Of a ReLU 0 is never active and 1 always; of a maximum the
+    number is that of the unit that always wins; of a function with a period the piece is counted
+    modulo its knots, so that none is negative.
 
     >>> from torch import nn
     >>> import splinecam as sc
@@ -185,7 +187,10 @@ def _chosen(
     if unit is None:
         chosen[start:end] = True
         return chosen
-    index = torch.as_tensor(unit, device=first.device).reshape(-1)
+    try:
+        index = torch.as_tensor(unit, device=first.device).reshape(-1)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"units are numbered by whole numbers, not {unit!r}") from None
     if index.numel() and (index.is_floating_point() or index.dtype == torch.bool):
         raise TypeError(f"units are numbered by whole numbers, not {unit!r}")
     wrong = index[(index < 0) | (index >= end - start)]
@@ -201,7 +206,12 @@ def _op_of(part: Partition, layer: str | int) -> int:
     """The index of the cut that is meant."""
     cuts = part.cuts
     if not isinstance(layer, str):
-        op = operator.index(layer)
+        try:
+            op = operator.index(layer)
+        except TypeError:
+            raise TypeError(
+                f"layer must be the name or the number of one cut, not {layer!r}: {_names(part)}"
+            ) from None
         if not -len(cuts) <= op < len(cuts):
             raise IndexError(f"layer {op} of {len(cuts)} cuts: {_names(part)}")
         return op % len(cuts)
@@ -212,7 +222,9 @@ def _op_of(part: Partition, layer: str | int) -> int:
     within = within or [op for op, cut in enumerate(part.program.cuts) if cut.after == layer]
     if len(within) != 1:
         what = f"{len(within)} cuts are" if within else "no cut is"
-        raise SplineCamError(f"{what} called {layer!r}; give one of {_names(part)}")
+        raise SplineCamError(
+            f"{what} called {layer!r}; give one of {_names(part)}, or the module right before it"
+        )
     return within[0]
 
 

@@ -407,6 +407,8 @@ class Partition:
 
         By default they have the model's floating-point type and are on the domain's device.
         """
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"dtype must be a floating-point type, not {dtype}")
         if dtype is None:
             state = (*self.model.parameters(), *self.model.buffers())
             kinds = [t.dtype for t in state if t.dtype.is_floating_point]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from splinecam.boundary import LevelSet
 from splinecam.classes import ClassRegions, class_regions
 from splinecam.errors import SplineCamError
 
@@ -78,9 +79,10 @@ def plot(
 
 
 def plot_curves(curves: Curves, *, ax: Axes | None = None, **style: Any) -> Axes:
-    """Draw curves as a ``LineCollection``, which ``style`` goes to: color, linewidth, label, ...
+    """Draw curves as a ``LineCollection``, which ``style`` goes to: color, linewidth, cmap, ...
 
-    Without ``ax`` a new figure shows the curves alone, in the frame of the domain.
+    Several levels are coloured by level. Without ``ax`` a new figure shows the curves alone, in the
+    frame of the domain.
     """
     require_matplotlib()
     import matplotlib.pyplot as plt
@@ -90,10 +92,14 @@ def plot_curves(curves: Curves, *, ax: Axes | None = None, **style: Any) -> Axes
         _, ax = plt.subplots(figsize=(7, 7))
         _frame(curves.partition, ax)
     if not {"color", "colors", "array", "edgecolor", "edgecolors"} & style.keys():
-        style["color"] = INK
+        if isinstance(curves, LevelSet) and len(curves.levels) > 1:
+            style["array"] = curves.level.cpu().numpy()
+        else:
+            style["color"] = INK
     options: dict[str, Any] = {"linewidth": 1.6, "capstyle": "round", "zorder": 3, **style}
     points: Any = curves.ends.cpu().numpy()
-    ax.add_collection(LineCollection(points, **options), autolim=False)
+    ax.add_collection(LineCollection(points, **options))
+    ax.autoscale_view()  # unless the limits are set, as after part.plot()
     return ax
 
 
@@ -126,7 +132,7 @@ def _face_colors(part: Partition, color: Any, cmap: str | None, seed: int) -> Fl
             f'color is {color!r}; choose "class", "slope", "random", or give an array with one '
             "number or colour per region."
         )
-    array = torch.as_tensor(color).detach().cpu().double().numpy()
+    array = np.asarray(color.detach().cpu() if isinstance(color, torch.Tensor) else color, float)
     if array.ndim == 2 and array.shape[0] == len(part.areas) and array.shape[1] in (3, 4):
         return np.asarray(array)
     if array.shape != (len(part.areas),):

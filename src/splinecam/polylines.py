@@ -94,6 +94,11 @@ class Polyline:
         return self.lines.curves.points[self.lines.points[start:end]]
 
     @property
+    def path(self) -> Tensor:
+        """What to draw: the points, and of a closed line the first one again at the end."""
+        return torch.cat([self.points, self.points[:1]]) if self.closed else self.points
+
+    @property
     def segments(self) -> Tensor:
         """The segments in order, as indices into the curves."""
         start, end = self.lines.segment_offsets[self.index : self.index + 2].tolist()
@@ -122,4 +127,4 @@ class Polyline:
     def __repr__(self) -> str:
         kind, count = "closed" if self.closed else "open", len(self.segments)
         segments = f"{count:,} segment{'s' * (count != 1)}"
-        return f"Polyline({kind}, {segments}, length {self.length:.4g})"
+        return f"Polyline({self.key}, {kind}, {segments}, length {self.length:.4g})"

@@ -52,7 +52,7 @@ def sample_regions(
     >>> import splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU()).double()
     >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
-    >>> x = sample_regions(part, 3, regions=[0, 1], per_region=True)
+    >>> x = part.sample(3, regions=[0, 1], per_region=True)
     >>> part.locate(x)
     tensor([0, 0, 0, 1, 1, 1])
     """
@@ -89,6 +89,11 @@ def _uniform(
     shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device
 ) -> Tensor:
     """Uniform numbers in [0, 1), drawn where the generator is (by default on the CPU)."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(
+            f"generator must be a torch.Generator, not {generator!r}: to fix the seed, give "
+            "torch.Generator().manual_seed(0)"
+        )
     where = torch.device("cpu") if generator is None else generator.device
     return torch.rand(shape, generator=generator, dtype=torch.float64, device=where).to(device)
 

@@ -38,12 +38,17 @@ def slopes_in_input_space(part: Partition) -> Slopes:
     """Norms of the derivative by all inputs, (n_out, D) on each region."""
     if part.domain.dim == 2:  # the plane is the input space
         return slopes(part)
+    known: Slopes | None = part.__dict__.get("_input_slopes")
+    if known is not None:  # they take long
+        return known
     units = sum(error.shape[0] for error in part.cut_errors.values())
     rows = _rows(part, part.values.shape[1] * part.domain.dim + units)
     regions = torch.arange(len(part), device=part.values.device)
     norms = [_norms(part.jacobian(block).flatten(2)) for block in torch.split(regions, rows)]
     spectral, frobenius = zip(*norms, strict=True)
-    return Slopes(torch.cat(spectral), torch.cat(frobenius))
+    found = Slopes(torch.cat(spectral), torch.cat(frobenius))
+    part.__dict__["_input_slopes"] = found
+    return found
 
 
 def _rows(part: Partition, numbers: int) -> int:

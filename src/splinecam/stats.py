@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,9 @@ class Stats(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    def keys(self) -> KeysView[str]:
+        return self.numbers.keys()
 
     def __repr__(self) -> str:
         groups = _groups(self)

@@ -50,15 +50,17 @@ def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
     """
     found = _Found.empty(functions)
     step = max(64, _BITS // max(1, mesh.num_vertices))
-    for columns in torch.split(torch.arange(functions.m, device=mesh.uv.device), step):
+    for first in range(0, functions.m, step):
+        columns = torch.arange(first, min(first + step, functions.m), device=mesh.uv.device)
         found.look(mesh, functions, columns)
     cuts = cut_edges(mesh, functions, *_joined(found.changes))
     zeros = None
     if found.zeros:
         zeros = _united([f for f, _ in found.zeros]), _united([r for _, r in found.zeros])
-    falls, rises, doubts = chord_ends(mesh, cuts, zeros, functions.m)
+    count = max(1, functions.m)
+    falls, rises, doubts = chord_ends(mesh, cuts, zeros, count)
     split = cuts.divide(mesh, 0)
-    face, column = falls.key // functions.m, falls.key % functions.m
+    face, column = falls.key // count, falls.key % count
     cut, local = torch.unique_consecutive(face, return_inverse=True)
     loops = boundaries(mesh, cuts, cut)
     # Counter-clockwise from rise to fall a function is positive: left of the way from fall to rise.
