@@ -901,3 +901,12 @@ def test_messages_say_what_to_write() -> None:
         capture(Length(), (2,))
     with pytest.raises(CaptureError, match="register_op can teach it"):
         capture(Numpy(), (2,))
+
+
+@pytest.mark.parametrize("act", [nn.Hardtanh(), nn.ReLU6(), nn.Hardsigmoid(), nn.Softshrink()])
+def test_values_far_below_the_knots(act: nn.Module):
+    linear = nn.Linear(2, 3).double()
+    with torch.no_grad():
+        linear.weight.mul_(1e-13)
+        linear.bias.zero_()
+    assert len(capture(nn.Sequential(linear, act), (2,)).cuts) == 1

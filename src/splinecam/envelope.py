@@ -313,7 +313,7 @@ def _different_ends(
     winner = torch.cat(blocks)
     found = []
     step = max(1, _BLOCK // max(1, count))
-    for start in range(0, mesh.num_edges, step):
+    for start in range(0, max(1, mesh.num_edges), step):  # a mesh may be empty
         a, b = mesh.edges[start : start + step].unbind(1)
         row, other = (winner.index_select(0, a) != winner.index_select(0, b)).nonzero().unbind(1)
         found.append((row + start, other))
