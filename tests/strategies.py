@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -111,6 +112,15 @@ def dense(weight: Any, bias: Any = None) -> nn.Linear:
         layer.weight.copy_(weight)
         layer.bias.copy_(torch.as_tensor([0.0] * n if bias is None else bias, dtype=torch.float64))
     return layer
+
+
+def mlp(*widths: int, seed: int = 0) -> nn.Sequential:
+    """A ReLU network of these widths with torch's random weights, in float64."""
+    torch.manual_seed(seed)
+    layers: list[nn.Module] = []
+    for a, b in pairwise(widths[:-1]):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1])).double().eval()
 
 
 # ----------------------------------------------------------------------------------- networks

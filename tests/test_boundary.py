@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,24 +14,9 @@ from splinecam.boundary import Boundary, LevelSet
 from splinecam.curves import Curves
 from splinecam.errors import SplineCamError
 from splinecam.testing import Abs, Max
+from strategies import dense, mlp
 
 F64 = torch.float64
-
-
-def mlp(*widths: int, seed: int = 0) -> nn.Sequential:
-    torch.manual_seed(seed)
-    layers: list[nn.Module] = []
-    for a, b in pairwise(widths[:-1]):
-        layers += [nn.Linear(a, b), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1])).double().eval()
-
-
-def linear(weight: list[list[float]], bias: list[float]) -> nn.Linear:
-    layer = nn.Linear(len(weight[0]), len(weight)).double()
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor(weight, dtype=F64))
-        layer.bias.copy_(torch.tensor(bias, dtype=F64))
-    return layer
 
 
 def partition(model: nn.Module, half: float = 1.0) -> sc.Partition:
@@ -153,7 +137,7 @@ def test_classes_and_kinds(case: tuple[nn.Module, sc.Partition]) -> None:
 
 def test_argmin_is_argmax_of_the_negative() -> None:
     model = mlp(2, 12, 4, seed=3)
-    negative = nn.Sequential(*model, linear((-torch.eye(4)).tolist(), [0.0] * 4))
+    negative = nn.Sequential(*model, dense((-torch.eye(4)).tolist(), [0.0] * 4))
     a = partition(model, 3.0).decision_boundary(kind="argmin")
     b = partition(negative, 3.0).decision_boundary()
     assert a.pairs() == pytest.approx(b.pairs())
@@ -163,7 +147,7 @@ def test_argmin_is_argmax_of_the_negative() -> None:
 
 
 def one_norm() -> nn.Sequential:
-    return nn.Sequential(Abs(), linear([[1.0, 1.0]], [0.0]))
+    return nn.Sequential(Abs(), dense([[1.0, 1.0]], [0.0]))
 
 
 def test_level_sets_of_the_one_norm() -> None:
@@ -205,8 +189,8 @@ def test_larger_values_lie_left() -> None:
 
 def test_xor() -> None:
     """relu(x) - 2 relu(x + y - 1) ... : x XOR y on [0, 1]^2, above 1/2 between two lines."""
-    hidden = linear([[1.0, 1.0], [1.0, 1.0]], [0.0, -1.0])
-    model = nn.Sequential(hidden, nn.ReLU(), linear([[1.0, -2.0]], [-0.5]))
+    hidden = dense([[1.0, 1.0], [1.0, 1.0]], [0.0, -1.0])
+    model = nn.Sequential(hidden, nn.ReLU(), dense([[1.0, -2.0]], [-0.5]))
     domain = sc.Domain.box(0, 1)
     part = sc.partition(model, domain, device="cpu", progress=False)
     boundary = part.decision_boundary()
@@ -224,7 +208,7 @@ def test_signed_distance_of_a_polygon() -> None:
     angles = torch.tensor([0.2, 1.4, 2.3, 3.6, 5.0], dtype=F64)
     normals = torch.stack([angles.cos(), angles.sin()], 1)
     offsets = torch.tensor([0.5, 0.45, 0.6, 0.4, 0.55], dtype=F64)
-    model = nn.Sequential(linear(normals.tolist(), (-offsets).tolist()), Max(1, keepdim=True))
+    model = nn.Sequential(dense(normals.tolist(), (-offsets).tolist()), Max(1, keepdim=True))
     corners = torch.stack(
         [torch.linalg.solve(normals[[k, (k + 1) % 5]], offsets[[k, (k + 1) % 5]]) for k in range(5)]
     )
@@ -246,7 +230,7 @@ def test_signed_distance_of_a_polygon() -> None:
 
 
 def test_level() -> None:
-    part = partition(linear([[1.0, 0.0]], [0.0]))
+    part = partition(dense([[1.0, 0.0]], [0.0]))
     boundary = part.decision_boundary(level=0.25)
     assert boundary.ends.shape == (1, 2, 2)
     assert torch.equal(boundary.ends[0, :, 0], torch.tensor([0.25, 0.25], dtype=F64))
@@ -259,7 +243,7 @@ def test_level() -> None:
 
 
 def test_through_two_corners() -> None:
-    part = partition(linear([[1.0, 1.0]], [0.0]))
+    part = partition(dense([[1.0, 1.0]], [0.0]))
     for curves in (part.decision_boundary(), part.level_set(0.0)):
         assert len(curves) == 1
         assert curves.length == pytest.approx(2 * math.sqrt(2))
@@ -275,8 +259,8 @@ def test_through_two_corners() -> None:
     ],
 )
 def test_along_a_region_edge(head: list[list[float]], sides: list[int]) -> None:
-    first = linear([[1.0, 0.0], [-1.0, 0.0]], [0.0, 0.0])
-    part = partition(nn.Sequential(first, nn.ReLU(), linear(head, [0.0])))
+    first = dense([[1.0, 0.0], [-1.0, 0.0]], [0.0, 0.0])
+    part = partition(nn.Sequential(first, nn.ReLU(), dense(head, [0.0])))
     assert len(part.regions) == 2
     boundary = part.decision_boundary()
     for curves in (boundary, part.level_set(0.0)):
@@ -289,7 +273,7 @@ def test_along_a_region_edge(head: list[list[float]], sides: list[int]) -> None:
 
 
 def test_along_the_border_of_the_domain() -> None:
-    part = partition(linear([[1.0, 0.0]], [1.0]))
+    part = partition(dense([[1.0, 0.0]], [1.0]))
     for curves in (part.decision_boundary(), part.level_set(0.0)):
         assert curves.length == 2.0
         assert sorted(curves.regions[0].tolist()) == [-1, 0]
@@ -298,11 +282,11 @@ def test_along_the_border_of_the_domain() -> None:
 
 
 def test_constant_outputs() -> None:
-    flat = partition(linear([[0.0, 0.0]], [0.0]))
+    flat = partition(dense([[0.0, 0.0]], [0.0]))
     assert len(flat.decision_boundary()) == 0
     assert len(flat.level_set([0.0, 1.0])) == 0
     assert flat.class_regions().tied_area == pytest.approx(4.0)
-    same = partition(linear([[1.0, 2.0], [1.0, 2.0]], [0.0, 0.0]))
+    same = partition(dense([[1.0, 2.0], [1.0, 2.0]], [0.0, 0.0]))
     for kind in ("argmax", "argmin", "pairwise"):
         assert len(same.decision_boundary(kind=kind)) == 0
 
@@ -318,14 +302,14 @@ def test_constant_outputs() -> None:
 )
 @pytest.mark.parametrize("kind", ["argmax", "argmin", "pairwise"])
 def test_each_place_is_drawn_once(weight: list[list[float]], kind: str) -> None:
-    boundary = partition(linear(weight, [0.0] * len(weight))).decision_boundary(kind=kind)
+    boundary = partition(dense(weight, [0.0] * len(weight))).decision_boundary(kind=kind)
     assert len(boundary) == 1
     assert boundary.length == 2.0
 
 
 def test_the_outline_of_an_area_on_which_outputs_are_equal() -> None:
     """relu(x - 1/2) and relu(-x - 1/2) are both 0 in between."""
-    first = linear([[1.0, 0.0], [-1.0, 0.0]], [-0.5, -0.5])
+    first = dense([[1.0, 0.0], [-1.0, 0.0]], [-0.5, -0.5])
     part = partition(nn.Sequential(first, nn.ReLU()))
     boundary = part.decision_boundary()
     assert sorted(boundary.ends[:, 0, 0].tolist()) == [-0.5, 0.5]
@@ -340,7 +324,7 @@ def test_the_outline_of_an_area_on_which_outputs_are_equal() -> None:
 
 def test_three_classes_meet_in_a_point() -> None:
     weight = [[math.cos(a), math.sin(a)] for a in (0.1, 2.3, 4.1)]
-    part = partition(linear(weight, [0.0] * 3))
+    part = partition(dense(weight, [0.0] * 3))
     boundary = part.decision_boundary()
     assert len(boundary) == 3
     assert float(boundary.ends.norm(dim=2).amin(1).max()) < 1e-15
@@ -355,7 +339,7 @@ def test_three_classes_meet_in_a_point() -> None:
 
 def test_a_class_that_wins_at_no_corner() -> None:
     weight = [[2.0, 0.0], [-2.0, 0.0], [0.0, 2.0], [0.0, -2.0], [0.0, 0.0]]
-    part = partition(linear(weight, [0.0, 0.0, 0.0, 0.0, 1.0]))
+    part = partition(dense(weight, [0.0, 0.0, 0.0, 0.0, 1.0]))
     boundary = part.decision_boundary()
     # A square of side 1 around the origin, and four diagonals from its corners to the domain's.
     assert boundary.length == pytest.approx(4 + 4 * math.sqrt(0.5))
@@ -364,7 +348,7 @@ def test_a_class_that_wins_at_no_corner() -> None:
 
 
 def test_no_boundary() -> None:
-    part = partition(linear([[1.0, 0.0], [1.0, 0.0]], [5.0, 0.0]))
+    part = partition(dense([[1.0, 0.0], [1.0, 0.0]], [5.0, 0.0]))
     boundary = part.decision_boundary()
     assert boundary.ends.shape == (0, 2, 2)
     assert boundary.length == 0.0
@@ -375,11 +359,66 @@ def test_no_boundary() -> None:
     assert found.cell_region.tolist() == [0]
 
 
+# -- samples and distances ---------------------------------------------------------------------------
+
+
+def convolutional(dtype: torch.dtype) -> nn.Sequential:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 4)
+    )
+    return model.to(dtype).eval()
+
+
+@pytest.mark.parametrize(("dtype", "rounding"), [(torch.float32, 1e-5), (F64, 1e-13)])
+def test_outputs_tie_at_samples_through_the_real_model(dtype: torch.dtype, rounding: float) -> None:
+    model = convolutional(dtype)
+    images = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        model[-1].bias -= model(images.mean(0, keepdim=True).to(dtype))[0]
+    domain = sc.Domain.through(*images, margin=0.5)
+    part = sc.partition(model, domain, device="cpu", progress=False)
+    boundary = part.decision_boundary()
+    assert len(boundary.pairs()) > 1
+    for i, j in boundary.pairs():
+        x = boundary.between(i, j).sample(200, generator=torch.Generator().manual_seed(2))
+        assert x.shape == (200, 1, 8, 8)
+        assert (x.dtype, x.device) == (dtype, domain.origin.device)
+        with torch.no_grad():
+            y = model(x)
+        assert float((y[:, i] - y[:, j]).abs().max()) < rounding
+        assert float((y.amax(1) - y[:, i]).max()) < rounding
+        assert bool((part.locate(x) >= 0).all())
+
+
+def test_the_decision_holds_up_to_the_distance() -> None:
+    model = mlp(2, 24, 24, 4, seed=6)
+    with torch.no_grad():
+        model[-1].bias -= model(torch.zeros(1, 2, dtype=F64))[0]
+    part = partition(model, 4.0)
+    x = part.sample(50, generator=torch.Generator().manual_seed(0))
+    near = part.decision_boundary().nearest(x)
+    assert bool(near.certain.any())
+    y = outputs(model, near.x)
+    tied = y.gather(1, near.classes)
+    torch.testing.assert_close(tied[:, 0], tied[:, 1], rtol=0, atol=1e-13)
+    angle = torch.linspace(0, 2 * math.pi, 181, dtype=F64)[:-1]
+    ring = torch.stack([angle.cos(), angle.sin()], 1)
+    around = x[:, None] + (near.distance * (1 - 1e-9))[:, None, None] * ring
+    decision = outputs(model, around.view(-1, 2)).argmax(1).view(50, -1)
+    here = outputs(model, x).argmax(1)
+    held = (decision == here[:, None]).all(1)
+    assert bool(held[near.certain].all())
+    # A step beyond the closest point, another class wins.
+    beyond = x + (near.uv - x) * (1 + 1e-6)
+    assert bool((outputs(model, beyond).argmax(1) != here)[near.certain].all())
+
+
 # -- options ---------------------------------------------------------------------------------------
 
 
 def test_options_that_do_not_fit() -> None:
-    one, three = partition(linear([[1.0, 0.0]], [0.0])), partition(mlp(2, 3))
+    one, three = partition(dense([[1.0, 0.0]], [0.0])), partition(mlp(2, 3))
     with pytest.raises(SplineCamError, match="level_set"):
         three.decision_boundary(level=0.5)
     with pytest.raises(SplineCamError, match="argmin"):
@@ -415,7 +454,7 @@ def test_options_that_do_not_fit() -> None:
 
 
 def test_outputs_that_never_tie() -> None:
-    part = partition(linear([[1.0, 0.0], [0.0, 1.0]], [100.0, 0.0]))
+    part = partition(dense([[1.0, 0.0], [0.0, 1.0]], [100.0, 0.0]))
     for kind in ("argmax", "argmin", "pairwise"):
         assert len(part.decision_boundary(kind=kind)) == 0
     assert len(part.level_set([], output=0)) == 0
@@ -423,7 +462,7 @@ def test_outputs_that_never_tie() -> None:
 
 
 def test_levels_may_be_tensors_and_numpy_numbers() -> None:
-    part = partition(linear([[1.0, 0.0]], [0.0]))
+    part = partition(dense([[1.0, 0.0]], [0.0]))
     for level in (torch.tensor(0.25), np.float32(0.25), 0.25):
         assert part.decision_boundary(level=level).ends[0, :, 0].tolist() == [0.25, 0.25]
         assert part.level_set(level).levels == (0.25,)
@@ -458,12 +497,12 @@ def test_paths_close() -> None:
 
 def test_outputs_too_close_to_tell_are_reported() -> None:
     """Apart by more than rounding explains, and by too little to be sure."""
-    part = partition(linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 1.0 + 2.0**-48]))
+    part = partition(dense([[0.0, 0.0], [0.0, 0.0]], [1.0, 1.0 + 2.0**-48]))
     assert len(part.decision_boundary().unresolved) == 4
     assert "too close" in part.decision_boundary().unresolved[0].reason
     assert len(part.class_regions().unresolved) == 4
     assert len(part.level_set(1 + 2.0**-49, output=0).unresolved) == 4
-    clear = partition(linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 1.0 + 2.0**-40]))
+    clear = partition(dense([[0.0, 0.0], [0.0, 0.0]], [1.0, 1.0 + 2.0**-40]))
     assert clear.decision_boundary().unresolved == ()
     assert clear.class_regions().areas.tolist() == [0.0, 4.0]
 

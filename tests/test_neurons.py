@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,20 +17,12 @@ from splinecam.neurons import NeuronCurves
 from splinecam.nn import GroupSort, Maxout, PiecewiseLinear
 from splinecam.ops import register
 from splinecam.predicates import SAFETY
-from strategies import Net, dense, domains, examples, maxima_nets, nets
+from strategies import Net, dense, domains, examples, maxima_nets, mlp, nets
 
 
 def cut(model: nn.Module, domain: sc.Domain | None = None) -> sc.Partition:
     domain = sc.Domain.box(-1, 1) if domain is None else domain
     return sc.partition(model, domain, device="cpu", progress=False)
-
-
-def mlp(*widths: int, seed: int = 0) -> nn.Sequential:
-    torch.manual_seed(seed)
-    layers: list[nn.Module] = []
-    for a, b in pairwise(widths[:-1]):
-        layers += [nn.Linear(a, b), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1])).double().eval()
 
 
 def lengths(curves: NeuronCurves) -> dict[tuple[str, int], float]:
