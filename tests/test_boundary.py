@@ -359,7 +359,7 @@ def test_no_boundary() -> None:
     assert found.cell_region.tolist() == [0]
 
 
-# -- samples and distances ---------------------------------------------------------------------------
+# -- samples and distances -------------------------------------------------------------------
 
 
 def convolutional(dtype: torch.dtype) -> nn.Sequential:
