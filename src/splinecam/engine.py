@@ -313,10 +313,13 @@ class _Run:
         return min(_BLOCK[self.program.device.type], max(1, self.memory >> 8))
 
     def _bytes(self, state: _State, index: int) -> int:
-        """Memory of one stage: activations before and after it, their signs, and the mesh."""
+        """Memory of one stage: activations before and after it, their signs, and the mesh.
+
+        A cut makes new vertices, with about as many activations again.
+        """
         before = sum(value.numel() for value in state.rows.values())
         after = state.mesh.num_vertices * self.widths[index]
-        return 8 * (before + after) + after // 2 + _MESH_BYTES * state.mesh.num_faces
+        return 2 * 8 * (before + after) + after // 2 + _MESH_BYTES * state.mesh.num_faces
 
     def _in_tiles(self, state: _State, index: int, share: float, ready: _Range | None) -> _State:
         tiles, ends, done = cut_in_two(state.mesh), [], self.finished
