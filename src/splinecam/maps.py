@@ -20,7 +20,8 @@ __all__ = ["AffineMaps", "affine_maps", "derivative", "gradients"]
 _BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers looked at in one go
 _WITNESSES = 32  # corners that must agree before their word is taken for the rounding error
 _ENOUGH = 1 << 18  # corners after which no more are asked
-_FEW = 4  # outputs up to which backward passes are the faster way to a derivative
+_FEW = 16  # outputs up to which backward passes are the faster way to a derivative
+_PASS = {"cpu": 1 << 16, "cuda": 1 << 26}  # activations of one layer held at a time there
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _noise(fit: _Fit, output: Tensor, error: Tensor) -> float:
 def derivative(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Tensor:
     """Derivative (N, n, 2) of the network along the frame's two axes at local points (N, 2)."""
     widest = max([domain.dim, *(math.prod(cut.shape) for cut in program.cuts)])
-    rows = max(1, _BLOCK[uv.device.type] // widest)
+    rows = max(1, _PASS[uv.device.type] // widest)
     few = math.prod(program.output_shape) <= _FEW
     basis = domain.basis.to(uv)
     out = []

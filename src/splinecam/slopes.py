@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Slopes", "slopes", "slopes_in_input_space"]
 
 # Numbers of derivatives, and of the activations behind them, held at a time.
-_BLOCK = {"cpu": 1 << 22, "cuda": 1 << 26}
+_BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}
 
 
 @dataclass(frozen=True)
