@@ -502,6 +502,9 @@ def test_outputs_too_close_to_tell_are_reported() -> None:
     assert "too close" in part.decision_boundary().unresolved[0].reason
     assert len(part.class_regions().unresolved) == 4
     assert len(part.level_set(1 + 2.0**-49, output=0).unresolved) == 4
+    # Also where two others tie exactly.
+    third = partition(dense([[0.0, 0.0]] * 3, [1.0 + 2.0**-48, 1.0, 1.0 + 2.0**-48]))
+    assert len(third.decision_boundary().unresolved) == 4
     clear = partition(dense([[0.0, 0.0], [0.0, 0.0]], [1.0, 1.0 + 2.0**-40]))
     assert clear.decision_boundary().unresolved == ()
     assert clear.class_regions().areas.tolist() == [0.0, 4.0]

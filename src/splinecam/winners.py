@@ -134,9 +134,8 @@ def find_winners(part: Partition, *, smallest: bool, level: float, whole: bool) 
     leads = _Leads.of(z, error)
     faces = None if whole else leads.disputed(part.mesh)
     made = overlay(part.mesh, z, cut, faces)
-    unclear = leads.unclear.nonzero()[:, 0]
-    if unclear.shape[0]:
-        made.doubts.append(Doubts(part.mesh.uv[unclear], CLOSE))
+    if leads.unclear.shape[0]:
+        made.doubts.append(Doubts(part.mesh.uv[leads.unclear], CLOSE))
     leads = _Leads.of(made.z, error)
     decided = _face_winners(made.mesh, made.z, error, leads)
     return Winners(made, error, *decided, leads.close)
@@ -144,7 +143,10 @@ def find_winners(part: Partition, *, smallest: bool, level: float, whole: bool) 
 
 @dataclass(frozen=True)
 class _Leads:
-    """Per vertex, (V,): the winner, whether another equals it, and whether that is unsure."""
+    """Per vertex, (V,): the winner, and whether another output equals it.
+
+    unclear: (N,) vertices at which one is too close to the winner to say so.
+    """
 
     winner: Tensor
     close: Tensor
@@ -153,9 +155,12 @@ class _Leads:
     @classmethod
     def of(cls, z: Tensor, error: Tensor) -> _Leads:
         best, which = torch.topk(z, 2, 1)
-        lead, slack = best[:, 0] - best[:, 1], error[which].sum(1)
-        close = lead <= SAFETY * slack
-        return cls(which[:, 0].contiguous(), close, close & (lead > slack))
+        close = best[:, 0] - best[:, 1] <= SAFETY * error[which].sum(1)
+        tied = close.nonzero()[:, 0]
+        gap = best[tied, :1] - z[tied]
+        slack = error + error[which[tied, :1]]
+        unclear = tied[((gap > slack) & (gap <= SAFETY * slack)).any(1)]
+        return cls(which[:, 0].contiguous(), close, unclear)
 
     def disputed(self, mesh: Mesh) -> Tensor:
         """The faces at whose corners different outputs win, or several at one corner."""
