@@ -20,8 +20,11 @@ __all__ = ["AffineMaps", "affine_maps", "derivative", "gradients"]
 _BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers looked at in one go
 _WITNESSES = 32  # corners that must agree before their word is taken for the rounding error
 _ENOUGH = 1 << 18  # corners after which no more are asked
-_FEW = 16  # outputs up to which backward passes are the faster way to a derivative
-_PASS = {"cpu": 1 << 16, "cuda": 1 << 26}  # activations of one layer held at a time there
+_PASS = {"cpu": 1 << 17, "cuda": 1 << 26}  # activations of one layer held at a time
+
+# Forward mode takes two passes and, when first used, a second or two. With so few outputs, or so
+# few points times outputs, backward passes are faster.
+_FEW, _SHORT = 4, 1 << 15
 
 
 @dataclass(frozen=True)
@@ -141,15 +144,15 @@ def derivative(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Te
     """Derivative (N, n, 2) of the network along the frame's two axes at local points (N, 2)."""
     widest = max([domain.dim, *(math.prod(cut.shape) for cut in program.cuts)])
     rows = max(1, _PASS[uv.device.type] // widest)
-    few = math.prod(program.output_shape) <= _FEW
+    outputs = math.prod(program.output_shape)
+    backward = outputs <= _FEW or uv.shape[0] * outputs <= _SHORT
     basis = domain.basis.to(uv)
     out = []
     for part in torch.split(uv, rows):
         x = domain.embed(frame.to_plane(part))
-        if few:
+        if backward:
             out.append(gradients(program, x).flatten(2) @ basis.T)
         else:
-            # One pass for both axes; the first use of forward mode in a process takes a second.
             axes = basis.view(2, 1, *domain.input_shape).expand(2, *x.shape).flatten(0, 1)
             both = torch.func.jvp(program, (torch.cat([x, x]),), (axes.contiguous(),))[1]
             out.append(both.view(2, x.shape[0], -1).permute(1, 2, 0))
