@@ -52,6 +52,8 @@ def test_areas_and_lengths_agree(outputs: int) -> None:
     assert float(found.areas.sum()) == pytest.approx(36.0, rel=1e-12)
     assert len(found.areas) == max(outputs, 2)
     assert found.tied_area == 0.0
+    total = torch.zeros_like(found.areas).index_add_(0, found.cell_class, found.cell_areas)
+    torch.testing.assert_close(found.areas, total, rtol=1e-12, atol=1e-12)
     assert found.boundary_length() == pytest.approx(boundary.length, rel=1e-12)
     for k, area in enumerate(found.areas.tolist()):
         pieces = found.polygons(k)

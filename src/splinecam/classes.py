@@ -44,7 +44,18 @@ class ClassRegions:
 
     partition: Partition
     n_classes: int
-    winners: Winners
+    kind: Kind
+    level: float
+
+    @cached_property
+    def winners(self) -> Winners:
+        """The winner of each cell."""
+        return winners_of(self.partition, self.kind, self.level, whole=True)
+
+    @cached_property
+    def _borders(self) -> Winners:
+        """The same, without the regions that one class has to itself."""
+        return winners_of(self.partition, self.kind, self.level, whole=False)
 
     @property
     def cell_class(self) -> Tensor:
@@ -70,7 +81,10 @@ class ClassRegions:
     @cached_property
     def cell_areas(self) -> Tensor:
         """Area of each cell, (C,)."""
-        return self.winners.overlay.mesh.areas_and_centroids()[0] * self.partition.frame.scale**2
+        return self._areas_of(self.winners)
+
+    def _areas_of(self, found: Winners) -> Tensor:
+        return found.overlay.mesh.areas_and_centroids()[0] * self.partition.frame.scale**2
 
     @cached_property
     def cell_leads(self) -> Tensor:
@@ -82,18 +96,21 @@ class ClassRegions:
     @cached_property
     def areas(self) -> Tensor:
         """Area of each class, (n_classes,); they add up to the domain's."""
-        total = self.cell_areas.new_zeros(self.n_classes)
-        return total.index_add_(0, self.cell_class, self.cell_areas)
+        found, areas = self._borders, self.partition.areas
+        alone = (found.settled >= 0).nonzero()[:, 0]
+        total = areas.new_zeros(self.n_classes)
+        total.index_add_(0, found.settled[alone], areas[alone])
+        return total.index_add_(0, found.winner, self._areas_of(found))
 
     @property
     def tied_area(self) -> float:
         """Area on which two classes or more are equal, which counts for the first of them."""
-        return float(self.cell_areas[self.winners.tied].sum())
+        return float(self._areas_of(self._borders)[self._borders.tied].sum())
 
     @property
     def unresolved(self) -> tuple[Unresolved, ...]:
         """Places that float64 could not settle (usually none)."""
-        return doubts_of(self.partition, self.winners.overlay.doubts, "class regions")
+        return doubts_of(self.partition, self._borders.overlay.doubts, "class regions")
 
     @cached_property
     def _outlines(self) -> Outlines:
@@ -149,4 +166,4 @@ def class_regions(part: Partition, *, kind: Kind = "argmax", level: float = 0.0)
     n, level = check_kind(part, kind, level)
     if kind == "pairwise":
         raise SplineCamError('Classes are decided by kind="argmax" or "argmin", not "pairwise".')
-    return ClassRegions(part, n, winners_of(part, kind, level, whole=True))
+    return ClassRegions(part, n, kind, level)

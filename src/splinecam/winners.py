@@ -48,7 +48,8 @@ class Winners:
     """overlay: the mesh cut by the outputs z, which have rounding errors error: (n,).
 
     winner: (F,) of each face; tied: (F,) whether another output equals it on the whole face;
-    close: (V,) whether another output equals the largest one at each vertex.
+    close: (V,) whether another output equals the largest one at each vertex; settled: of the
+    original mesh's faces that the overlay leaves out the winner, -1 of the others.
     """
 
     overlay: Overlay
@@ -56,6 +57,7 @@ class Winners:
     winner: Tensor
     tied: Tensor
     close: Tensor
+    settled: Tensor
 
     def borders(self) -> Borders:
         """All borders between winners, ordered by edge."""
@@ -132,13 +134,17 @@ def find_winners(part: Partition, *, smallest: bool, level: float, whole: bool) 
         return refine_maxima(mesh, z, groups, error, low, high, op)
 
     leads = _Leads.of(z, error)
-    faces = None if whole else leads.disputed(part.mesh)
+    faces, settled = None, torch.full_like(part.mesh.offsets[1:], -1)
+    if not whole:
+        faces = leads.disputed(part.mesh)
+        settled = take(leads.winner, take(part.face_vertices, part.face_offsets[:-1]))
+        settled[faces] = -1
     made = overlay(part.mesh, z, cut, faces)
     if leads.unclear.shape[0]:
         made.doubts.append(Doubts(part.mesh.uv[leads.unclear], CLOSE))
     leads = _Leads.of(made.z, error)
     decided = _face_winners(made.mesh, made.z, error, leads)
-    return Winners(made, error, *decided, leads.close)
+    return Winners(made, error, *decided, leads.close, settled)
 
 
 @dataclass(frozen=True)
