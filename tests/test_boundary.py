@@ -510,6 +510,19 @@ def test_outputs_too_close_to_tell_are_reported() -> None:
     assert clear.class_regions().areas.tolist() == [0.0, 4.0]
 
 
+def test_doubts_do_not_hide_behind_outputs_that_are_known_better() -> None:
+    """Next to the largest is 0, exactly; as close is one that is 3 elsewhere, and known worse."""
+    first = nn.Sequential(dense([[-1.0, 1.0]], [1.0]), nn.PReLU()).double()
+    last = nn.Sequential(dense([[-1e-13], [0.0], [1.0]], [5e-17, 0.0, 0.0]), nn.ReLU())
+    domain = sc.Domain.box((-1, 1), (4, 2))
+    part = sc.partition(nn.Sequential(first, last), domain, device="cpu", progress=False)
+    assert len(part.class_regions().unresolved) > 0
+    assert {place.place for place in part.decision_boundary().unresolved} == {
+        (4.0, 1.0),
+        (4.0, 2.0),
+    }
+
+
 def test_all_ties_of_many_outputs() -> None:
     model = mlp(2, 16, 40, seed=5)
     part = partition(model, 4.0)

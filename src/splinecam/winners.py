@@ -160,13 +160,10 @@ class _Leads:
 
     @classmethod
     def of(cls, z: Tensor, error: Tensor) -> _Leads:
-        best, which = torch.topk(z, 2, 1)
-        close = best[:, 0] - best[:, 1] <= SAFETY * error[which].sum(1)
-        tied = close.nonzero()[:, 0]
-        gap = best[tied, :1] - z[tied]
-        slack = error + error[which[tied, :1]]
-        unclear = tied[((gap > slack) & (gap <= SAFETY * slack)).any(1)]
-        return cls(which[:, 0].contiguous(), close, unclear)
+        """From values z (V, n) and their errors (n,)."""
+        rows = max(1, _BLOCK // z.shape[1])
+        winner, close, unclear = zip(*(_lead(x, error) for x in torch.split(z, rows)), strict=True)
+        return cls(torch.cat(winner), torch.cat(close), torch.cat(unclear).nonzero()[:, 0])
 
     def disputed(self, mesh: Mesh) -> Tensor:
         """The faces at whose corners different outputs win, or several at one corner."""
@@ -175,6 +172,14 @@ class _Leads:
         edge = ((a != b) | (a < 0)).nonzero()[:, 0]
         faces: Tensor = torch.unique(mesh.halfedge_face().view(-1, 2)[edge])
         return faces[faces >= 0]
+
+
+def _lead(z: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest of values (B, n), whether another equals it, and whether that is unsure, (B,)."""
+    best, winner = z.max(1)
+    gap, slack = best[:, None] - z, error + error[winner][:, None]
+    equal = gap <= SAFETY * slack
+    return winner, equal.sum(1) > 1, (equal & (gap > slack)).any(1)
 
 
 def _face_winners(mesh: Mesh, z: Tensor, error: Tensor, leads: _Leads) -> tuple[Tensor, Tensor]:
