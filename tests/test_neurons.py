@@ -332,7 +332,8 @@ def test_blocks_and_strips_change_nothing(case: Case, monkeypatch: pytest.Monkey
 def at_border(curves: NeuronCurves) -> Tensor:
     """Whether each segment's unit is between two pieces in the segment's middle, (S,)."""
     part = curves.partition
-    sources = part.program.sources(part.domain.embed(curves.ends.mean(1)))
+    middles = part.domain.embed(curves.ends.mean(1))
+    sources = {cut.name: z for cut, z in part.program.walk(middles)}
     found = torch.zeros(len(curves), dtype=torch.bool)
     for op, one in enumerate(part.program.cuts):
         z, slack = sources[one.name], SAFETY * part.cut_errors[one.name]

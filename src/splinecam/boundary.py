@@ -203,7 +203,10 @@ def _output(part: Partition, output: int | None) -> int:
         if n > 1:
             raise SplineCamError(f"The model has {n} outputs: say which one, output=0 to {n - 1}.")
         return 0
-    index = operator.index(output)
+    try:
+        index = operator.index(output)
+    except TypeError:
+        raise TypeError(f"output must be a whole number, 0 to {n - 1}, not {output!r}") from None
     if not -n <= index < n:
         raise IndexError(f"output {index} of {n} outputs, numbered from 0")
     return index % n

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Self
 
@@ -313,17 +314,13 @@ def _pieces(part: Partition, local: Tensor, ops: Collection[int]) -> Iterator[tu
 
     A block of points at a time, and no further through the network than to the last of ``ops``.
     """
-    program, cuts = part.program, part.program.cuts
-    widest = max([part.domain.dim, *(prod(cut.shape) for cut in cuts)])
+    widest = max([part.domain.dim, *(prod(cut.shape) for cut in part.program.cuts)])
     step = max(1, _BLOCK[local.device.type] // widest)
-    for start in range(0, local.shape[0], step):
-        uv = part.frame.to_plane(local[start : start + step])
-        live = {program.input_name: part.domain.embed(uv).to(uv)}
-        for op, cut in enumerate(cuts[: max(ops, default=-1) + 1]):
-            live = program.advance(op, live)
+    for block in torch.split(local, step):
+        walk = part.program.walk(part.domain.embed(part.frame.to_plane(block)))
+        for op, (cut, z) in enumerate(islice(walk, max(ops, default=-1) + 1)):
             if op in ops:
-                yield op, cut.pieces(live[cut.source], part.cut_errors[cut.name])
-            live[cut.result] = cut.apply(live[cut.argument])
+                yield op, cut.pieces(z, part.cut_errors[cut.name])
 
 
 def _merged(part: Partition, finds: list[_Finds]) -> _Finds:

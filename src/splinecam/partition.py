@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Partition", "Region", "Unresolved", "partition"]
 
 
-_BLOCK = 1 << 23  # activations held at a time when patterns are computed
+# Activations of one layer held at a time when patterns are computed.
+_BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}
 
 
 def partition(
@@ -284,7 +285,7 @@ class Partition:
         with torch.no_grad():
             blocks = [
                 self.program.patterns(self.domain.embed(self.frame.to_plane(block)), blind)
-                for block in torch.split(local, max(1, _BLOCK // widest))
+                for block in torch.split(local, max(1, _BLOCK[local.device.type] // widest))
             ]
         return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 

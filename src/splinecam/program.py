@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -164,36 +164,39 @@ class Program:
                 del env[name]
         return {name: env[name] for name in stage.live_out}
 
-    def _run(self, x: Tensor, seen: Callable[[Cut, Tensor], None] | None = None) -> Tensor:
-        live = {self.input_name: x.to(device=self.device, dtype=torch.float64)}
-        for i, stage in enumerate(self.stages):
-            live = self.advance(i, live)
-            if stage.cut is not None:
-                z = live[stage.cut.source]
-                if seen is not None:
-                    seen(stage.cut, z)
-                live[stage.cut.result] = stage.cut.apply(live[stage.cut.argument])
-        return live[self.output_name]
-
     def __call__(self, x: Tensor) -> Tensor:
         """The network on ``(B, *input_shape)`` in float64: ``(B, *output_shape)``."""
-        return self._run(x)
+        live = self._entry(x)
+        for i in range(len(self.stages)):
+            live = self._past_cut(i, self.advance(i, live))
+        return live[self.output_name]
 
-    def sources(self, x: Tensor) -> dict[str, Tensor]:
-        """What each cut cuts by at the points ``(B, *input_shape)``: cut name -> (B, *shape)."""
-        found: dict[str, Tensor] = {}
-        self._run(x, lambda cut, z: found.update({cut.name: z}))
-        return found
+    def walk(self, x: Tensor) -> Iterator[tuple[Cut, Tensor]]:
+        """The cuts in order, each with what it cuts by at the points ``(B, *input_shape)``.
+
+        The network is run no further than the cuts are asked for.
+        """
+        live = self._entry(x)
+        for i, stage in enumerate(self.stages):
+            if stage.cut is not None:
+                live = self.advance(i, live)
+                yield stage.cut, live[stage.cut.source]
+                live = self._past_cut(i, live)
+
+    def _entry(self, x: Tensor) -> dict[str, Tensor]:
+        return {self.input_name: x.to(device=self.device, dtype=torch.float64)}
+
+    def _past_cut(self, i: int, live: dict[str, Tensor]) -> dict[str, Tensor]:
+        cut = self.stages[i].cut
+        return live if cut is None else {**live, cut.result: cut.apply(live[cut.argument])}
 
     def patterns(self, x: Tensor, errors: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Which piece every unit of every cut is on: cut name -> whole numbers ``(B, units)``.
 
         ``errors``: cut name -> rounding error ``(n,)``, see :meth:`Cut.pieces`.
         """
-        sources, error = self.sources(x), errors or {}
-        return {
-            cut.name: cut.pieces(sources[cut.name], error.get(cut.name, 0.0)) for cut in self.cuts
-        }
+        error = errors or {}
+        return {cut.name: cut.pieces(z, error.get(cut.name, 0.0)) for cut, z in self.walk(x)}
 
     @property
     def cuts(self) -> tuple[Cut, ...]:

@@ -341,14 +341,14 @@ def _switches(part: Partition, points: list[Tensor]) -> tuple[int, Tensor]:
     step = max(1, _BATCH // max(1, part.domain.dim) // 4)
     for start in range(0, count, step):
         rows = slice(start, start + step)
+        walks = (
+            part.program.walk(part.domain.embed(part.frame.to_plane(uv[rows]))) for uv in points
+        )
         with torch.no_grad():
-            first, second = (
-                part.program.sources(part.domain.embed(part.frame.to_plane(uv[rows])))
-                for uv in points
-            )
-        for cut in part.program.cuts:
-            near, a, b = part.cut_errors[cut.name], first[cut.name], second[cut.name]
-            far = blind * near
-            switched[rows] |= cut.apart(a, b, far).any(1)
-            decided[rows] &= cut.decided(a, near, far).all(1) & cut.decided(b, near, far).all(1)
+            for (cut, a), (_, b) in zip(*walks, strict=True):
+                near = part.cut_errors[cut.name]
+                far = blind * near
+                switched[rows] |= cut.apart(a, b, far).any(1)
+                clear = cut.decided(a, near, far).all(1) & cut.decided(b, near, far).all(1)
+                decided[rows] &= clear
     return int(switched.sum()), decided
