@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.capture import capture
-from splinecam.engine import free_memory, run
+from splinecam.engine import free_memory
 from splinecam.partition import Partition
 from splinecam.tiles import Tile, cut_in_two, glue
 
@@ -21,9 +20,7 @@ def mlp(*widths: int) -> nn.Module:
 
 
 def within(model: nn.Module, domain: sc.Domain, memory: int) -> Partition:
-    program = capture(model, domain.input_shape)
-    with torch.no_grad():
-        return Partition(model, program, domain, run(program, domain, memory=memory))
+    return sc.partition(model, domain, device="cpu", memory=memory, progress=False)
 
 
 def cells(part: Partition) -> torch.Tensor:

@@ -8,13 +8,14 @@
 True
 """
 
-from splinecam import boundary, classes, density, neurons, nn, plot, sampling, stats
+from splinecam import nn
 from splinecam.boundary import Boundary, LevelSet
 from splinecam.classes import ClassRegions
 from splinecam.domain import Domain
 from splinecam.errors import (
     CaptureError,
     DomainError,
+    FileError,
     LimitError,
     SplineCamError,
     UnsupportedOpError,
@@ -23,7 +24,7 @@ from splinecam.errors import (
 from splinecam.neurons import NeuronCurves
 from splinecam.ops import op_table
 from splinecam.ops.register import register_op, unregister_op
-from splinecam.partition import Partition, Region, Unresolved, partition
+from splinecam.partition import Partition, Region, Unresolved, load, partition
 from splinecam.stats import Stats, compare
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ __all__ = [
     "ClassRegions",
     "Domain",
     "DomainError",
+    "FileError",
     "LevelSet",
     "LimitError",
     "NeuronCurves",
@@ -45,23 +47,10 @@ __all__ = [
     "UnsupportedOpError",
     "ValidationError",
     "compare",
+    "load",
     "nn",
     "op_table",
     "partition",
     "register_op",
     "unregister_op",
 ]
-
-# The help of a method is that of the function behind it.
-for _function in (
-    boundary.decision_boundary,
-    boundary.level_set,
-    classes.class_regions,
-    density.density,
-    neurons.neurons,
-    plot.plot,
-    stats.stats,
-    stats.table,
-):
-    getattr(Partition, _function.__name__).__doc__ = _function.__doc__
-Partition.sample.__doc__ = sampling.sample_regions.__doc__

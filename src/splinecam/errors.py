@@ -7,6 +7,7 @@ from dataclasses import dataclass
 __all__ = [
     "CaptureError",
     "DomainError",
+    "FileError",
     "LimitError",
     "OffendingOp",
     "SplineCamError",
@@ -59,6 +60,10 @@ class UnsupportedOpError(CaptureError):
 
 class LimitError(SplineCamError):
     """The partition would exceed ``max_regions`` or the memory budget."""
+
+
+class FileError(SplineCamError, OSError):
+    """A file cannot be read or written, or is not what it should be."""
 
 
 class ValidationError(SplineCamError, AssertionError):

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import BinaryIO
 
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from splinecam import boundary, classes, io
+from splinecam import density as _density
+from splinecam import neurons as _neurons
+from splinecam import plot as _plot
+from splinecam import stats as _stats
+from splinecam import validate as _validate
 from splinecam.capture import capture
 from splinecam.domain import Domain
 from splinecam.engine import Frame, Outcome, run
+from splinecam.errors import SplineCamError
 from splinecam.locate import Locator
 from splinecam.maps import AffineMaps, affine_maps, gradients
 from splinecam.merge import Merged, merge
 from splinecam.options import device_of, kind_of, limit_of
-from splinecam.predicates import PLANAR
+from splinecam.predicates import EPS, PLANAR, SAFETY, VALUE_PRECISION
 from splinecam.program import Program
+from splinecam.record import Record
 from splinecam.regions import Region, Regions, Unresolved
+from splinecam.sampling import sample_regions
 
-if TYPE_CHECKING:
-    from splinecam.boundary import Boundary, Kind, LevelSet
-    from splinecam.classes import ClassRegions
-    from splinecam.density import Density
-    from splinecam.neurons import NeuronCurves
-    from splinecam.stats import Stats
-    from splinecam.validate import Report
-
-__all__ = ["Partition", "Region", "Unresolved", "partition"]
+__all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
 
 
 # Activations of one layer held at a time when patterns are computed.
 _BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}
+
+_COMPARED = 1000  # vertices at which a model is compared with a partition from a file
+_ABSENT = (
+    "This needs the network, and the partition was loaded without it. Give the same model: "
+    "sc.load(path, model=model), or part.attach(model)."
+)
 
 
 def partition(
@@ -91,7 +99,46 @@ def _partition(
             bar.update(share)
 
         outcome = run(program, domain, memory=memory, max_regions=max_regions, report=report)
-    return Partition(model, program, domain, outcome)
+    return Partition(_record(model, program, domain, outcome), model, program)
+
+
+def _record(model: nn.Module, program: Program, domain: Domain, outcome: Outcome) -> Record:
+    """What a run found, in a partition's terms."""
+    frame = Frame.of(domain)
+    floats = (t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point())
+    return Record(
+        domain=domain,
+        mesh=outcome.mesh,
+        values=outcome.output,
+        value_error=outcome.error,
+        cut_errors=outcome.cut_errors,
+        unresolved=tuple(
+            Unresolved((u, v), name, doubt.reason)
+            for name, doubt in outcome.doubts
+            for u, v in frame.to_plane(doubt.uv).tolist()
+        ),
+        cuts=tuple(cut.name for cut in program.cuts),
+        stripped=program.stripped,
+        dtype=next(floats, torch.get_default_dtype()),
+    )
+
+
+def load(
+    path: str | os.PathLike[str] | BinaryIO,
+    *,
+    model: nn.Module | None = None,
+    device: str | torch.device = "cpu",
+) -> Partition:
+    """A partition that ``part.save`` wrote, on the given device.
+
+    The file does not hold the network. Give the same ``model`` for what needs it (``patterns``,
+    ``neurons``, ``fixed_units``, ``jacobian``, ``validate``, statistics in input space); it is
+    compared with the file. A ``FileError`` says what is wrong with a file that cannot be read.
+    """
+    part = Partition(io.read(path).to(device_of(device)))
+    if model is not None:
+        part.attach(model)
+    return part
 
 
 class Partition:
@@ -100,28 +147,66 @@ class Partition:
     Coordinates are plane coordinates of ``domain``. A region is a convex cell on which every unit
     keeps one linear piece; ``merged()`` unites neighbours with equal maps.
 
-    domain, model: what was partitioned. values: (V, n_out) the output at the vertices; value_error:
-    (n_out,) its rounding error. unresolved: places that float64 could not settle (usually none).
-    cut_errors: rounding errors of the units of each cut. mesh, frame, program: the subdivision in
-    the engine's own coordinates, these coordinates, and the captured network.
+    domain: what was partitioned; cuts: names of the non-linearities, in the order in which they
+    cut; stripped: the final softmax, log-softmax or sigmoid that was left out, if any; values:
+    (V, n_out) the output at the vertices; value_error: (n_out,) its rounding error; unresolved:
+    places that float64 could not settle (usually none); dtype: the model's floating-point type;
+    cut_errors: rounding errors of the units of each cut. mesh, frame: the subdivision in the
+    engine's own coordinates, and these coordinates.
     """
 
     def __init__(
-        self, model: nn.Module, program: Program, domain: Domain, outcome: Outcome
+        self, record: Record, model: nn.Module | None = None, program: Program | None = None
     ) -> None:
-        self.model = model
-        self.program = program
-        self.domain = domain
-        self.mesh = outcome.mesh
-        self.frame = Frame.of(domain)
-        self.values = outcome.output
-        self.value_error = outcome.error
-        self.cut_errors = outcome.cut_errors
-        self.unresolved = tuple(
-            Unresolved((u, v), name, doubt.reason)
-            for name, doubt in outcome.doubts
-            for u, v in self.frame.to_plane(doubt.uv).tolist()
-        )
+        self.domain = record.domain
+        self.cuts = record.cuts
+        self.stripped = record.stripped
+        self.values = record.values
+        self.value_error = record.value_error
+        self.unresolved = record.unresolved
+        self.dtype = record.dtype
+        self.cut_errors = record.cut_errors
+        self.mesh = record.mesh
+        self.frame = Frame.of(record.domain)
+        self._maps = record.maps
+        self._model, self._program = model, program
+
+    # -- the network --------------------------------------------------------------------------
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that was partitioned; an error if the partition was loaded without it."""
+        if self._model is None:
+            raise SplineCamError(_ABSENT)
+        return self._model
+
+    @property
+    def program(self) -> Program:
+        """The captured network; an error if the partition was loaded without its model."""
+        if self._program is None:
+            raise SplineCamError(_ABSENT)
+        return self._program
+
+    def attach(self, model: nn.Module) -> None:
+        """Give a loaded partition its model back; an error if it is another one."""
+        with torch.inference_mode(False), torch.no_grad():
+            program = capture(model, self.domain.input_shape, device=self.mesh.uv.device)
+            cuts = tuple(cut.name for cut in program.cuts)
+            some = slice(None, None, max(1, self.mesh.num_vertices // _COMPARED))
+            found = program(self.domain.embed(self.vertices[some])).flatten(1)
+        if cuts != self.cuts or found.shape[1] != self.values.shape[1]:
+            raise SplineCamError(
+                f"The model is not the one that was partitioned: it has {found.shape[1]} outputs "
+                f"and the cuts {cuts}; the partition has {self.values.shape[1]} and {self.cuts}."
+            )
+        spread = self.values.amax(0) - self.values.amin(0) + EPS * self.values.abs().amax(0)
+        off = (found - self.values[some]).abs()
+        if bool((off > VALUE_PRECISION * spread.max() + SAFETY * self.value_error).any()):
+            raise SplineCamError(
+                "The model is not the one that was partitioned: its outputs at the vertices differ "
+                f"by up to {float(off.max()):.3g}. Were its weights changed since?"
+            )
+        self._model, self._program = model, program
 
     # -- arrays -------------------------------------------------------------------------------
 
@@ -185,6 +270,8 @@ class Partition:
     @cached_property
     def maps(self) -> AffineMaps:
         """The affine maps in the engine's own coordinates, anchored inside each region."""
+        if self._maps is not None:
+            return self._maps
         with torch.no_grad():
             return affine_maps(
                 self.mesh, self.values, self.value_error, self.program, self.domain, self.frame
@@ -200,16 +287,6 @@ class Partition:
         """Offset of each region's affine map: output = weight @ uv + bias, (F, n_out)."""
         anchor = self.frame.to_plane(self.maps.anchor)
         return self.maps.value - (self.weight @ anchor[:, :, None])[:, :, 0]
-
-    @property
-    def cuts(self) -> tuple[str, ...]:
-        """Names of the non-linearities, in the order in which they cut."""
-        return tuple(cut.name for cut in self.program.cuts)
-
-    @property
-    def stripped(self) -> str | None:
-        """The final softmax, log-softmax or sigmoid that was left out, if any."""
-        return self.program.stripped
 
     @cached_property
     def edge_faces(self) -> Tensor:
@@ -302,100 +379,20 @@ class Partition:
         """Unite neighbouring regions that have the same affine map."""
         return merge(self.mesh, self.maps)
 
-    def validate(self, *, samples: int = 2000, seed: int = 0) -> Report:
-        """Check the structure, and the maps against the real model; raises ``ValidationError``."""
-        from splinecam.validate import validate
+    # -- what it is for: each of these is a function of a partition, in a module of its own -------
 
-        if samples < 1:
-            raise ValueError(f"samples must be at least 1, not {samples}")
-        with torch.inference_mode(False):
-            return validate(self, samples=samples, seed=seed)
-
-    # -- what it is for: each of these lives in a module of its own --------------------------------
-
-    def decision_boundary(
-        self,
-        *,
-        classes: tuple[int, int] | None = None,
-        kind: Kind = "argmax",
-        level: float = 0.0,
-    ) -> Boundary:
-        """Where the decision changes, as segments; see ``splinecam.boundary.decision_boundary``."""
-        from splinecam.boundary import decision_boundary
-
-        return decision_boundary(self, classes=classes, kind=kind, level=level)
-
-    def level_set(
-        self, levels: float | Sequence[float] | Tensor, *, output: int | None = None
-    ) -> LevelSet:
-        """Where an output equals given levels; see ``splinecam.boundary.level_set``."""
-        from splinecam.boundary import level_set
-
-        return level_set(self, levels, output=output)
-
-    def class_regions(self, *, kind: Kind = "argmax", level: float = 0.0) -> ClassRegions:
-        """The area of each class and its polygons; see ``splinecam.classes.class_regions``."""
-        from splinecam.classes import class_regions
-
-        return class_regions(self, kind=kind, level=level)
-
-    def neurons(
-        self, *, layer: str | int | None = None, unit: int | Sequence[int] | Tensor | None = None
-    ) -> NeuronCurves:
-        """The curves on which units switch; see ``splinecam.neurons.neurons``."""
-        from splinecam.neurons import neurons
-
-        return neurons(self, layer=layer, unit=unit)
-
-    def fixed_units(self) -> dict[str, Tensor]:
-        """Per cut the piece that each unit keeps on the whole domain, -1 if it switches, (units,).
-
-        Of a ReLU: 0 is never active, 1 is always active.
-        """
-        from splinecam.neurons import fixed_units
-
-        return fixed_units(self)
-
-    def sample(
-        self,
-        n: int,
-        *,
-        regions: Tensor | Sequence[int] | int | None = None,
-        per_region: bool = False,
-        generator: torch.Generator | None = None,
-        dtype: torch.dtype | None = None,
-        device: str | torch.device | None = None,
-    ) -> Tensor:
-        """Random inputs, uniform by area; see ``splinecam.sampling.sample_regions``."""
-        from splinecam.sampling import sample_regions
-
-        return sample_regions(
-            self,
-            n,
-            regions=regions,
-            per_region=per_region,
-            generator=generator,
-            dtype=dtype,
-            device=device,
-        )
-
-    def density(self, x: Tensor, radius: float) -> Density:
-        """How many regions there are near given inputs; see ``splinecam.density.density``."""
-        from splinecam.density import density
-
-        return density(self, x, radius)
-
-    def stats(self, *, full: bool = False) -> Stats:
-        """Numbers that describe the partition, as in the paper; see ``splinecam.stats.stats``."""
-        from splinecam.stats import stats
-
-        return stats(self, full=full)
-
-    def table(self, *, full: bool = False) -> Any:
-        """One row per region, a DataFrame if pandas is there; see ``splinecam.stats.table``."""
-        from splinecam.stats import table
-
-        return table(self, full=full)
+    decision_boundary = boundary.decision_boundary
+    level_set = boundary.level_set
+    class_regions = classes.class_regions
+    neurons = _neurons.neurons
+    fixed_units = _neurons.fixed_units
+    sample = sample_regions
+    density = _density.density
+    stats = _stats.stats
+    table = _stats.table
+    validate = _validate.validate
+    plot = _plot.plot
+    save = io.save
 
     def inputs(
         self,
@@ -410,17 +407,7 @@ class Partition:
         """
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating-point type, not {dtype}")
-        if dtype is None:
-            state = (*self.model.parameters(), *self.model.buffers())
-            kinds = [t.dtype for t in state if t.dtype.is_floating_point]
-            dtype = kinds[0] if kinds else torch.get_default_dtype()
-        return self.domain.embed(uv).to(device or self.domain.origin.device, dtype)
-
-    def plot(self, **options: Any) -> Any:
-        """Draw regions, edges and decision boundary; see ``splinecam.plot.plot``."""
-        from splinecam.plot import plot
-
-        return plot(self, **options)
+        return self.domain.embed(uv).to(device or self.domain.origin.device, dtype or self.dtype)
 
     def __repr__(self) -> str:
         parts = [
@@ -433,4 +420,6 @@ class Partition:
             parts.append(f"final {self.stripped} left out")
         if self.unresolved:
             parts.append(f"{len(self.unresolved):,} unresolved places")
+        if self._model is None:
+            parts.append("without its model")
         return f"Partition({', '.join(parts)}, on {self.mesh.uv.device})"

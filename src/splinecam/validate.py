@@ -81,7 +81,17 @@ class Report:
 
 
 def validate(part: Partition, *, samples: int = 2000, seed: int = 0) -> Report:
-    """Check everything; raise ``ValidationError`` with the failed checks, or return the report."""
+    """Check the structure, and the maps against the real model on so many of the regions.
+
+    Returns a report of the checks; raises ``ValidationError`` with those that failed.
+    """
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}")
+    with torch.inference_mode(False):
+        return _validate(part, samples, seed)
+
+
+def _validate(part: Partition, samples: int, seed: int) -> Report:
     trusted = ~_unresolved(part)
     checks = check_mesh(part.mesh, float(part.domain.area) / part.frame.scale**2, trusted)
     sampled, excused = 0, int((~trusted).sum())

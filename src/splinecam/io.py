@@ -1,0 +1,259 @@
+"""Partitions in files: plain numpy arrays in an .npz archive, without pickle.
+
+``about``        JSON as bytes: format and version, the domain's input shape, names of the cuts, the
+                 final operation left out, the model's floating-point type, unresolved places
+``domain_*``     origin (D,), basis (2, D), corners (k, 2)
+``mesh_*``       the fields of ``splinecam.mesh.Mesh``; whole numbers as narrow as they fit
+``maps_*``       the fields of ``splinecam.maps.AffineMaps``
+``values``       (V, n_out), ``value_error`` (n_out,), ``cut_error_0`` (n,), ...
+
+Coordinates are local: plane = center + scale * local, where center is the domain's centroid and
+scale the smallest power of two not below half the domain's diameter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from splinecam.domain import Domain
+from splinecam.engine import Frame
+from splinecam.errors import FileError, SplineCamError
+from splinecam.maps import AffineMaps
+from splinecam.mesh import Mesh
+from splinecam.record import Record
+from splinecam.regions import Unresolved
+from splinecam.validate import check_mesh
+
+if TYPE_CHECKING:
+    from splinecam.partition import Partition
+
+__all__ = ["read", "save"]
+
+_FORMAT, _VERSION = "splinecam partition", 1
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def save(part: Partition, path: str | os.PathLike[str] | BinaryIO) -> None:
+    """Write everything but the network to a file (conventionally .npz) that ``sc.load`` reads.
+
+    The file holds plain arrays (``numpy.load`` reads them) and appears only when it is complete.
+
+    >>> import splinecam as sc, tempfile
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     part.save(f"{folder}/regions.npz")
+    ...     again = sc.load(f"{folder}/regions.npz")
+    >>> len(again) == len(part)
+    True
+    """
+    arrays = _arrays(part)
+    if not isinstance(path, str | os.PathLike):
+        np.savez(path, **arrays)
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise FileError(f"{target} is a folder; give the name of a file in it.")
+    if not target.parent.is_dir():
+        raise FileError(f"There is no folder {target.parent}; make it first.")
+    with NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as draft:
+        try:
+            np.savez(draft, **arrays)
+            draft.close()
+            Path(draft.name).replace(target)
+        finally:
+            with suppress(FileNotFoundError):
+                Path(draft.name).unlink()
+
+
+def _arrays(part: Partition) -> dict[str, Any]:
+    domain = part.domain
+    about = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "input_shape": domain.input_shape,
+        "cuts": part.cuts,
+        "stripped": part.stripped,
+        "dtype": str(part.dtype).removeprefix("torch."),
+        "unresolved": part.unresolved,
+    }
+    tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
+    tensors |= {f"mesh_{name}": tensor for name, tensor in vars(part.mesh).items()}
+    tensors |= {f"maps_{name}": tensor for name, tensor in vars(part.maps).items()}
+    tensors |= {"values": part.values, "value_error": part.value_error}
+    tensors |= {f"cut_error_{k}": part.cut_errors[name] for k, name in enumerate(part.cuts)}
+    arrays = {name: _narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
+    return {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays}
+
+
+def _narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers in the smallest type that holds them all."""
+    if array.dtype.kind != "i":
+        return array
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    return array.astype(np.result_type(np.min_scalar_type(low), np.min_scalar_type(-high - 1)))
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def read(path: str | os.PathLike[str] | BinaryIO) -> Record:
+    """The partition in a file; a ``FileError`` says what is wrong with a file that holds none."""
+    name = path if isinstance(path, str | os.PathLike) else "The file"
+    arrays, about = _contents(path, name)
+    try:
+        return _record(arrays, about)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, SplineCamError) as error:
+        what = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+        raise FileError(f"{name} is damaged: {what}. Compute the partition again.") from error
+
+
+def _contents(path: str | os.PathLike[str] | BinaryIO, name: Any) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays, and what the file says of itself."""
+    foreign = FileError(f"{name} is not a partition saved by SplineCam (part.save).")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile) or "about" not in file.files:
+                raise foreign
+            about = json.loads(file["about"].tobytes())
+            if not isinstance(about, dict) or about.get("format") != _FORMAT:
+                raise foreign
+            if about.get("version") != _VERSION:
+                raise FileError(
+                    f"{name} has version {about.get('version')} of the format; this SplineCam "
+                    f"reads version {_VERSION}. Install a newer splinecam to read it."
+                )
+            return {key: file[key] for key in file.files}, about
+    except FileNotFoundError:
+        raise FileError(f"There is no file {name}.") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise FileError(f"{name} cannot be read: {error.strerror}.") from None
+    except (EOFError, zipfile.BadZipFile, OSError, ValueError) as error:
+        if _begins_as_archive(path):
+            raise FileError(f"{name} is truncated or damaged ({error}).") from error
+        raise foreign from error
+
+
+def _begins_as_archive(path: str | os.PathLike[str] | BinaryIO) -> bool:
+    if isinstance(path, str | os.PathLike):
+        with Path(path).open("rb") as file:
+            return file.read(4) == b"PK\x03\x04"
+    path.seek(0)
+    return path.read(4) == b"PK\x03\x04"
+
+
+def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
+    """The arrays as tensors, when they fit together."""
+    cuts = tuple(map(str, about["cuts"]))
+    domain = Domain(
+        origin=_floats(arrays, "domain_origin"),
+        basis=_floats(arrays, "domain_basis"),
+        corners=_floats(arrays, "domain_corners"),
+        input_shape=tuple(about["input_shape"]),
+    )
+    mesh = Mesh(
+        uv=_floats(arrays, "mesh_uv"),
+        **{f.name: _whole(arrays, f"mesh_{f.name}") for f in fields(Mesh) if f.name != "uv"},
+    )
+    record = Record(
+        domain=domain,
+        mesh=mesh,
+        values=_floats(arrays, "values"),
+        value_error=_floats(arrays, "value_error"),
+        cut_errors={name: _floats(arrays, f"cut_error_{k}") for k, name in enumerate(cuts)},
+        unresolved=tuple(Unresolved((u, v), cut, why) for (u, v), cut, why in about["unresolved"]),
+        cuts=cuts,
+        stripped=about["stripped"],
+        dtype=_dtype(about["dtype"]),
+        maps=AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps))),
+    )
+    _check_shapes(record)
+    _check_mesh(record)
+    return record
+
+
+def _floats(arrays: Arrays, name: str) -> Tensor:
+    array = arrays[name]
+    if array.dtype != np.float64:
+        raise ValueError(f"{name} is {array.dtype}, not float64")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} has entries that are not finite")
+    return torch.from_numpy(array)
+
+
+def _whole(arrays: Arrays, name: str) -> Tensor:
+    array = arrays[name]
+    if array.dtype.kind != "i":
+        raise ValueError(f"{name} is {array.dtype}, not whole numbers")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name)
+    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"{name} is not a floating-point type")
+    return dtype
+
+
+def _check_shapes(record: Record) -> None:
+    """Every array must have the length that the others imply, and name what is there."""
+    mesh, maps, n = record.mesh, record.maps, record.values.shape[-1]
+    assert maps is not None
+    V, E, F = mesh.num_vertices, mesh.num_edges, mesh.num_faces
+    H = mesh.corners.numel()
+    expected: dict[str, tuple[Tensor, tuple[int, ...]]] = {
+        "mesh_uv": (mesh.uv, (V, 2)),
+        "mesh_edges": (mesh.edges, (E, 2)),
+        "mesh_offsets": (mesh.offsets, (F + 1,)),
+        "mesh_corners": (mesh.corners, (H,)),
+        "mesh_edge_op": (mesh.edge_op, (E,)),
+        "mesh_edge_unit": (mesh.edge_unit, (E,)),
+        "mesh_vertex_op": (mesh.vertex_op, (V,)),
+        "values": (record.values, (V, n)),
+        "value_error": (record.value_error, (n,)),
+        "maps_anchor": (maps.anchor, (F, 2)),
+        "maps_value": (maps.value, (F, n)),
+        "maps_weight": (maps.weight, (F, n, 2)),
+        "maps_error": (maps.error, (F,)),
+    }
+    for name, (tensor, shape) in expected.items():
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")
+    limits = {
+        "mesh_edges": (mesh.edges, 0, V),
+        "mesh_corners": (mesh.corners, 0, 2 * E),
+        "mesh_edge_op": (mesh.edge_op, -1, len(record.cuts)),
+        "mesh_vertex_op": (mesh.vertex_op, -1, len(record.cuts)),
+    }
+    for name, (index, low, high) in limits.items():
+        if index.numel() and not low <= int(index.min()) <= int(index.max()) < high:
+            raise ValueError(f"{name} names what is not there")
+    steps = mesh.counts()
+    if int(mesh.offsets[0]) or int(mesh.offsets[-1]) != H or not bool((steps >= 3).all()):
+        raise ValueError("mesh_offsets do not divide mesh_corners into polygons")
+
+
+def _check_mesh(record: Record) -> None:
+    """The regions must cover the domain once; unresolved places may be out of shape."""
+    trusted = torch.full((record.mesh.num_faces,), not record.unresolved)
+    area = record.domain.area / Frame.of(record.domain).scale ** 2
+    for check in check_mesh(record.mesh, area, trusted):
+        if not check.ok:
+            raise ValueError(f"the mesh fails a check: {str(check).removeprefix('FAIL ')}")
