@@ -116,8 +116,19 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
 
 def read(path: str | os.PathLike[str] | BinaryIO) -> Record:
     """The partition in a file; a ``FileError`` says what is wrong with a file that holds none."""
-    name = path if isinstance(path, str | os.PathLike) else "The file"
-    arrays, about = _contents(path, name)
+    if not isinstance(path, str | os.PathLike):
+        return _read(path, "The file")
+    try:
+        with Path(path).open("rb") as file:
+            return _read(file, str(path))
+    except FileNotFoundError:
+        raise FileError(f"There is no file {path}.") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise FileError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _read(file: BinaryIO, name: str) -> Record:
+    arrays, about = _contents(file, name)
     try:
         return _record(arrays, about)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SplineCamError) as error:
@@ -125,14 +136,16 @@ def read(path: str | os.PathLike[str] | BinaryIO) -> Record:
         raise FileError(f"{name} is damaged: {what}. Compute the partition again.") from error
 
 
-def _contents(path: str | os.PathLike[str] | BinaryIO, name: Any) -> tuple[Arrays, dict[str, Any]]:
+def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
     """The arrays, and what the file says of itself."""
     foreign = FileError(f"{name} is not a partition saved by SplineCam (part.save).")
+    if not _begins_as_archive(file):
+        raise foreign
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile) or "about" not in file.files:
+        with np.load(file, allow_pickle=False) as content:
+            if "about" not in content.files:
                 raise foreign
-            about = json.loads(file["about"].tobytes())
+            about = json.loads(content["about"].tobytes())
             if not isinstance(about, dict) or about.get("format") != _FORMAT:
                 raise foreign
             if about.get("version") != _VERSION:
@@ -140,23 +153,18 @@ def _contents(path: str | os.PathLike[str] | BinaryIO, name: Any) -> tuple[Array
                     f"{name} has version {about.get('version')} of the format; this SplineCam "
                     f"reads version {_VERSION}. Install a newer splinecam to read it."
                 )
-            return {key: file[key] for key in file.files}, about
-    except FileNotFoundError:
-        raise FileError(f"There is no file {name}.") from None
-    except (IsADirectoryError, PermissionError) as error:
-        raise FileError(f"{name} cannot be read: {error.strerror}.") from None
-    except (EOFError, zipfile.BadZipFile, OSError, ValueError) as error:
-        if _begins_as_archive(path):
-            raise FileError(f"{name} is truncated or damaged ({error}).") from error
-        raise foreign from error
+            return {key: content[key] for key in content.files}, about
+    except (EOFError, zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"{name} is truncated or damaged ({error}).") from error
 
 
-def _begins_as_archive(path: str | os.PathLike[str] | BinaryIO) -> bool:
-    if isinstance(path, str | os.PathLike):
-        with Path(path).open("rb") as file:
-            return file.read(4) == b"PK\x03\x04"
-    path.seek(0)
-    return path.read(4) == b"PK\x03\x04"
+def _begins_as_archive(file: BinaryIO) -> bool:
+    start = file.tell()
+    head = file.read(4)
+    file.seek(start)
+    return head == b"PK\x03\x04"
 
 
 def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:

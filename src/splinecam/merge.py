@@ -19,21 +19,23 @@ class Merged:
     """Pieces of the domain with one affine map each; they need not be convex.
 
     labels: (F,) the piece of each region; edges: (N,) indices of the edges that still separate two
-    pieces, or a piece from the outside.
+    pieces, or a piece from the outside; areas: (P,) of the pieces. To draw them:
+    ``part.plot(color=merged.labels, edges=merged.edges)``.
     """
 
     labels: Tensor
     edges: Tensor
+    areas: Tensor
 
     def __len__(self) -> int:
-        return int(self.labels.max()) + 1
+        return int(self.areas.shape[0])
 
     def __repr__(self) -> str:
         return f"Merged({len(self):,} pieces of {self.labels.shape[0]:,} regions)"
 
 
-def merge(mesh: Mesh, maps: AffineMaps) -> Merged:
-    """Join faces across every edge on which the slope does not change beyond rounding."""
+def merge(mesh: Mesh, maps: AffineMaps, areas: Tensor) -> Merged:
+    """Join faces, of given areas (F,), across edges on which the slope changes within rounding."""
     faces = mesh.halfedge_face().view(-1, 2)
     inner = (faces >= 0).all(1)
     a, b = faces[inner].unbind(1)
@@ -42,4 +44,5 @@ def merge(mesh: Mesh, maps: AffineMaps) -> Merged:
     labels = components(mesh.num_faces, a[same], b[same])
     separating = ~inner
     separating[inner.nonzero()[:, 0]] = labels[a] != labels[b]
-    return Merged(labels, separating.nonzero()[:, 0])
+    total = areas.new_zeros(int(labels.max()) + 1).index_add_(0, labels, areas)
+    return Merged(labels, separating.nonzero()[:, 0], total)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from functools import cached_property
-from typing import BinaryIO
+from io import BytesIO
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +37,8 @@ from splinecam.sampling import sample_regions
 __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
 
 
+_log = logging.getLogger("splinecam")
+
 # Activations of one layer held at a time when patterns are computed.
 _BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}
 
@@ -59,7 +63,8 @@ def partition(
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
     changed. device: where to compute, by default a GPU if there is one. memory: bytes to stay
     within (default: most of what the device has free). max_regions: stop with a ``LimitError``
-    beyond this many. progress: show a bar, in interactive use only.
+    beyond this many. progress: show a bar, in interactive use only; elsewhere the logger
+    ``splinecam`` tells of each step at level INFO.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -95,6 +100,7 @@ def _partition(
     ):
 
         def report(name: str, regions: int, share: float) -> None:
+            _log.info("%s: %s regions", name, f"{regions:,}")
             bar.set_description_str(f"{name}: {regions:,} regions")
             bar.update(share)
 
@@ -139,6 +145,10 @@ def load(
     if model is not None:
         part.attach(model)
     return part
+
+
+def _unpickled(content: bytes, model: nn.Module | None, device: str) -> Partition:
+    return load(BytesIO(content), model=model, device=device)
 
 
 class Partition:
@@ -377,7 +387,7 @@ class Partition:
 
     def merged(self) -> Merged:
         """Unite neighbouring regions that have the same affine map."""
-        return merge(self.mesh, self.maps)
+        return merge(self.mesh, self.maps, self.areas)
 
     # -- what it is for: each of these is a function of a partition, in a module of its own -------
 
@@ -408,6 +418,12 @@ class Partition:
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating-point type, not {dtype}")
         return self.domain.embed(uv).to(device or self.domain.origin.device, dtype or self.dtype)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy by way of the file format; the model is pickled by its own rules."""
+        file = BytesIO()
+        self.save(file)
+        return _unpickled, (file.getvalue(), self._model, str(self.mesh.uv.device))
 
     def __repr__(self) -> str:
         parts = [
