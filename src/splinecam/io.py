@@ -154,7 +154,7 @@ def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
                     f"reads version {_VERSION}. Install a newer splinecam to read it."
                 )
             return {key: content[key] for key in content.files}, about
-    except (EOFError, zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+    except (EOFError, zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
         if isinstance(error, FileError):
             raise
         raise FileError(f"{name} is truncated or damaged ({error}).") from error
