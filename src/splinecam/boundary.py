@@ -43,6 +43,7 @@ __all__ = [
     "decision_boundary",
     "doubts_of",
     "level_set",
+    "output_of",
     "winners_of",
 ]
 
@@ -182,7 +183,7 @@ def level_set(
     >>> part.level_set([-0.1, 0.0, 0.1]).levels
     (-0.1, 0.0, 0.1)
     """
-    index = _output(part, output)
+    index = output_of(part, output)
     wanted = _levels(levels)
     z = part.values[:, index : index + 1]
     size = EPS * float(z.abs().max())
@@ -196,7 +197,7 @@ def level_set(
     return LevelSet(part, *made.arrays(), label, tuple(wanted.tolist()), index, doubts)
 
 
-def _output(part: Partition, output: int | None) -> int:
+def output_of(part: Partition, output: int | None) -> int:
     """Which output is meant."""
     n = int(part.values.shape[1])
     if output is None:

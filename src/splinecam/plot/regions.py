@@ -1,239 +1,129 @@
-"""Pictures of a partition with matplotlib, which is imported only when a picture is asked for."""
+"""The picture of a partition: regions, edges, decision boundary, samples."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
-from splinecam.boundary import LevelSet
-from splinecam.classes import ClassRegions, class_regions
-from splinecam.errors import SplineCamError
+from splinecam.plot.palette import INK, new_axes, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
-    from splinecam.curves import Curves
     from splinecam.partition import Partition
+    from splinecam.plot.furniture import AxesStyle
 
-    Floats = NDArray[np.float64]
-
-__all__ = ["CLASSES", "plot", "plot_curves", "require_matplotlib"]
-
-# Okabe and Ito's palette, told apart with every kind of colour vision; more classes repeat it.
-CLASSES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#666666")
-INK = "#16202c"
-
-# Line widths in points: the widest, and the share of a typical region's size.
-_MAX_WIDTH, _SHARE = 0.9, 0.035
+__all__ = ["plot"]
 
 
 def plot(
     part: Partition,
     *,
     ax: Axes | None = None,
-    color: Any = "class",
-    edges: bool = True,
-    boundary: bool = True,
+    color: Any = None,
+    output: int | None = None,
+    cmap: Any = None,
+    limits: tuple[float, float] | None = None,
+    edges: Any = True,
+    boundary: bool | None = None,
     level: float = 0.0,
-    cmap: str | None = None,
+    points: Any = None,
+    labels: Any = None,
+    images: Any = None,
+    axes: AxesStyle = "scale",
+    colorbar: bool = True,
+    legend: bool = True,
     linewidth: float | None = None,
-    boundary_color: str = INK,
+    boundary_color: Any = INK,
     seed: int = 0,
 ) -> Axes:
-    """Draw the regions, the edges by the layer that made them, and the decision boundary.
+    """Draw the regions, the edges by the layer that drew them, and the decision boundary.
 
-    ``color`` is ``"class"`` (winning output, paler where it wins by less), ``"slope"`` (size of the
-    gradient, logarithmic), ``"random"`` (by ``seed``), or an array with a number ``(F,)`` or a
-    colour ``(F, 3 or 4)`` per region; numbers are drawn with ``cmap`` between their 1st and 99th
-    percentiles. With one output, the classes are the sides of ``level``. ``edges`` and ``boundary``
-    switch the lines on and off; ``linewidth`` and ``boundary_color`` change them. Axes are plane
-    coordinates: ``ax.scatter(*part.domain.project(x)[0].T, zorder=10)`` adds samples.
+    color: ``"class"`` (the winner, paler where it leads by less), ``"slope"`` (size of the gradient
+    in the plane), ``"area"``, ``"output"`` (its exact value at every pixel), ``"layer"`` (the last
+    one that bounds the region), ``"vertices"``, ``"random"`` (by ``seed``; neighbours differ), or
+    an array of numbers (F,) or colours (F, 3 or 4). By default the class if there are several
+    outputs or a final sigmoid was left out, else the output. output: which one ``"slope"`` and
+    ``"output"`` mean. cmap, limits: the colour map, and the numbers at its ends, by default the 1st
+    and the 99th percentile.
+
+    edges: False, or numbers of the edges to draw, such as ``part.merged().edges``. boundary: by
+    default drawn on classes and where there are several outputs; with one output it is where that
+    equals ``level``. points: inputs (N, ...), drawn where they project to, and hollow if they are
+    off the plane; labels: their classes (N,); images: thumbnails (N, h, w) or (N, channels, h, w)
+    beside them, or True if the points are images themselves. axes: ``"scale"`` for a scale bar,
+    ``"ticks"``, or ``"off"``, all in plane units. linewidth: of edges, in points.
+
+    The regions are an image that is computed in the resolution of the picture, also in PDF and SVG
+    and after zooming; lines stay lines, unless there are very many.
+
+    >>> import splinecam as sc
+    >>> part = sc.partition(torch.nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)
+    >>> ax = part.plot(color="slope", axes="ticks")
+    >>> ax.get_xlabel()
+    'x₁'
     """
     require_matplotlib()
-    import matplotlib.pyplot as plt
+    from splinecam.plot.colors import Asked, coloring
+    from splinecam.plot.edges import draw_boundary, draw_edges
+    from splinecam.plot.fill import CellImage
+    from splinecam.plot.furniture import draw_border, fit_figure, set_frame
 
-    if ax is None:
-        figure, ax = plt.subplots(figsize=(7, 7))
-        figure.subplots_adjust(0.01, 0.01, 0.99, 0.99)
-    _frame(part, ax)
-    if isinstance(color, str) and color == "class":
-        cells = class_regions(part, level=level)
-        _fill(ax, cells.cell_corners, cells.cell_offsets, _class_colors(cells))
-    else:
-        uv = part.vertices[part.face_vertices]
-        _fill(ax, uv, part.face_offsets, _face_colors(part, color, cmap, seed))
-    width = _typical_width(part, ax) if linewidth is None else linewidth
-    if edges:
-        _draw_edges(part, ax, width)
-    if boundary:
-        segments = part.decision_boundary(level=level).ends
-        thick = max(1.6, 2 * width)
-        if not (isinstance(color, str) and color == "class"):  # a rim, to be seen on dark fills too
-            _draw_lines(ax, segments, "white", thick + 1.6, zorder=3)
-        _draw_lines(ax, segments, boundary_color, thick, zorder=3)
+    if color is None:
+        color = "class" if part.values.shape[1] > 1 or part.stripped else "output"
+    classes = isinstance(color, str) and color == "class"
+    asked = Asked(output, cmap, limits, level, seed)
+    with torch.no_grad():
+        made = coloring(part, color, asked)
+        own = ax is None
+        ax = new_axes(part.domain) if ax is None else ax
+        set_frame(ax, part.domain, axes)
+        image = CellImage(ax, made.mesh, part.frame, made.shade, norm=made.norm, cmap=made.cmap)
+        ax.add_image(image)
+        draw_edges(part, ax, edges, linewidth)
+        draw_border(ax, part.domain)
+        if (classes or part.values.shape[1] > 1) if boundary is None else boundary:
+            found = part.decision_boundary(level=level)
+            draw_boundary(ax, found, boundary_color, rim=not classes)
+        named = _draw_samples(part, ax, points, labels, images)
+    _explain(ax, image, made, named if not classes else (), colorbar, legend)
+    if own:
+        fit_figure(ax, part.domain)
     return ax
 
 
-def plot_curves(curves: Curves, *, ax: Axes | None = None, **style: Any) -> Axes:
-    """Draw curves as a ``LineCollection``, which ``style`` goes to: color, linewidth, cmap, ...
+def _draw_samples(
+    part: Partition, ax: Axes, points: Any, labels: Any, images: Any
+) -> tuple[tuple[str, Any], ...]:
+    """Points and thumbnails; the names and colours of their classes."""
+    from splinecam.plot.points import draw_points, draw_thumbnails, samples_of
 
-    Several levels are coloured by level. Without ``ax`` a new figure shows the curves alone, in the
-    frame of the domain.
-    """
-    require_matplotlib()
-    import matplotlib.pyplot as plt
-    from matplotlib.collections import LineCollection
-
-    if ax is None:
-        _, ax = plt.subplots(figsize=(7, 7))
-        _frame(curves.partition, ax)
-    if not {"color", "colors", "array", "edgecolor", "edgecolors"} & style.keys():
-        if isinstance(curves, LevelSet) and len(curves.levels) > 1:
-            style["array"] = curves.level.cpu().numpy()
-        else:
-            style["color"] = INK
-    options: dict[str, Any] = {"linewidth": 1.6, "capstyle": "round", "zorder": 3, **style}
-    points: Any = curves.ends.cpu().numpy()
-    ax.add_collection(LineCollection(points, **options))
-    ax.autoscale_view()  # unless the limits are set, as after part.plot()
-    return ax
+    if points is None:
+        if labels is not None or images is not None:
+            raise ValueError("labels and images belong to points: give points= as well")
+        return ()
+    samples = samples_of(part.domain, points, labels)
+    draw_points(ax, samples)
+    if images is not None and images is not False:
+        draw_thumbnails(ax, part.domain, samples, points if images is True else images)
+    return samples.legend()
 
 
-def require_matplotlib() -> None:
-    """Raise an error that says what to install when matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise SplineCamError(
-            "Plotting needs matplotlib, which is not installed. Run: pip install 'splinecam[plot]'"
-        ) from error
+def _explain(ax: Axes, image: Any, made: Any, samples: Any, colorbar: bool, legend: bool) -> None:
+    """The colour bar or the legend of the regions, and the legend of the samples."""
+    from splinecam.plot.furniture import add_colorbar, add_legend
 
-
-# -- colours -------------------------------------------------------------------------------------
-
-
-def _face_colors(part: Partition, color: Any, cmap: str | None, seed: int) -> Floats:
-    """One RGB(A) row per region."""
-    if isinstance(color, str):
-        if color == "slope":
-            slope = torch.linalg.vector_norm(part.weight, dim=(1, 2)).cpu().numpy()
-            floor = slope.max(initial=0.0) * np.finfo(np.float64).eps
-            return _mapped(np.log10(np.maximum(slope, floor or 1.0)), cmap or "magma")
-        if color == "random":
-            from matplotlib.colors import hsv_to_rgb
-
-            hsv = np.random.default_rng(seed).random((len(part.areas), 3))
-            return np.asarray(hsv_to_rgb(hsv * [1, 0.25, 0.2] + [0, 0.2, 0.75]), np.float64)
-        raise SplineCamError(
-            f'color is {color!r}; choose "class", "slope", "random", or give an array with one '
-            "number or colour per region."
-        )
-    array = np.asarray(color.detach().cpu() if isinstance(color, torch.Tensor) else color, float)
-    if array.ndim == 2 and array.shape[0] == len(part.areas) and array.shape[1] in (3, 4):
-        return np.asarray(array)
-    if array.shape != (len(part.areas),):
-        raise SplineCamError(
-            f"color has shape {array.shape}, but there are {len(part.areas)} regions: give (F,) "
-            "numbers or (F, 3 or 4) colours."
-        )
-    return _mapped(array, cmap or "viridis")
-
-
-def _mapped(values: Floats, cmap: str) -> Floats:
-    """Numbers to colours; the ends of the scale are the 1st and 99th percentile."""
-    from matplotlib import colormaps
-
-    finite = values[np.isfinite(values)]
-    low, high = np.percentile(finite, [1, 99]) if len(finite) else (0.0, 0.0)
-    scaled = (values - low) / (high - low) if high > low else np.full_like(values, 0.5)
-    return np.asarray(colormaps[cmap](np.clip(scaled, 0, 1)), np.float64)
-
-
-def _class_colors(cells: ClassRegions) -> Floats:
-    """The winner's colour, paler where it wins by little."""
-    from matplotlib.colors import to_rgb
-
-    palette = np.array([to_rgb(c) for c in CLASSES])
-    base = palette[cells.cell_class.cpu().numpy() % len(palette)]
-    lead = cells.cell_leads.cpu().numpy()
-    scale = float(np.median(lead)) if len(lead) else 0.0
-    strength = lead / (lead + scale) if scale > 0 else np.ones_like(lead)
-    share = (0.12 + 0.68 * strength)[:, None]
-    return np.asarray(1 - share * (1 - base))
-
-
-# -- shapes --------------------------------------------------------------------------------------
+    if colorbar and made.norm is not None:
+        add_colorbar(ax, image, made.label, extend=made.extend)
+    if legend and made.legend:
+        add_legend(ax, made.legend, made.label)
+    if legend and samples:
+        add_legend(ax, samples, below=True)
 
 
 def _frame(part: Partition, ax: Axes) -> None:
-    """Limits from the domain, equal scales, no ticks."""
-    corners = part.domain.corners.cpu().numpy()
-    low, high = corners.min(0), corners.max(0)
-    pad = 0.004 * (high - low)
-    ax.set_xlim(low[0] - pad[0], high[0] + pad[0])
-    ax.set_ylim(low[1] - pad[1], high[1] + pad[1])
-    ax.set_aspect("equal")
-    ax.set_axis_off()
+    """Limits around the domain, and nothing else."""
+    from splinecam.plot.furniture import set_frame
 
-
-def _fill(ax: Axes, uv: torch.Tensor, offsets: torch.Tensor, colors: Floats) -> None:
-    """Convex cells with corners ``uv: (H, 2)`` in CSR form, one collection per corner count."""
-    from matplotlib.collections import PolyCollection
-
-    uv, offsets = uv.cpu(), offsets.cpu()
-    counts = offsets[1:] - offsets[:-1]
-    for k in torch.bincount(counts).nonzero().squeeze(1).tolist():
-        rows = (counts == k).nonzero().squeeze(1)
-        corners: Any = uv[offsets[rows][:, None] + torch.arange(k)].numpy()
-        # Without anti-aliasing neighbours share no half-transparent pixels, so no seams show.
-        ax.add_collection(
-            PolyCollection(
-                corners, facecolors=colors[rows.numpy()], linewidths=0, antialiaseds=False
-            ),
-            autolim=False,
-        )
-
-
-def _typical_width(part: Partition, ax: Axes) -> float:
-    """A line width in points that leaves typical regions visible between their edges."""
-    corners = part.domain.corners.cpu().numpy()
-    extent = float((corners.max(0) - corners.min(0)).max())
-    box = ax.get_position()
-    figure = ax.figure.bbox.transformed(ax.figure.dpi_scale_trans.inverted())
-    size = 72 * figure.width * box.width, 72 * figure.height * box.height
-    cell = math.sqrt(part.domain.area / max(len(part.areas), 1)) / extent * float(min(size))
-    return min(_MAX_WIDTH, _SHARE * cell)
-
-
-def _draw_edges(part: Partition, ax: Axes, width: float) -> None:
-    """Edges by the cut that made them: later layers lighter and thinner; the border on top."""
-    uv = part.vertices.cpu()
-    edges, op = part.edges.cpu(), part.edge_op.cpu()
-    depth = max(len(part.cuts), 1)
-    for k in reversed(range(len(part.cuts))):
-        late = k / max(depth - 1, 1)
-        _draw_lines(
-            ax, uv[edges[op == k]], INK, width * (1.5 - 0.8 * late), 0.7 - 0.3 * late, zorder=2
-        )
-    _draw_lines(ax, uv[edges[op < 0]], INK, _MAX_WIDTH, zorder=2)
-
-
-def _draw_lines(
-    ax: Axes, segments: torch.Tensor, color: str, width: float, alpha: float = 1.0, *, zorder: int
-) -> None:
-    from matplotlib.collections import LineCollection
-
-    points: Any = segments.cpu().numpy()
-    lines = LineCollection(
-        points,
-        colors=color,
-        linewidths=width,
-        alpha=alpha,
-        capstyle="round",
-        zorder=zorder,
-    )
-    ax.add_collection(lines, autolim=False)
+    set_frame(ax, part.domain, "off")

@@ -1,0 +1,282 @@
+"""What the regions are coloured by: classes, slopes, areas, outputs, layers, or given numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from matplotlib import colormaps
+from matplotlib.colors import Colormap, LogNorm, Normalize, TwoSlopeNorm
+
+from splinecam.boundary import output_of
+from splinecam.classes import class_regions
+from splinecam.errors import SplineCamError
+from splinecam.plot.apart import color_apart
+from splinecam.plot.fill import Shade
+from splinecam.plot.palette import class_colors
+
+if TYPE_CHECKING:
+    from splinecam.mesh import Mesh
+    from splinecam.partition import Partition
+    from splinecam.plot.palette import Floats
+
+    Limits = tuple[float, float]
+
+__all__ = ["Asked", "Coloring", "coloring"]
+
+_PALEST, _STRONGEST = 0.12, 0.80  # how much of its colour a class has, from no lead to a large one
+_ENTRIES = 24  # of a legend, at most
+
+
+@dataclass(frozen=True)
+class Coloring:
+    """Cells with their colours, and what the reader is told of them.
+
+    legend: names and colours; of numbers instead the label, the norm, the colour map, and whether
+    there are numbers beyond the norm's limits (``extend``, as colour bars have it).
+    """
+
+    mesh: Mesh
+    shade: Shade
+    label: str = ""
+    norm: Normalize | None = None
+    cmap: Colormap | None = None
+    extend: str = "neither"
+    legend: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of a picture that colours depend on."""
+
+    output: int | None
+    cmap: Any
+    limits: Limits | None
+    level: float
+    seed: int
+
+    def colormap(self, default: str) -> Colormap:
+        """The colour map that was asked for, or else the default."""
+        if isinstance(self.cmap, Colormap):
+            return self.cmap
+        try:
+            return colormaps[self.cmap or default]
+        except (KeyError, TypeError):
+            raise ValueError(
+                f"cmap is {self.cmap!r}; give the name of a colour map of matplotlib, or one itself"
+            ) from None
+
+
+def coloring(part: Partition, color: Any, asked: Asked) -> Coloring:
+    """The colours that ``color`` asks for."""
+    if isinstance(color, str):
+        if color not in _KINDS:
+            kinds = ", ".join(f'"{kind}"' for kind in _KINDS)
+            raise SplineCamError(
+                f"color is {color!r}; choose {kinds}, or give an array with one number or colour "
+                "per region."
+            )
+        return _KINDS[color](part, asked)
+    return _given(part, color, asked)
+
+
+# -- kinds ---------------------------------------------------------------------------------------
+
+
+def _by_class(part: Partition, asked: Asked) -> Coloring:
+    """The winner's colour, paler where it wins by little; regions are cut at the boundary."""
+    cells = class_regions(part, level=asked.level)
+    number = cells.cell_class.cpu().numpy()
+    names = _class_names(part, asked.level)
+    palette = class_colors(len(names))
+    lead, area = cells.cell_leads.cpu().numpy(), cells.cell_areas.cpu().numpy()
+    typical = float(_quantiles(lead, [0.5], area)[0])
+    strength = lead / (lead + typical) if typical > 0 else np.ones_like(lead)
+    share = (_PALEST + (_STRONGEST - _PALEST) * strength)[:, None]
+    total = np.bincount(number, area, minlength=len(names))
+    shown = np.sort(np.argsort(-total, kind="stable")[: min(_ENTRIES, (total > 0).sum())])
+    mesh = cells.winners.overlay.mesh
+    return Coloring(
+        mesh,
+        Shade(colors=_opaque(1 - share * (1 - palette[number]))),
+        label="class" if part.values.shape[1] > 1 else "",
+        legend=tuple((names[k], 1 - _STRONGEST * (1 - palette[k])) for k in shown),
+    )
+
+
+def _class_names(part: Partition, level: float) -> list[str]:
+    n = int(part.values.shape[1])
+    return [str(k) for k in range(n)] if n > 1 else [f"output ≤ {level:g}", f"output > {level:g}"]
+
+
+def _by_slope(part: Partition, asked: Asked) -> Coloring:
+    weight, label = part.weight, "slope ‖A‖"
+    if asked.output is not None:
+        k = output_of(part, asked.output)
+        weight, label = weight[:, k : k + 1], f"slope of output {k}"
+    slope = torch.linalg.vector_norm(weight, dim=(1, 2)).cpu().numpy()
+    return _logarithmic(part, slope, f"{label} (log scale)", asked, "magma_r")
+
+
+def _by_area(part: Partition, asked: Asked) -> Coloring:
+    return _logarithmic(part, part.areas.cpu().numpy(), "area (log scale)", asked, "viridis")
+
+
+def _by_output(part: Partition, asked: Asked) -> Coloring:
+    """The output itself, which is affine in every region."""
+    k = output_of(part, asked.output)
+    maps = part.maps
+    slopes, middle = maps.weight[:, k], maps.value[:, k]
+    origin = (middle - (slopes * maps.anchor).sum(1)).cpu().numpy()
+    at_means, area = middle.cpu().numpy(), part.areas.cpu().numpy()
+    values = part.values[:, k].cpu().numpy()
+    ends = (float(values.min()), float(values.max()))
+    low, high = asked.limits or tuple(_quantiles(at_means, [0.01, 0.99], area).tolist())
+    name = "output" if part.values.shape[1] == 1 else f"output {k}"
+    shade = Shade(numbers=origin, slopes=slopes.cpu().numpy())
+    extend = _extend(*ends, low, high)
+    if ends[0] < asked.level < ends[1]:
+        reach = max(high - asked.level, asked.level - low)
+        low, high = asked.limits or (asked.level - reach, asked.level + reach)
+        if low < asked.level < high:
+            norm: Normalize = TwoSlopeNorm(asked.level, low, high)
+            cmap = asked.colormap("RdBu_r")
+            return Coloring(part.mesh, shade, name, norm, cmap, _extend(*ends, low, high))
+    norm = _linear(low, high)
+    return Coloring(part.mesh, shade, name, norm, asked.colormap("viridis"), extend)
+
+
+def _by_layer(part: Partition, asked: Asked) -> Coloring:
+    """The last layer that bounds a region."""
+    mesh = part.mesh
+    op = mesh.edge_op[mesh.corners >> 1]
+    born = torch.full_like(mesh.offsets[1:], -1)
+    born = born.scatter_reduce(0, mesh.owners(), op, "amax").cpu().numpy()
+    ramp = asked.colormap("YlGnBu")(np.linspace(0.1, 0.9, max(len(part.cuts), 2)))
+    palette = np.concatenate([ramp[: len(part.cuts)], [[1, 1, 1, 1]]])  # -1: the whole domain
+    shown = np.unique(born)
+    names = [*part.cuts, "none"]
+    legend = tuple((names[k], palette[k]) for k in shown[:_ENTRIES])
+    return Coloring(mesh, Shade(colors=palette[born]), "last cut", legend=legend)
+
+
+def _by_vertices(part: Partition, asked: Asked) -> Coloring:
+    corners = part.num_corners.cpu().numpy()
+    most = max(int(_quantiles(corners, [0.999])[0]), 4)
+    ramp = asked.colormap("YlGnBu")(np.linspace(0.05, 0.9, most - 2))
+    shown = np.unique(np.minimum(corners, most))
+    names = [f"{k}{' or more' * bool(k == most < corners.max())}" for k in shown]
+    legend = tuple((name, ramp[k - 3]) for name, k in zip(names, shown, strict=True))
+    colors = ramp[np.minimum(corners, most) - 3]
+    return Coloring(part.mesh, Shade(colors=colors), "vertices", legend=legend)
+
+
+def _by_chance(part: Partition, asked: Asked) -> Coloring:
+    """Soft colours; regions that share an edge never have the same."""
+    from matplotlib.colors import hsv_to_rgb
+
+    number = color_apart(len(part), part.edge_faces.cpu().numpy(), asked.seed)
+    count = int(number.max(initial=0)) + 1
+    if asked.cmap is not None:
+        return Coloring(part.mesh, Shade(colors=asked.colormap("")(number / max(1, count - 1))))
+    k = np.arange(count)
+    # Steps of the golden ratio keep the hues of any few numbers apart.
+    hsv = np.stack([(k * 0.618034) % 1, 0.22 + 0.16 * (k % 3) / 2, 0.99 - 0.09 * (k % 2)], 1)
+    return Coloring(part.mesh, Shade(colors=_opaque(hsv_to_rgb(hsv)[number])))
+
+
+def _given(part: Partition, color: Any, asked: Asked) -> Coloring:
+    """An array with a number or a colour per region."""
+    given = color.detach().cpu() if isinstance(color, torch.Tensor) else color
+    try:
+        array = np.array(given, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"color must be a name or an array of numbers, not {type(color).__name__}"
+        ) from None
+    F = len(part)
+    if array.ndim == 2 and array.shape[0] == F and array.shape[1] in (3, 4):
+        if not (array.min(initial=0) >= 0 and array.max(initial=0) <= 1):
+            raise ValueError("color: the entries of colours are numbers from 0 to 1")
+        return Coloring(part.mesh, Shade(colors=_opaque(array)))
+    if array.shape != (F,):
+        raise SplineCamError(
+            f"color has shape {array.shape}, but there are {F:,} regions: give (F,) numbers or "
+            "(F, 3 or 4) colours."
+        )
+    finite = array[np.isfinite(array)]
+    low, high = asked.limits or tuple(_quantiles(finite, [0.01, 0.99]).tolist())
+    extend = _extend(*_ends(finite), low, high)
+    cmap = asked.colormap("viridis")
+    return Coloring(part.mesh, Shade(numbers=array), "", _linear(low, high), cmap, extend)
+
+
+_KINDS: dict[str, Callable[[Partition, Asked], Coloring]] = {
+    "class": _by_class,
+    "slope": _by_slope,
+    "area": _by_area,
+    "output": _by_output,
+    "layer": _by_layer,
+    "vertices": _by_vertices,
+    "random": _by_chance,
+}
+
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+def _logarithmic(part: Partition, numbers: Floats, label: str, asked: Asked, cmap: str) -> Coloring:
+    """Numbers at or above 0 on a logarithmic scale; 0 has the lowest colour."""
+    positive = numbers[numbers > 0]
+    if asked.limits is not None and not 0 < asked.limits[0] < asked.limits[1]:
+        raise ValueError(f"limits {asked.limits} of a logarithmic scale: give 0 < low < high")
+    low, high = asked.limits or tuple(_quantiles(positive, [0.01, 0.99]).tolist())
+    if not len(positive):  # all of them are 0
+        low, high = 1.0, 1.0
+    extend = _extend(*_ends(numbers), low, high) if len(positive) else "neither"
+    if not low < high:
+        low, high = low / 2, high * 2
+    shade = Shade(numbers=np.maximum(numbers, np.finfo(np.float64).tiny))
+    return Coloring(part.mesh, shade, label, LogNorm(low, high), asked.colormap(cmap), extend)
+
+
+def _linear(low: float, high: float) -> Normalize:
+    """A norm between two numbers; around them if they are one."""
+    if low > high:
+        raise ValueError(f"limits {(low, high)}: give low < high")
+    if low == high:
+        reach = abs(low) / 2 or 0.5
+        low, high = low - reach, high + reach
+    return Normalize(low, high)
+
+
+def _quantiles(values: Any, shares: list[float], weights: Floats | None = None) -> Floats:
+    """Below which numbers so large shares of the values lie, by weight."""
+    if not len(values):
+        return np.zeros(len(shares))
+    if weights is None or not weights.sum() > 0:
+        return np.asarray(np.quantile(values, shares), np.float64)
+    order = np.argsort(values)
+    total = np.cumsum(np.maximum(weights[order], 0))
+    place = np.searchsorted(total, np.asarray(shares) * total[-1])
+    return np.asarray(values[order[np.minimum(place, len(order) - 1)]], np.float64)
+
+
+def _ends(numbers: Floats) -> tuple[float, float]:
+    return (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 0.0)
+
+
+def _extend(least: float, most: float, low: float, high: float) -> str:
+    """Whether numbers lie below or above the limits, in the words of colour bars."""
+    below, above = least < low, most > high
+    return {(0, 0): "neither", (1, 0): "min", (0, 1): "max", (1, 1): "both"}[below, above]
+
+
+def _opaque(colors: Floats) -> Floats:
+    """Colours (n, 3 or 4) as (n, 4)."""
+    if colors.shape[1] == 4:
+        return colors
+    return np.concatenate([colors, np.ones((len(colors), 1))], 1)

@@ -1,0 +1,112 @@
+"""Pictures of curves: decision boundaries, level sets and the curves of units."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from splinecam.boundary import LevelSet
+from splinecam.plot.palette import INK, class_colors, new_axes, require_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from splinecam.curves import Curves
+
+__all__ = ["plot_curves"]
+
+_COLORS = {"color", "colors", "array", "edgecolor", "edgecolors"}
+_ENTRIES = 24  # of a legend, at most
+
+
+def plot_curves(
+    curves: Curves,
+    *,
+    ax: Axes | None = None,
+    each: bool | None = None,
+    colorbar: bool = True,
+    legend: bool = True,
+    **style: Any,
+) -> Axes:
+    """Draw curves; ``style`` goes to matplotlib's ``LineCollection``: color, linewidth, label, ...
+
+    each: a colour for every level, unit or pair of classes, with a colour bar or a legend unless
+    these are switched off; by default for several levels, if no colour is given. Without ``ax`` a
+    new figure shows the curves in the frame of the domain.
+
+    >>> import splinecam as sc
+    >>> part = sc.partition(torch.nn.Linear(2, 1), sc.Domain.box(-1, 1), progress=False)
+    >>> ax = part.level_set([-0.1, 0.0, 0.1]).plot()
+    >>> len(ax.collections)
+    1
+    """
+    require_matplotlib()
+    from matplotlib.collections import LineCollection
+
+    from splinecam.plot.furniture import draw_border, set_frame
+    from splinecam.plot.lines import Lines
+
+    if ax is None:
+        ax = new_axes(curves.partition.domain)
+        set_frame(ax, curves.partition.domain)
+        draw_border(ax, curves.partition.domain)
+    given = {k for k in _COLORS & style.keys() if style[k] is not None}
+    several = isinstance(curves, LevelSet) and len(curves.levels) > 1
+    style = {"linewidth": 1.6, "zorder": 3.3, **style}
+    if not given and (several if each is None else each):
+        _plot_each(curves, ax, colorbar, legend, style)
+    else:
+        segments = curves.ends.detach().cpu().numpy()
+        numbers = style.get("array")
+        one = numbers is None and not any(len(_rows(style[k])) > 1 for k in given)
+        if not given:
+            style["color"] = INK
+        lines = Lines(segments, **style) if one else LineCollection(segments, **style)
+        ax.add_collection(lines)
+    ax.autoscale_view()  # unless the limits are set, as after part.plot()
+    return ax
+
+
+def _rows(color: Any) -> list[Any]:
+    """The colours that are given, one or several."""
+    from matplotlib.colors import to_rgba_array
+
+    return list(to_rgba_array(color))
+
+
+def _plot_each(
+    curves: Curves, ax: Axes, colorbar: bool, legend: bool, style: dict[str, Any]
+) -> None:
+    """A colour for every label: by a colour map for levels, from the palette otherwise."""
+    from splinecam.plot.furniture import add_colorbar, add_legend
+    from splinecam.plot.lines import Lines
+
+    label, order = torch.sort(curves.label, stable=True)
+    found, count = torch.unique_consecutive(label, return_counts=True)
+    segments = curves.ends[order].detach().cpu().numpy()
+    groups: Any = {"groups": count.tolist()}
+    if isinstance(curves, LevelSet):
+        levels = np.asarray(curves.levels)[found.cpu().numpy()]
+        style = {"cmap": "viridis", "clim": (min(curves.levels), max(curves.levels)), **style}
+        lines = Lines(segments, array=levels, **groups, **style)
+        ax.add_collection(lines)
+        if colorbar:
+            bar = add_colorbar(ax, lines, f"level of output {curves.output}")
+            if len(curves.levels) <= 12:
+                bar.set_ticks(list(curves.levels))
+        return
+    colors = class_colors(len(found))
+    ax.add_collection(Lines(segments, colors=colors, **groups, **style))
+    if legend and 0 < len(found) <= _ENTRIES:
+        names = [_name(curves.key(k)) for k in found.tolist()]
+        add_legend(ax, list(zip(names, colors, strict=True)))
+
+
+def _name(key: Any) -> str:
+    """A label in words: "1 | 2" for a pair of classes, "relu 5" for a unit."""
+    if not isinstance(key, tuple):
+        return str(key)
+    between = " | " if all(isinstance(k, int) for k in key) else " "
+    return between.join(map(str, key))

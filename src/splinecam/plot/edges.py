@@ -1,0 +1,86 @@
+"""The edges of a partition, by the layer that drew them, and the decision boundary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from splinecam.plot.lines import Lines, Pen
+from splinecam.plot.palette import INK, PAPER
+from splinecam.ragged import lengths
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from torch import Tensor
+
+    from splinecam.curves import Curves
+    from splinecam.partition import Partition
+
+__all__ = ["draw_boundary", "draw_edges"]
+
+# Widths in points, and as a share of the lines' spacing, from the first layer to the last.
+_WIDEST, _NARROWEST = 0.9, 0.5
+_SHARE = 0.11
+_STRONG, _WEAK = 0.85, 0.45  # opacity
+
+_BOUNDARY, _LEAST_BOUNDARY, _RIM = 1.7, 0.5, 1.6
+_BOUNDARY_SHARE = 0.25
+
+
+def draw_edges(part: Partition, ax: Axes, edges: Any, width: float | None) -> None:
+    """Edges by the cut that drew them, the first on top: later ones are lighter and thinner.
+
+    A layer's width follows from how close the lines of this layer and of those before are, so that
+    the first layers stay visible where the last ones are dense. edges: True, or which of them.
+    """
+    chosen = _chosen(part, edges)
+    op, ends = part.edge_op[chosen], part.edges[chosen]
+    segments = part.vertices[ends]
+    size = lengths(segments[:, 1] - segments[:, 0])
+    inner = op >= 0
+    total = size.new_zeros(len(part.cuts)).index_add_(0, op[inner], size[inner])
+    spacing = (part.domain.area / total.cumsum(0)).cpu().tolist()
+    depth = max(len(part.cuts) - 1, 1)
+    for k in reversed(range(len(part.cuts))):
+        late = k / depth
+        most = _WIDEST + (_NARROWEST - _WIDEST) * late
+        style: dict[str, Any] = {"pen": Pen(spacing[k], _SHARE, most)}
+        if width is not None:
+            style = {"linewidths": width}
+        lines = Lines(
+            segments[op == k].cpu().numpy(),
+            colors=INK,
+            alpha=_STRONG + (_WEAK - _STRONG) * late,
+            zorder=2 + (1 - late) / 2,
+            **style,
+        )
+        ax.add_collection(lines, autolim=False)
+
+
+def _chosen(part: Partition, edges: Any) -> Tensor:
+    """Indices of the edges to draw, (N,)."""
+    device = part.edges.device
+    if isinstance(edges, (bool, np.bool_)):
+        return torch.arange(part.edges.shape[0] if edges else 0, device=device)
+    index = torch.as_tensor(edges, device=device).reshape(-1)
+    if index.dtype == torch.bool and index.shape[0] == part.edges.shape[0]:
+        return index.nonzero()[:, 0]
+    if index.is_floating_point() or index.dtype == torch.bool:
+        raise TypeError("edges must be True, False, or the numbers of the edges to draw")
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < part.edges.shape[0]:
+        raise IndexError(f"edges: the partition has {part.edges.shape[0]:,}, numbered from 0")
+    return index.long()
+
+
+def draw_boundary(ax: Axes, curves: Curves, color: Any, *, rim: bool) -> None:
+    """A boundary on top of a picture; a white rim makes it seen on dark colours too."""
+    if not len(curves):
+        return
+    spacing = curves.partition.domain.area / max(curves.length, np.finfo(np.float64).tiny)
+    segments = curves.ends.cpu().numpy()
+    layers = [(color, 0.0, 3.2)] + [(PAPER, _RIM, 3.1)] * rim
+    for ink, extra, zorder in layers:
+        pen = Pen(spacing, _BOUNDARY_SHARE, _BOUNDARY, _LEAST_BOUNDARY, extra)
+        ax.add_collection(Lines(segments, colors=ink, pen=pen, zorder=zorder), autolim=False)

@@ -1,0 +1,142 @@
+"""Many straight lines as few paths: by the thousand in vector output, as an image beyond that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.collections import LineCollection
+from matplotlib.path import Path
+from matplotlib.transforms import Affine2D, Bbox
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["Lines", "Pen", "vector_scale"]
+
+_CHUNK = 10_000  # segments of one path: the renderer of images bounds what it takes at once
+_MANY = 50_000  # segments that vector output holds as lines; more become an image
+_DPI = 300  # of images in vector output, at least
+_FAINT = 0.01  # width in pixels below which lines are not seen, and not drawn
+
+
+def vector_scale(renderer: Any) -> float:
+    """Pixels per point of images in vector output: those asked for, and enough for print."""
+    return max(float(renderer.get_image_magnification()), _DPI / 72)
+
+
+@dataclass(frozen=True)
+class Pen:
+    """A line width in points that leaves room between lines, however far they are apart.
+
+    share: of the lines' spacing, which is in plane units; most, least: widths; rim: added to them.
+    """
+
+    spacing: float
+    share: float
+    most: float
+    least: float = 0.0
+    rim: float = 0.0
+
+    def width(self, points_per_unit: float) -> float:
+        """The width in points at a scale of the picture."""
+        fitting = self.share * self.spacing * points_per_unit
+        return max(self.least, min(self.most, fitting)) + self.rim
+
+
+class Lines(LineCollection):
+    """Segments (S, 2, 2) as compound paths, of one colour, or of one per group.
+
+    groups: how many segments there are in each group, one after the other; colours and ``array``
+    then have an entry per group. pen: makes the width fit the scale of the picture when drawn.
+    """
+
+    def __init__(
+        self,
+        segments: Floats,
+        *,
+        groups: list[int] | None = None,
+        pen: Pen | None = None,
+        **style: Any,
+    ) -> None:
+        self._ends = np.asarray(segments, np.float64).reshape(-1, 2, 2)
+        self._groups = [len(self._ends)] if groups is None else groups
+        self.pen = pen
+        style = {"capstyle": "round", "snap": False, **style}
+        sizes = [-(-n // _CHUNK) for n in self._groups]
+        for name in {"array", "colors"} & style.keys():  # every path has its group's
+            if np.ndim(style[name]) and groups is not None:
+                style[name] = np.repeat(np.asarray(style[name]), sizes, axis=0)
+        super().__init__([], **style)
+        self.set_in_layout(False)  # to measure so many takes long, and they are in the axes
+
+    def set_segments(self, segments: Any) -> None:
+        """Make the paths; the segments were given when the lines were made."""
+        starts = np.cumsum([0, *self._groups])
+        self._paths = [
+            _compound(self._ends[k : min(k + _CHUNK, end)])
+            for start, end in pairwise(starts)
+            for k in range(start, end, _CHUNK)
+        ]
+        self.stale = True
+
+    def get_segments(self) -> list[Floats]:
+        """The segments, (2, 2) each."""
+        return list(self._ends)
+
+    def draw(self, renderer: Any) -> None:
+        """Draw as lines, or in vector output, where there are many, as an image."""
+        if not self.get_visible() or not len(self._ends):
+            return
+        if self.pen is not None:
+            self._take(self.pen)
+        widest = renderer.points_to_pixels(float(np.max(self.get_linewidth())))
+        if widest < _FAINT:
+            return
+        if len(self._ends) <= _MANY or not renderer.option_scale_image():
+            super().draw(renderer)
+            return
+        self.update_scalarmappable()
+        box = Bbox.intersection(self.axes.bbox, self.get_figure(root=True).bbox)
+        if box is None:
+            return
+        outer = renderer.new_gc()
+        self._set_gc_clip(outer)
+        place = Affine2D().scale(box.width, box.height)
+        renderer.draw_image(outer, box.x0, box.y0, self._image(box, vector_scale(renderer)), place)
+        outer.restore()
+        self.stale = False
+
+    def _take(self, pen: Pen) -> None:
+        figure = self.get_figure(root=True)
+        pixels = self.axes.bbox.width / abs(self.axes.viewLim.width)
+        width = pen.width(72 / figure.dpi * pixels)
+        if width != self.get_linewidth()[0]:
+            self.set_linewidth(width)
+
+    def _image(self, box: Bbox, scale: float) -> NDArray[np.uint8]:
+        """The lines in a box of the figure, in so many pixels per point, from below."""
+        size = (max(1, round(scale * box.width)), max(1, round(scale * box.height)))
+        agg = RendererAgg(*size, 72 * scale)
+        fit = Affine2D().translate(-box.x0, -box.y0)
+        fit.scale(size[0] / box.width, size[1] / box.height)
+        colors, widths = self.get_edgecolor(), self.get_linewidth()
+        for k, path in enumerate(self._paths):
+            gc = agg.new_gc()
+            gc.set_foreground(colors[k % len(colors)], isRGBA=True)
+            gc.set_linewidth(agg.points_to_pixels(widths[k % len(widths)]))
+            gc.set_capstyle(self.get_capstyle() or "round")
+            gc.set_snap(False)
+            agg.draw_path(gc, path, self.get_transform() + fit)
+        return np.asarray(agg.buffer_rgba())[::-1]
+
+
+def _compound(segments: Floats) -> Path:
+    """One path that moves to the start and draws to the end of each segment, (S, 2, 2)."""
+    codes = np.tile(np.array([Path.MOVETO, Path.LINETO], Path.code_type), len(segments))
+    return Path(segments.reshape(-1, 2), codes)

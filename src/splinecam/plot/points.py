@@ -1,0 +1,182 @@
+"""Samples on a picture: points with the colours of their classes, and thumbnails beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from splinecam.errors import SplineCamError
+from splinecam.plot.palette import INK, PAPER, class_colors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from splinecam.domain import Domain
+    from splinecam.plot.palette import Floats
+
+    Whole = NDArray[np.int64]
+
+__all__ = ["Samples", "draw_points", "draw_thumbnails", "samples_of"]
+
+_OFF = 0.01  # of the domain's diameter: samples farther off the plane are drawn hollow
+_SIZE = 0.15  # of thumbnails, of the picture's longer side
+_MOST = 64  # thumbnails on one picture
+_ENTRIES = 24  # of a legend, at most
+
+
+class Samples:
+    """Samples on the plane: uv (N, 2), whether they are off it (N,), and their labels (N,).
+
+    kept: (N,) which of the given samples lie in the domain.
+    """
+
+    def __init__(self, uv: Floats, off: Any, labels: Whole | None, kept: Whole) -> None:
+        self.uv, self.off, self.labels, self.kept = uv, off, labels, kept
+
+    def legend(self) -> tuple[tuple[str, Any], ...]:
+        """Names and colours of the classes there are."""
+        if self.labels is None:
+            return ()
+        colors = class_colors(int(self.labels.max(initial=0)) + 1)
+        return tuple((str(k), colors[k]) for k in np.unique(self.labels)[:_ENTRIES])
+
+
+def samples_of(domain: Domain, points: Any, labels: Any) -> Samples:
+    """Inputs (N, ...) projected to the plane; those outside the domain are left out."""
+    uv, distance = domain.project(points)
+    uv, off = uv.cpu().numpy(), (distance > _OFF * domain.diameter).cpu().numpy()
+    number = None
+    if labels is not None:
+        given = labels.detach().cpu() if isinstance(labels, torch.Tensor) else labels
+        number = np.asarray(given).reshape(-1)
+        if number.dtype.kind not in "iub" or len(number) != len(uv):
+            raise ValueError(
+                f"labels must be {len(uv)} whole numbers, one per point, not "
+                f"{len(number)} of {number.dtype}"
+            )
+        number = number.astype(np.int64)
+    kept = np.flatnonzero(_inside(domain, uv))
+    return Samples(uv[kept], off[kept], None if number is None else number[kept], kept)
+
+
+def _inside(domain: Domain, uv: Floats) -> Any:
+    """Which points (N, 2) lie in the domain, borders included, (N,)."""
+    corners = domain.corners.cpu().numpy()
+    side = np.roll(corners, -1, 0) - corners
+    off = uv[:, None] - corners
+    cross = side[:, 0] * off[:, :, 1] - side[:, 1] * off[:, :, 0]
+    # Samples on the border are in, also if they are off it by the rounding of single precision.
+    slack = np.finfo(np.float32).eps * domain.diameter
+    return (cross >= -slack * np.linalg.norm(side, axis=1)).all(1)
+
+
+def draw_points(ax: Axes, samples: Samples, *, zorder: float = 4) -> None:
+    """Discs with a white rim in the colours of their classes; hollow where off the plane."""
+    colors = np.tile(np.array([0.086, 0.125, 0.173]), (len(samples.uv), 1))
+    if samples.labels is not None:
+        colors = class_colors(int(samples.labels.max(initial=0)) + 1)[samples.labels]
+    many = len(samples.uv) > 200
+    size = 12.0 if many else 26.0
+    for off, face, edge in ((False, colors, PAPER), (True, PAPER, colors)):
+        rows = samples.off == off
+        if rows.any():
+            ax.scatter(
+                *samples.uv[rows].T,
+                s=size,
+                c=face[rows] if isinstance(face, np.ndarray) else face,
+                edgecolors=edge[rows] if isinstance(edge, np.ndarray) else edge,
+                linewidths=1.2 if off else 0.6 if many else 0.9,
+                zorder=zorder,
+            )
+
+
+def draw_thumbnails(
+    ax: Axes, domain: Domain, samples: Samples, images: Any, *, zorder: float = 5
+) -> None:
+    """Small pictures (N, h, w) or (N, channels, h, w) beside their points, inside the axes."""
+    pictures = _pictures(images)
+    if len(pictures) <= samples.kept.max(initial=-1):
+        raise ValueError(f"images: {len(pictures)} for {samples.kept.max() + 1} or more points")
+    shown = samples.kept[:_MOST]
+    low, high = np.stack([ax.get_xlim(), ax.get_ylim()], 1)
+    h, w = pictures.shape[1:3]
+    size = _SIZE * float((high - low).max()) * np.array([w, h]) / max(h, w)
+    corners = _places(samples.uv[:_MOST], size, low, high)
+    colors = None if samples.labels is None else class_colors(int(samples.labels.max()) + 1)
+    for k, sample in enumerate(shown):
+        frame = INK if colors is None or samples.labels is None else colors[samples.labels[k]]
+        _draw_thumbnail(ax, pictures[sample], samples.uv[k], corners[k], size, frame, zorder)
+
+
+def _draw_thumbnail(
+    ax: Axes, picture: Any, point: Floats, corner: Floats, size: Floats, frame: Any, zorder: float
+) -> None:
+    """One picture in a thin frame, tied to its point."""
+    (x, y), (w, h) = corner, size
+    middle = corner + size / 2
+    tie = Line2D([point[0], middle[0]], [point[1], middle[1]], color=INK, linewidth=0.7)
+    tie.set_zorder(zorder - 1.5)
+    image = AxesImage(
+        ax, extent=(x, x + w, y, y + h), cmap="gray", origin="upper", interpolation="nearest"
+    )
+    image.set_data(picture)
+    if picture.ndim == 2:
+        image.set_clim(float(picture.min()), max(float(picture.max()), float(picture.min()) + 1))
+        image.autoscale()
+    image.set_zorder(zorder)
+    rim = Rectangle((x, y), w, h, fill=False, edgecolor=PAPER, linewidth=3.0, zorder=zorder - 0.1)
+    edge = Rectangle((x, y), w, h, fill=False, edgecolor=frame, linewidth=1.0, zorder=zorder + 0.1)
+    for artist in (tie, rim, edge):
+        ax.add_artist(artist)
+    ax.add_image(image)
+
+
+def _pictures(images: Any) -> Any:
+    """Images as (N, h, w) or (N, h, w, 3 or 4); colours scaled to 0 to 1."""
+    given = images.detach().cpu() if isinstance(images, torch.Tensor) else images
+    array = np.asarray(given, np.float64)
+    if array.ndim == 4 and array.shape[1] in (1, 3, 4):
+        array = np.moveaxis(array, 1, 3)
+    if array.ndim == 4 and array.shape[3] == 1:
+        array = array[..., 0]
+    if array.ndim not in (3, 4) or (array.ndim == 4 and array.shape[3] not in (3, 4)):
+        raise SplineCamError(
+            f"images have shape {tuple(array.shape)}: give (N, h, w) or (N, channels, h, w) with "
+            "1, 3 or 4 channels."
+        )
+    if array.ndim == 4:
+        axes = (1, 2, 3)
+        low, high = array.min(axes, keepdims=True), array.max(axes, keepdims=True)
+        if low.min() < 0 or high.max() > 1:
+            array = (array - low) / np.where(high > low, high - low, 1)
+    return array
+
+
+def _places(uv: Floats, size: Floats, low: Floats, high: Floats) -> Floats:
+    """Lower left corners (N, 2) of boxes beside points, inside the limits, with little overlap."""
+    gap = 0.12 * size
+    corners = np.empty_like(uv)
+    # Away from the middle of the picture first.
+    ways = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j], float)
+    margin = 0.02 * (high - low)
+    for k, point in enumerate(uv):
+        middles = point + ways * (size / 2 + gap)
+        corner = np.clip(middles - size / 2, low + margin, high - margin - size)
+        boxes = corners[:k]
+        shared = size - np.abs(corner[:, None] - boxes[None])
+        overlap = np.where((shared > 0).all(2), shared.prod(2), 0).sum(1) / size.prod()
+        near = np.abs(corner[:, None] + size / 2 - uv[None]) < size / 2 + gap / 3
+        covered = near.all(2).sum(1)
+        inward = -(
+            (ways / np.linalg.norm(ways, axis=1, keepdims=True)) @ (point - (low + high) / 2)
+        )
+        inward = inward / np.linalg.norm(high - low)
+        moved = np.abs(corner - (middles - size / 2)).sum(1) / size.sum()
+        corners[k] = corner[(4 * overlap + 2 * covered + inward + moved).argmin()]
+    return corners

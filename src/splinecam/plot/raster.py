@@ -1,0 +1,136 @@
+r"""Which cell each point of a grid lies in, found row by row.
+
+A row of the grid crosses a chain of cells, from the outside to the outside:
+
+        outside | A | B \ C | outside
+
+Each edge that it crosses adds the number of the cell on its right and takes away that on its left,
+so that the running sum along the row is the number of the cell, whatever the order in which edges
+that are close together come. Nothing is sorted, and a rounded crossing moves a border by rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from splinecam.mesh import Mesh
+
+    Floats = NDArray[np.float64]
+    Whole = NDArray[np.int64]
+
+__all__ = ["Cells", "Grid"]
+
+_BLOCK = 1 << 21  # crossings and points of the grid held at a time
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Points (left + i * step, low + j * rise) of ``columns`` times ``rows``, steps positive."""
+
+    left: float
+    low: float
+    step: float
+    rise: float
+    columns: int
+    rows: int
+
+    def x(self) -> Floats:
+        """Abscissae of the columns."""
+        return self.left + self.step * np.arange(self.columns)
+
+    def y(self, first: int, last: int) -> Floats:
+        """Ordinates of some rows."""
+        return self.low + self.rise * np.arange(first, last)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The E edges of a subdivision, for rows to cross.
+
+    x, y: (E,) the lower end; run, climb: (E,) how far the upper end is to its right and above;
+    jump: (E,) number of the cell on the right minus that on the left, where the outside is -1.
+    top: (E,) ordinate of the upper end. count: number of cells.
+    """
+
+    x: Floats
+    y: Floats
+    top: Floats
+    run: Floats
+    climb: Floats
+    jump: Whole
+    count: int
+
+    @classmethod
+    def of(cls, mesh: Mesh) -> Cells:
+        """The edges of a mesh; level ones are never crossed."""
+        a, b = mesh.uv[mesh.edges].unbind(1)
+        left, right = mesh.halfedge_face().view(-1, 2).unbind(1)
+        up = (b[:, 1] > a[:, 1]).cpu().numpy()
+        steep = (a[:, 1] != b[:, 1]).cpu().numpy()
+        a, b, left, right = (t.cpu().numpy() for t in (a, b, left, right))
+        low, high = np.where(up[:, None], a, b)[steep], np.where(up[:, None], b, a)[steep]
+        jump = np.where(up, right - left, left - right)[steep]
+        (x, y), (_, top) = np.ascontiguousarray(low.T), np.ascontiguousarray(high.T)
+        run, climb = np.ascontiguousarray((high - low).T)
+        return cls(x, y, top, run, climb, jump, mesh.num_faces)
+
+    def bands(self, grid: Grid, together: int = 1) -> Iterator[tuple[int, int, Whole]]:
+        """The cells of all points of a grid, a few rows at a time: first, last, (last - first, n).
+
+        The outside is -1. A band has a multiple of ``together`` rows.
+        """
+        bottom = _first_at(self.y, grid.low, grid.rise, grid.rows)
+        top = _first_at(self.top, grid.low, grid.rise, grid.rows)
+        met = np.flatnonzero(top > bottom)
+        bottom, top = bottom[met], top[met]
+        ends = np.bincount(bottom, minlength=grid.rows + 1) - np.bincount(
+            top, minlength=grid.rows + 1
+        )
+        load = np.cumsum(ends[: grid.rows]) + grid.columns
+        for first, last in _blocks(load, together):
+            here = np.flatnonzero((bottom < last) & (top > first))
+            start, stop = np.maximum(bottom[here], first), np.minimum(top[here], last)
+            yield first, last, self._owners(grid, first, last, met[here], start, stop - start)
+
+    def _owners(
+        self, grid: Grid, first: int, last: int, edge: Whole, start: Whole, count: Whole
+    ) -> Whole:
+        """The cells in some rows, from the edges that cross them from row ``start`` on."""
+        total = int(count.sum())
+        before = np.cumsum(count) - count
+        row = np.arange(total) + np.repeat(start - before, count)
+        edge = np.repeat(edge, count)
+        t = (grid.low + grid.rise * row - self.y[edge]) / self.climb[edge]
+        # Edges that are nearly level would run off by rounding.
+        x = self.x[edge] + self.run[edge] * np.clip(t, 0, 1, out=t)
+        column = _first_at(x, grid.left, grid.step, grid.columns)
+        wide = grid.columns + 1
+        place = (row - first) * wide + column
+        jumps = np.bincount(place, self.jump[edge], minlength=(last - first) * wide)
+        sums = jumps.reshape(-1, wide)[:, :-1].cumsum(1).astype(np.int64) - 1
+        # Where rounding exchanges two crossings, a sum may be the number of no cell.
+        return np.clip(sums, -1, self.count - 1, out=sums)
+
+
+def _first_at(value: Floats, start: float, step: float, count: int) -> Whole:
+    """Index of the first of ``start + i * step`` that is at or beyond each value, 0 to count."""
+    return np.ceil(np.clip((value - start) / step, 0, count)).astype(np.int64)
+
+
+def _blocks(load: Whole, together: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows, in multiples of ``together``, of a bounded load each."""
+    total = np.concatenate([[0], np.cumsum(load)])
+    first, rows = 0, len(load)
+    while first < rows:
+        last = int(np.searchsorted(total, total[first] + _BLOCK, side="right")) - 1
+        last = max(first + together, first + (last - first) // together * together)
+        last = min(last, rows)
+        yield first, last
+        first = last
