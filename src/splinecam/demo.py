@@ -1,13 +1,15 @@
-"""A small classifier, its exact partition and a picture: ``python -m splinecam.demo``."""
+"""A small classifier, its exact partition, and pictures: ``splinecam demo``."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +21,7 @@ from splinecam.plot import CLASSES, plot, require_matplotlib
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["main", "train", "two_spirals"]
+__all__ = ["main", "run", "train", "two_spirals"]
 
 
 def two_spirals(count: int, *, turns: float = 2.0, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -67,46 +69,87 @@ def picture(part: Partition, x: Tensor, label: Tensor) -> Figure:
     return figure
 
 
-def report(part: Partition, seconds: dict[str, float]) -> str:
-    """What was found, and how long each step took."""
-    times = ", ".join(f"{step} {duration:.2f}" for step, duration in seconds.items())
-    return f"{part.stats()}\n\nSeconds: {times}"
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Train, compute the partition, check it, draw it; print a table and the picture's path."""
-    parser = argparse.ArgumentParser(prog="python -m splinecam.demo", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--dpi", type=int, default=200, help="resolution of the picture")
-    parser.add_argument("--steps", type=int, default=800, help="training steps")
-    options = parser.parse_args(argv)
+def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) -> None:
+    """Train, compute the partition, check it, draw it; print what was found and where it is."""
     require_matplotlib()
     import matplotlib
 
     matplotlib.use("Agg")
-    seconds: dict[str, float] = {}
-    start = perf_counter()
+    import matplotlib.pyplot as plt
 
-    def lap(step: str) -> None:
-        nonlocal start
-        seconds[step], start = perf_counter() - start, perf_counter()
+    out.mkdir(parents=True, exist_ok=True)
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def step(name: str, doing: str) -> Iterator[None]:
+        print(f"{doing} ...", end=" ", flush=True)
+        start = perf_counter()
+        yield
+        seconds[name] = perf_counter() - start
+        print(f"{seconds[name]:.2f} s", flush=True)
 
     x, label = two_spirals(600)
+    with step("training", f"Training a network of 3 x 64 ReLUs on {len(x)} points of two spirals"):
+        model = _trained(x, label, steps)
+    with step("partition", "Computing all of its linear regions"):
+        part = partition(model, Domain.box(-1.05, 1.05), device=device, progress=False)
+    with step("validation", f"Checking the {len(part):,} regions against the network"):
+        part.validate()
+    with step("picture", "Drawing them"):
+        figure = picture(part, x, label)
+        figure.savefig(out / "demo.png", dpi=dpi)
+        plt.close(figure)
+    with step("files", "Saving the partition and the network"):
+        part.save(out / "demo.npz")
+        _export(model, out / "demo.pt2")
+    stats = part.stats()
+    content = {"seconds": seconds, **stats.numbers}
+    (out / "demo.json").write_text(json.dumps(content, indent=2) + "\n")
+    print(f"\n{stats}\n\n{_farewell(out)}")
+
+
+def _trained(x: Tensor, label: Tensor, steps: int) -> nn.Module:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the network is too small to share among threads
-    model = train(x, label, steps=options.steps)
-    torch.set_num_threads(threads)
-    lap("training")
-    part = partition(model, Domain.box(-1.05, 1.05), device=options.device, progress=False)
-    lap("partition")
-    part.validate()
-    lap("validation")
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / "demo.png"
-    picture(part, x, label).savefig(path, dpi=options.dpi)
-    lap("picture")
-    print(f"{report(part, seconds)}\n\nThe picture is in {path}")
+    try:
+        return train(x, label, steps=steps)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _export(model: nn.Module, path: Path) -> None:
+    batch: Any = torch.export.Dim("batch")
+    program = torch.export.export(model, (torch.zeros(2, 2),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, path)
+
+
+def _farewell(out: Path) -> str:
+    """Where everything is, and what to try next."""
+    rows = [
+        ("demo.png", "the picture: regions, decision boundary, training points"),
+        ("demo.json", "the statistics above"),
+        ("demo.npz", "the partition: sc.load, splinecam plot and splinecam stats read it"),
+        ("demo.pt2", "the network, as torch.export.save writes it"),
+    ]
+    files = "\n".join(f"  {out / name!s:<20}  {what}" for name, what in rows)
+    return f"""Written:
+{files}
+
+Try next:
+  splinecam plot {out / "demo.npz"} --color slope --out {out / "slope.png"}
+  splinecam partition {out / "demo.pt2"} --box -0.2 0.2 --out {out / "zoom"}
+  splinecam stats {out / "demo.npz"} {out / "zoom" / "partition.npz"}"""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The demo by itself: ``python -m splinecam.demo``."""
+    parser = argparse.ArgumentParser(prog="python -m splinecam.demo", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the results")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--dpi", type=int, default=200, help="resolution of the picture")
+    parser.add_argument("--steps", type=int, default=800, help="training steps")
+    options = parser.parse_args(argv)
+    run(options.out, device=options.device, dpi=options.dpi, steps=options.steps)
 
 
 if __name__ == "__main__":

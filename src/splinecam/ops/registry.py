@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 __all__ = [
+    "TITLES",
     "Affine",
     "Call",
     "Comparison",
@@ -198,11 +199,11 @@ def op_table() -> tuple[OpRow, ...]:
         if isinstance(rule, Rejected):
             notes = rule.reason
         rows.append(OpRow(name, kind, notes))
-    order = list(_TITLES)
+    order = list(TITLES)
     return tuple(sorted(rows, key=lambda row: (order.index(row.kind), row.op)))
 
 
-_TITLES = {
+TITLES = {
     "affine": "Affine",
     "piecewise": "Piecewise linear, of one variable",
     "maximum": "Maxima and minima of groups",
@@ -223,7 +224,7 @@ def op_table_markdown() -> str:
         "unless it is [taught](register.md).",
         "",
     ]
-    for kind, title in _TITLES.items():
+    for kind, title in TITLES.items():
         lines += [f"## {title}", "", "| operation | notes |", "|---|---|"]
         lines += [f"| `{row.op}` | {row.notes} |" for row in op_table() if row.kind == kind]
         lines.append("")

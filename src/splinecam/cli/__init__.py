@@ -1,0 +1,65 @@
+"""The command ``splinecam``: partitions, pictures and statistics from a terminal.
+
+``parser`` has the options and their help, ``commands`` what each command does; ``models`` and
+``exported`` find the network, ``samples`` the domain; ``console`` writes. Exit codes: 0 success,
+1 an error of the user's or the model's, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from argparse import Namespace
+from collections.abc import Sequence
+
+from splinecam.cli.parser import make_parser
+from splinecam.errors import SplineCamError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and answer with its exit code.
+
+    >>> main(["ops", "--search", "relu6"])
+    Piecewise linear, of one variable
+      aten.relu6
+    0
+    """
+    parser = make_parser()
+    options = parser.parse_args(argv)
+    if options.command is None:
+        parser.print_help()
+        return 0
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nInterrupted.\n")
+        return 130
+    except BrokenPipeError:  # whoever read the results has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        sys.stderr.write(_told(error, debug=options.debug))
+        return 1
+
+
+def _run(options: Namespace) -> int:
+    from splinecam.cli.commands import COMMANDS  # so that --help need not wait for it
+
+    code = COMMANDS[options.command](options)
+    sys.stdout.flush()  # a broken pipe is to be met here
+    return code
+
+
+def _told(error: Exception, *, debug: bool) -> str:
+    """An error as the user is told of it."""
+    if debug:
+        return "".join(traceback.format_exception(error))
+    if isinstance(error, (SplineCamError, OSError, MemoryError)):
+        return f"splinecam: error: {error or type(error).__name__}\n"
+    return (
+        f"splinecam: unexpected {type(error).__name__}: {error}\n"
+        "This may be a fault of SplineCam; --debug shows where it happened.\n"
+    )

@@ -1,0 +1,365 @@
+"""What each command does, from its options to its exit code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from splinecam import __version__, demo
+from splinecam.capture import capture
+from splinecam.cli.console import Console, claim, plain
+from splinecam.cli.models import find_model
+from splinecam.cli.parser import FORMATS
+from splinecam.cli.samples import domain_of
+from splinecam.domain import Domain
+from splinecam.errors import (
+    CaptureError,
+    DomainError,
+    FileError,
+    SplineCamError,
+    UnsupportedOpError,
+)
+from splinecam.ops.registry import TITLES, OpRow, op_table, op_table_markdown
+from splinecam.options import device_of
+from splinecam.partition import Partition, load, partition
+from splinecam.plot import require_matplotlib
+from splinecam.program import Program
+from splinecam.stats import Stats, compare
+
+__all__ = ["COMMANDS"]
+
+
+# -- partition ------------------------------------------------------------------------------------
+
+
+def _partition(options: Namespace) -> int:
+    console = Console(options.quiet)
+    formats = () if options.no_plot else tuple(dict.fromkeys(options.format))
+    if formats:
+        _prepare_pictures()
+    device_of(options.device)
+    names = ["partition.npz", "stats.json", "stats.txt", *(f"regions.{kind}" for kind in formats)]
+    saved, numbers, text, *pictures = paths = [options.out / name for name in names]
+    claim(paths, force=options.force)
+    found = domain_of(options)
+    assert found is not None  # the parser sees to it
+    domain, anchors = found
+    part = _computed(options, domain, console)
+    options.out.mkdir(parents=True, exist_ok=True)
+    with console.timed("statistics"):
+        part.save(saved)
+        stats = part.stats()
+    about = {
+        **_about(part, stats),
+        "model": options.model,
+        "weights": None if options.weights is None else str(options.weights),
+        "validated": options.validate,
+        "device": str(part.mesh.uv.device),
+        "seconds": console.seconds,
+    }
+    numbers.write_text(_json(about))
+    text.write_text(f"{options.model}\n{part!r}\n{domain!r}\n\n{stats}\n")
+    with console.timed("picture"):
+        _draw(part, pictures, options, anchors)
+    if pictures:
+        console.note("Picture", console.took("picture"))
+    console.out(f"{stats}\n\nWritten to {options.out}: {', '.join(names)}")
+    return 0
+
+
+def _computed(options: Namespace, domain: Domain, console: Console) -> Partition:
+    """The partition of a model, checked unless that is not wanted."""
+    with console.timed("model"):
+        found = find_model(options.model, arguments=dict(options.arg), weights=options.weights)
+    _require_shape(options.model, found.input_shape, domain)
+    console.note("Model", f"{options.model}, {console.took('model')}")
+    console.note("Domain", repr(domain).removeprefix("Domain(").removesuffix(")"))
+    with console.timed("partition"), console.progress():
+        part = partition(
+            found.model,
+            domain,
+            device=options.device,
+            memory=options.memory,
+            max_regions=options.max_regions,
+            progress=not options.quiet,
+        )
+    size = repr(part).removeprefix("Partition(").removesuffix(")")
+    console.note("Partition", f"{size}, {console.took('partition')}")
+    if options.validate:
+        with console.timed("check"):
+            report = part.validate()
+        head = str(report).splitlines()[0].partition(", ")[2]
+        count = len(report.checks)
+        console.note("Check", f"{count} checks passed, {head}, {console.took('check')}")
+    if part.unresolved:
+        console.note(
+            "Unresolved", f"{len(part.unresolved):,} places, which are listed in stats.json"
+        )
+    return part
+
+
+def _require_shape(model: str, known: tuple[int, ...] | None, domain: Domain) -> None:
+    if known is None or known == domain.input_shape:
+        return
+    hint = "Choose a domain of this shape."
+    if prod(known) == domain.dim:
+        hint = f"Say --input-shape {','.join(map(str, known))}."
+    raise DomainError(
+        f"{model} takes inputs of shape {known}, but those of the domain have shape "
+        f"{domain.input_shape}. {hint}"
+    )
+
+
+def _about(part: Partition, stats: Stats) -> dict[str, Any]:
+    domain = part.domain
+    return {
+        "splinecam": __version__,
+        "domain": {
+            "input_shape": domain.input_shape,
+            "corners": domain.corners.tolist(),
+            "area": domain.area,
+            "diameter": domain.diameter,
+        },
+        "cuts": part.cuts,
+        "stripped": part.stripped,
+        "stats": stats.numbers,
+        "unresolved": [place._asdict() for place in part.unresolved],
+    }
+
+
+def _json(content: Any) -> str:
+    return json.dumps(plain(content), indent=2, allow_nan=False) + "\n"
+
+
+# -- pictures -------------------------------------------------------------------------------------
+
+
+def _plot(options: Namespace) -> int:
+    console = Console(options.quiet)
+    out: Path = options.out or options.saved.with_suffix(".png")
+    if out.suffix.lower().removeprefix(".") not in FORMATS:
+        kinds = ", ".join(f".{kind}" for kind in FORMATS)
+        raise FileError(f"{out} is no picture that can be written: end its name in {kinds}.")
+    _prepare_pictures()
+    claim([out], force=options.force)
+    part = load(options.saved)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with console.timed("picture"):
+        _draw(part, [out], options)
+    console.out(f"{len(part):,} regions drawn to {out} in {console.took('picture')}")
+    return 0
+
+
+def _prepare_pictures() -> None:
+    require_matplotlib()
+    import matplotlib
+
+    matplotlib.use("Agg")
+
+
+def _draw(
+    part: Partition, paths: Sequence[Path], options: Namespace, anchors: Tensor | None = None
+) -> None:
+    """The picture that the options ask for, in each of the files."""
+    if not paths:
+        return
+    import matplotlib.pyplot as plt
+
+    style: dict[str, Any] = {
+        name: getattr(options, name)
+        for name in ("color", "output", "level", "axes")
+        if getattr(options, name) is not None
+    }
+    if options.no_edges:
+        style["edges"] = False
+    if options.no_boundary:
+        style["boundary"] = False
+    if anchors is not None:
+        style |= {"points": anchors, "images": _are_images(anchors)}
+    figure: Any = part.plot(**style).figure
+    if options.size is not None:
+        wide, high = figure.get_size_inches()
+        figure.set_size_inches(options.size, options.size * high / wide)
+    for path in paths:
+        figure.savefig(path, dpi=options.dpi)
+    plt.close(figure)
+
+
+def _are_images(samples: Tensor) -> bool:
+    """Whether samples (N, ...) have the shape of pictures: grey or in colour."""
+    *channels, high, wide = samples.shape[1:] if samples.ndim > 2 else (0, 0)
+    return min(high, wide) > 3 and (not channels or channels in ([1], [3]))
+
+
+# -- statistics -----------------------------------------------------------------------------------
+
+
+def _stats(options: Namespace) -> int:
+    console = Console()
+    paths: list[Path] = options.saved
+    if options.table is not None and len(paths) > 1:
+        raise SplineCamError("--table is for one saved partition at a time.")
+    if options.table is not None:
+        claim([options.table], force=options.force)
+    parts = {str(path): load(path) for path in paths}
+    found = {name: part.stats() for name, part in parts.items()}
+    if options.json:
+        content = [{"file": name, **_about(parts[name], found[name])} for name in parts]
+        console.out(_json(content[0] if len(content) == 1 else content).rstrip())
+    elif len(found) > 1:
+        console.out(compare(found))
+    else:
+        (name,) = found
+        console.out(f"{parts[name]!r}\n{parts[name].domain!r}\n\n{found[name]}")
+    if options.table is not None:
+        (part,) = parts.values()
+        _write_table(part, options.table)
+        console.note("Table", f"{len(part):,} rows in {options.table}")
+    return 0
+
+
+def _write_table(part: Partition, path: Path) -> None:
+    """One line per region, with or without pandas."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = part.table()
+    if hasattr(rows, "to_csv"):
+        rows.to_csv(path)
+        return
+    columns = {"region": np.arange(len(part)), **rows}
+    whole = [column.dtype.kind in "iu" for column in columns.values()]
+    np.savetxt(
+        path,
+        np.column_stack(list(columns.values())),
+        fmt=["%d" if is_whole else "%.17g" for is_whole in whole],
+        delimiter=",",
+        header=",".join(columns),
+        comments="",
+    )
+
+
+# -- models ---------------------------------------------------------------------------------------
+
+
+def _check(options: Namespace) -> int:
+    console = Console()
+    chosen = domain_of(options)
+    found = find_model(options.model, arguments=dict(options.arg), weights=options.weights)
+    if chosen is not None:
+        _require_shape(options.model, found.input_shape, chosen[0])
+    shape = chosen[0].input_shape if chosen else options.input_shape or found.input_shape
+    if shape is None:
+        raise CaptureError(
+            f"Say which shape one input of {options.model} has: --input-shape 2, or 1,28,28."
+        )
+    try:
+        program = capture(found.model, shape)
+    except UnsupportedOpError as error:
+        console.out(_obstacles(options.model, error))
+        return 1
+    console.out(f"{options.model} is supported.\n\n{_description(program)}")
+    return 0
+
+
+def _obstacles(model: str, error: UnsupportedOpError) -> str:
+    """Every operation that stands in the way, with its place and the reason."""
+    count = len(error.ops)
+    stand = "operation stands" if count == 1 else "operations stand"
+    width = max(len(op.name) for op in error.ops)
+    lines = []
+    for op in error.ops:
+        where = f", {op.location}" if op.location else ""
+        lines += [f"  {op.name:<{width}}  {op.target}{where}", f"  {'':<{width}}  {op.reason}", ""]
+    return (
+        f"{model} is not supported: {count} {stand} in the way.\n\n"
+        + "\n".join(lines)
+        + "\nReplace each of them; splinecam ops lists what is supported. Operations that are\n"
+        "piecewise linear all the same can be taught: splinecam.register_op."
+    )
+
+
+def _description(program: Program) -> str:
+    """The input, the output, and the cuts with their units."""
+    cuts = program.cuts
+    rows = [("cut", "operation", "shape", "units")]
+    rows += [(cut.name, cut.target, str(cut.shape), f"{prod(cut.shape):,}") for cut in cuts]
+    total = sum(prod(cut.shape) for cut in cuts)
+    rows.append(("all", "", "", f"{total:,}"))
+    wide = [max(len(row[k]) for row in rows) for k in range(4)]
+    lines = [
+        f"  {name:<{wide[0]}}  {op:<{wide[1]}}  {shape:<{wide[2]}}  {units:>{wide[3]}}"
+        for name, op, shape, units in rows
+    ]
+    final = f", before a final {program.stripped}" if program.stripped else ""
+    ends = f"input   {program.input_shape}\noutput  {program.output_shape}{final}"
+    if not cuts:
+        return f"{ends}\n\nIt is affine: there is nothing to cut."
+    return "\n".join([ends, "", *lines])
+
+
+def _ops(options: Namespace) -> int:
+    console = Console()
+    if options.markdown:
+        console.out(op_table_markdown().rstrip())
+        return 0
+    word = _letters(options.search or "")
+    rows = [row for row in op_table() if word in _letters(f"{row.op} {row.notes}")]
+    if not rows:
+        raise SplineCamError(
+            f"No operation with {options.search!r} is known. Unknown operations are rejected, "
+            "unless they are taught: splinecam.register_op."
+        )
+    blocks = [
+        _op_block(title, [row for row in rows if row.kind == kind])
+        for kind, title in TITLES.items()
+        if any(row.kind == kind for row in rows)
+    ]
+    console.out("\n\n".join(blocks))
+    return 0
+
+
+def _letters(text: str) -> str:
+    return text.lower().replace("_", "").replace("nn.", "")
+
+
+def _op_block(title: str, rows: Sequence[OpRow]) -> str:
+    """Operations of one kind, those that have the same notes together."""
+    page = min(100, max(40, shutil.get_terminal_size((100, 24)).columns))
+    together: dict[str, list[str]] = {}
+    for row in rows:
+        together.setdefault(row.notes, []).append(row.op.removeprefix("aten."))
+    lines = [title]
+    for notes in sorted(together, key=bool):  # those without notes first
+        indent = "    " if notes else "  "
+        names = ", ".join(together[notes])
+        lines += textwrap.wrap(
+            f"{notes}:", page, initial_indent="  ", subsequent_indent="  "
+        ) * bool(notes)
+        lines += textwrap.wrap(names, page, initial_indent=indent, subsequent_indent=indent)
+    return "\n".join(lines)
+
+
+# -- the demo -------------------------------------------------------------------------------------
+
+
+def _demo(options: Namespace) -> int:
+    demo.run(options.out, device=options.device, dpi=options.dpi, steps=options.steps)
+    return 0
+
+
+COMMANDS: dict[str, Callable[[Namespace], int]] = {
+    "demo": _demo,
+    "partition": _partition,
+    "plot": _plot,
+    "stats": _stats,
+    "check": _check,
+    "ops": _ops,
+}

@@ -1,0 +1,182 @@
+"""Samples in files, and the domain that the options of a command ask for."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from splinecam.domain import Domain
+from splinecam.errors import DomainError, FileError
+
+__all__ = ["domain_of", "load_tensors", "read_samples", "require_file"]
+
+_PICKLED = "it holds pickled objects, which are not opened, because opening them can run any code"
+
+
+def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
+    """The domain that --box, --through, --around or --polygon describes, and its own samples."""
+    shape = options.input_shape
+    if options.box is not None:
+        low, high = _corners(options.box)
+        return Domain.box(low, high, input_shape=shape), None
+    path = options.through or options.around or options.polygon
+    if path is None:
+        return None
+    samples = read_samples(path, key=options.key, input_shape=shape)
+    if options.through is not None:
+        a, b, c = anchors = _picked(samples, options.pick or (0, 1, 2), 3, path)
+        form: Literal["tight", "square"] = "tight" if options.tight else "square"
+        return Domain.through(a, b, c, margin=options.margin, shape=form), anchors
+    if options.around is not None:
+        anchors = _picked(samples, options.pick or (0,), 1, path)
+        return Domain.around(anchors[0], side=options.side, seed=options.seed), anchors
+    corners = _picked(samples, options.pick or range(len(samples)), None, path)
+    return Domain.polygon(corners), None
+
+
+def _corners(numbers: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+    if len(numbers) not in (2, 4):
+        raise DomainError(
+            f"--box has {len(numbers)} numbers; give two (lo hi) or four (xmin ymin xmax ymax)."
+        )
+    half = len(numbers) // 2
+    return numbers[:half], numbers[half:]
+
+
+def _picked(samples: Tensor, pick: Sequence[int], count: int | None, path: Path) -> Tensor:
+    """The samples with the given numbers, all finite."""
+    if count is not None and len(pick) != count:
+        numbers = " ".join("IJK"[:count])
+        raise DomainError(f"--pick has {len(pick)} numbers; this domain takes {count}: {numbers}.")
+    beyond = [i for i in pick if not -len(samples) <= i < len(samples)]
+    if beyond:
+        raise DomainError(
+            f"{path} holds {len(samples)} sample{'s' * (len(samples) != 1)} of shape "
+            f"{tuple(samples.shape[1:])}, numbered from 0, and sample {beyond[0]} is wanted. "
+            "A file holds a batch (N, *input shape); --input-shape tells how to divide it."
+        )
+    chosen = samples[list(pick)]
+    bad = (~chosen.isfinite()).nonzero()
+    if len(bad):
+        first, *place = bad[0].tolist()
+        where = "".join(f"[{i}]" for i in place)
+        raise DomainError(
+            f"Sample {pick[first]} of {path} is {float(chosen[tuple(bad[0])])} at {where}; all its "
+            "numbers must be finite. Choose other samples with --pick."
+        )
+    return chosen
+
+
+# -- files ------------------------------------------------------------------------------------
+
+
+def read_samples(
+    path: Path, *, key: str | None = None, input_shape: Sequence[int] | None = None
+) -> Tensor:
+    """The samples ``(N, *input_shape)`` in an .npy, .npz, .pt or .pth file.
+
+    key: which array, where a file holds several; input_shape: the shape to give to each sample.
+    """
+    arrays = _arrays(path)
+    if key is None and len(arrays) > 1:
+        raise FileError(f"{path} holds {_names(arrays)}. Choose one with --key.")
+    if key is not None and key not in arrays:
+        raise FileError(f"{path} holds no {key!r}, but {_names(arrays)}.")
+    samples = arrays[key] if key is not None else next(iter(arrays.values()))
+    if samples.is_complex():
+        raise DomainError(f"The samples in {path} are complex; a domain needs real numbers.")
+    if input_shape is not None:
+        if samples.numel() % prod(input_shape):
+            raise DomainError(
+                f"{path} holds {samples.numel()} numbers (shape {tuple(samples.shape)}), which "
+                f"are no samples of input shape {tuple(input_shape)}."
+            )
+        samples = samples.reshape(-1, *input_shape)
+    if samples.ndim < 2:
+        raise DomainError(
+            f"{path} holds an array of shape {tuple(samples.shape)}; samples are a batch "
+            "(N, *input shape). For a single sample say which shape it has: --input-shape 2"
+        )
+    return samples.to(torch.float64)
+
+
+def _names(arrays: Mapping[str, Tensor]) -> str:
+    return ", ".join(f"{name!r} {tuple(array.shape)}" for name, array in arrays.items())
+
+
+def _arrays(path: Path) -> dict[str, Tensor]:
+    """Every array in a file by its name; a file of one array has it under no name."""
+    suffix = path.suffix.lower()
+    if suffix in (".npy", ".npz"):
+        return _numpy_arrays(path)
+    if suffix not in (".pt", ".pth"):
+        raise FileError(f"{path} is no file of samples: give an .npy, .npz, .pt or .pth file.")
+    found = load_tensors(path)
+    if isinstance(found, Tensor):
+        return {"": found}
+    if isinstance(found, (list, tuple)) and found and all(isinstance(x, Tensor) for x in found):
+        if len({x.shape for x in found}) > 1:
+            raise FileError(f"The tensors in {path} differ in shape; samples are one batch.")
+        return {"": torch.stack(list(found))}
+    arrays = found.items() if isinstance(found, Mapping) else ()
+    tensors = {str(name): item for name, item in arrays if isinstance(item, Tensor)}
+    if not tensors:
+        raise FileError(f"{path} holds no tensors, but {type(found).__name__}.")
+    return tensors
+
+
+def _numpy_arrays(path: Path) -> dict[str, Tensor]:
+    require_file(path)
+    try:
+        found: Any = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return {"": _numbers(found, path)}
+        with found:
+            arrays = {name: found[name] for name in found.files}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        reason = _PICKLED if "allow_pickle" in str(error) else f"it is damaged ({error})"
+        raise FileError(f"{path} cannot be read: {reason}.") from error
+    kept = {name: array for name, array in arrays.items() if array.dtype.kind in "biufc"}
+    if not kept:
+        raise FileError(f"{path} holds no arrays of numbers.")
+    return {name: _numbers(array, path) for name, array in kept.items()}
+
+
+def _numbers(array: Any, path: Path) -> Tensor:
+    if array.dtype.kind not in "biufc":
+        raise FileError(f"{path} holds {array.dtype}, not numbers.")
+    wide = np.complex128 if array.dtype.kind == "c" else np.float64
+    return torch.from_numpy(np.ascontiguousarray(array, wide))
+
+
+def load_tensors(path: Path) -> Any:
+    """What a .pt or .pth file holds, if that is tensors in plain containers."""
+    require_file(path)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise FileError(
+            f"{path} is not opened: {_PICKLED}. Save tensors alone: "
+            'torch.save(model.state_dict(), "weights.pt"), or torch.save(x, "samples.pt").'
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError) as error:
+        raise FileError(f"{path} cannot be read: it is damaged, or no file of torch.save.") from (
+            error
+        )
+
+
+def require_file(path: Path) -> None:
+    """An error that says so when a file is not there or is a folder."""
+    if path.is_dir():
+        raise FileError(f"{path} is a folder, not a file.")
+    if not path.exists():
+        raise FileError(f"There is no file {path}.")
