@@ -5,21 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from splinecam.domain import Domain
 from splinecam.partition import Partition, partition
-from splinecam.plot import CLASSES, plot, require_matplotlib
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from splinecam.plot import plot, plot_layers, plot_surface, require_matplotlib
 
 __all__ = ["main", "run", "train", "two_spirals"]
 
@@ -55,18 +54,13 @@ def train(
     return model.eval()
 
 
-def picture(part: Partition, x: Tensor, label: Tensor) -> Figure:
-    """Regions, decision boundary and the training points."""
-    import matplotlib.pyplot as plt
-
-    figure, ax = plt.subplots(figsize=(7, 7))
-    figure.subplots_adjust(0, 0, 1, 1)
-    plot(part, ax=ax)
-    uv, _ = part.domain.project(x)
-    for k in range(2):
-        u, v = uv[label == k].T.numpy()
-        ax.scatter(u, v, s=11, c=CLASSES[k], edgecolors="white", linewidths=0.6, zorder=4)
-    return figure
+def pictures(part: Partition, x: Tensor, label: Tensor) -> dict[str, Any]:
+    """Figures by name: the regions with the training points, the graph, the layers."""
+    return {
+        "demo": plot(part, color="class", points=x, labels=label, axes="off", legend=False).figure,
+        "demo-surface": plot_surface(part).figure,
+        "demo-layers": plot_layers(part, axes="off", legend=False),
+    }
 
 
 def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) -> None:
@@ -95,10 +89,10 @@ def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) ->
         part = partition(model, Domain.box(-1.05, 1.05), device=device, progress=False)
     with step("validation", f"Checking the {len(part):,} regions against the network"):
         part.validate()
-    with step("picture", "Drawing them"):
-        figure = picture(part, x, label)
-        figure.savefig(out / "demo.png", dpi=dpi)
-        plt.close(figure)
+    with step("pictures", "Drawing them"):
+        for name, figure in pictures(part, x, label).items():
+            figure.savefig(out / f"{name}.png", dpi=dpi)
+            plt.close(figure)
     with step("files", "Saving the partition and the network"):
         part.save(out / "demo.npz")
         _export(model, out / "demo.pt2")
@@ -126,19 +120,33 @@ def _export(model: nn.Module, path: Path) -> None:
 def _farewell(out: Path) -> str:
     """Where everything is, and what to try next."""
     rows = [
-        ("demo.png", "the picture: regions, decision boundary, training points"),
+        ("demo.png", "all regions, the decision boundary and the training points"),
+        ("demo-surface.png", "the network's output over the plane, a facet per region"),
+        ("demo-layers.png", "which regions each layer adds, and the line of one neuron"),
         ("demo.json", "the statistics above"),
-        ("demo.npz", "the partition: sc.load, splinecam plot and splinecam stats read it"),
+        ("demo.npz", "the partition, for splinecam plot, splinecam stats and sc.load"),
         ("demo.pt2", "the network, as torch.export.save writes it"),
     ]
-    files = "\n".join(f"  {out / name!s:<20}  {what}" for name, what in rows)
+    wide = max(len(str(out / name)) for name, _ in rows)
+    files = "\n".join(f"  {out / name!s:<{wide}}  {what}" for name, what in rows)
+    command, zoom = _command(), out / "zoom"
     return f"""Written:
 {files}
 
 Try next:
-  splinecam plot {out / "demo.npz"} --color slope --out {out / "slope.png"}
-  splinecam partition {out / "demo.pt2"} --box -0.2 0.2 --out {out / "zoom"}
-  splinecam stats {out / "demo.npz"} {out / "zoom" / "partition.npz"}"""
+  {command} plot {out / "demo.npz"} --color slope --out {out / "slope.png"}
+  {command} partition {out / "demo.pt2"} --box -0.25 0.25 --out {zoom}
+  {command} stats {out / "demo.npz"} {zoom / "partition.npz"}"""
+
+
+def _command() -> str:
+    """How the command line is called from here."""
+    if shutil.which("splinecam"):
+        return "splinecam"
+    script = Path(sys.executable).with_name("splinecam")
+    if not script.exists():
+        return f"{sys.executable} -m splinecam"
+    return str(script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from splinecam import __version__, demo
 from splinecam.capture import capture
 from splinecam.cli.console import Console, claim, plain
 from splinecam.cli.models import find_model
 from splinecam.cli.parser import FORMATS
+from splinecam.cli.pictures import draw, prepare_pictures
 from splinecam.cli.samples import domain_of
 from splinecam.domain import Domain
 from splinecam.errors import (
@@ -31,7 +31,6 @@ from splinecam.errors import (
 from splinecam.ops.registry import TITLES, OpRow, op_table, op_table_markdown
 from splinecam.options import device_of
 from splinecam.partition import Partition, load, partition
-from splinecam.plot import require_matplotlib
 from splinecam.program import Program
 from splinecam.stats import Stats, compare
 
@@ -45,7 +44,7 @@ def _partition(options: Namespace) -> int:
     console = Console(options.quiet)
     formats = () if options.no_plot else tuple(dict.fromkeys(options.format))
     if formats:
-        _prepare_pictures()
+        prepare_pictures()
     device_of(options.device)
     names = ["partition.npz", "stats.json", "stats.txt", *(f"regions.{kind}" for kind in formats)]
     saved, numbers, text, *pictures = paths = [options.out / name for name in names]
@@ -69,7 +68,7 @@ def _partition(options: Namespace) -> int:
     numbers.write_text(_json(about))
     text.write_text(f"{options.model}\n{part!r}\n{domain!r}\n\n{stats}\n")
     with console.timed("picture"):
-        _draw(part, pictures, options, anchors)
+        draw(part, pictures, options, anchors=anchors)
     if pictures:
         console.note("Picture", console.took("picture"))
     console.out(f"{stats}\n\nWritten to {options.out}: {', '.join(names)}")
@@ -149,55 +148,14 @@ def _plot(options: Namespace) -> int:
     if out.suffix.lower().removeprefix(".") not in FORMATS:
         kinds = ", ".join(f".{kind}" for kind in FORMATS)
         raise FileError(f"{out} is no picture that can be written: end its name in {kinds}.")
-    _prepare_pictures()
+    prepare_pictures()
     claim([out], force=options.force)
     part = load(options.saved)
     out.parent.mkdir(parents=True, exist_ok=True)
     with console.timed("picture"):
-        _draw(part, [out], options)
+        draw(part, [out], options, kind=options.kind)
     console.out(f"{len(part):,} regions drawn to {out} in {console.took('picture')}")
     return 0
-
-
-def _prepare_pictures() -> None:
-    require_matplotlib()
-    import matplotlib
-
-    matplotlib.use("Agg")
-
-
-def _draw(
-    part: Partition, paths: Sequence[Path], options: Namespace, anchors: Tensor | None = None
-) -> None:
-    """The picture that the options ask for, in each of the files."""
-    if not paths:
-        return
-    import matplotlib.pyplot as plt
-
-    style: dict[str, Any] = {
-        name: getattr(options, name)
-        for name in ("color", "output", "level", "axes")
-        if getattr(options, name) is not None
-    }
-    if options.no_edges:
-        style["edges"] = False
-    if options.no_boundary:
-        style["boundary"] = False
-    if anchors is not None:
-        style |= {"points": anchors, "images": _are_images(anchors)}
-    figure: Any = part.plot(**style).figure
-    if options.size is not None:
-        wide, high = figure.get_size_inches()
-        figure.set_size_inches(options.size, options.size * high / wide)
-    for path in paths:
-        figure.savefig(path, dpi=options.dpi)
-    plt.close(figure)
-
-
-def _are_images(samples: Tensor) -> bool:
-    """Whether samples (N, ...) have the shape of pictures: grey or in colour."""
-    *channels, high, wide = samples.shape[1:] if samples.ndim > 2 else (0, 0)
-    return min(high, wide) > 3 and (not channels or channels in ([1], [3]))
 
 
 # -- statistics -----------------------------------------------------------------------------------

@@ -75,13 +75,16 @@ def _from_file(path: Path) -> Found:
     kind = _kind(path)
     if kind == "exported":
         return Found(*read_program(path))
-    raise SplineCamError(f"{path} is {kind}, not a model that can be opened. {_INSTEAD}")
+    raise SplineCamError(f"{path} is {kind}, which is not opened as a model. {_instead(path)}")
 
 
-_INSTEAD = f"""Either
-  - give the code that makes the network, and the file as its weights:
-      MODEL = package.module:factory --weights weights.pt
-    where weights.pt is from torch.save(model.state_dict(), "weights.pt"); or
+def _instead(path: Path) -> str:
+    """What to do with a file that is no exported program."""
+    weights = path if path.suffix.lower() in _CHECKPOINTS else "weights.pt"
+    return f"""Either
+  - give the code that makes the network, and a state dict as its weights:
+      splinecam partition package.module:factory --weights {weights} ...
+    (a state dict is written by torch.save(model.state_dict(), "weights.pt")), or
   - export the network once, and give the file that this writes:
 {EXPORT}"""
 

@@ -19,6 +19,7 @@ __all__ = ["COLORS", "make_parser"]
 
 COLORS = ("class", "slope", "area", "output", "layer", "vertices", "random")
 FORMATS = ("png", "pdf", "svg")
+KINDS = ("regions", "surface", "layers", "histograms")
 AXES = ("scale", "ticks", "off")
 _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
@@ -86,7 +87,6 @@ def _demo(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=_count, default=800, metavar="N", help="training steps (800)"
     )
-    _add_quiet(parser)
 
 
 _PARTITION = f"""\
@@ -139,6 +139,7 @@ _PLOT = """\
 examples:
   splinecam plot out/partition.npz
   splinecam plot out/partition.npz --color slope --out slope.pdf
+  splinecam plot out/partition.npz --kind surface --output 0 --out surface.png
   splinecam plot out/partition.npz --color output --output 2 --level 0.5 --axes ticks --out two.svg
 """
 
@@ -152,6 +153,13 @@ def _plot(parser: ArgumentParser) -> None:
         help="picture to write, .png, .pdf or .svg (SAVED.png)",
     )
     _add_force(parser)
+    parser.add_argument(
+        "--kind",
+        choices=KINDS,
+        default=KINDS[0],
+        metavar="KIND",
+        help=f"of {', '.join(KINDS)} (regions)",
+    )
     _add_picture(parser)
     _add_quiet(parser)
 
@@ -264,10 +272,11 @@ def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
     which = group.add_mutually_exclusive_group(required=required)
     which.add_argument(
         "--box",
-        type=float,
+        type=_numbers,
         nargs="+",
         metavar="X",
-        help="LO HI, or XMIN YMIN XMAX YMAX: a rectangle, for models with two inputs",
+        help="LO HI, or XMIN YMIN XMAX YMAX: a rectangle, for models of two numbers; "
+        "--box=-1e3,1e3 if there are exponents",
     )
     which.add_argument(
         "--through", type=Path, metavar="FILE", help="the plane through three samples"
@@ -334,6 +343,14 @@ def _add_quiet(parser: Any) -> None:
 
 
 # -- words ----------------------------------------------------------------------------------------
+
+
+def _numbers(word: str) -> list[float]:
+    """One number, or several with commas between them."""
+    try:
+        return [float(number) for number in word.split(",")]
+    except ValueError:
+        raise ArgumentTypeError(f"{word!r} is not a number; MODEL goes before --box") from None
 
 
 def _count(word: str) -> int:

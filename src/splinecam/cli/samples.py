@@ -6,6 +6,7 @@ import pickle
 import zipfile
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +27,7 @@ def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
     """The domain that --box, --through, --around or --polygon describes, and its own samples."""
     shape = options.input_shape
     if options.box is not None:
-        low, high = _corners(options.box)
+        low, high = _corners(list(chain.from_iterable(options.box)))
         return Domain.box(low, high, input_shape=shape), None
     path = options.through or options.around or options.polygon
     if path is None:
@@ -46,7 +47,7 @@ def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
 def _corners(numbers: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
     if len(numbers) not in (2, 4):
         raise DomainError(
-            f"--box has {len(numbers)} numbers; give two (lo hi) or four (xmin ymin xmax ymax)."
+            f"--box takes two numbers (lo hi) or four (xmin ymin xmax ymax), not {len(numbers)}."
         )
     half = len(numbers) // 2
     return numbers[:half], numbers[half:]
@@ -56,7 +57,7 @@ def _picked(samples: Tensor, pick: Sequence[int], count: int | None, path: Path)
     """The samples with the given numbers, all finite."""
     if count is not None and len(pick) != count:
         numbers = " ".join("IJK"[:count])
-        raise DomainError(f"--pick has {len(pick)} numbers; this domain takes {count}: {numbers}.")
+        raise DomainError(f"--pick takes {count} here ({numbers}), not {len(pick)}.")
     beyond = [i for i in pick if not -len(samples) <= i < len(samples)]
     if beyond:
         raise DomainError(
@@ -165,7 +166,7 @@ def load_tensors(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise FileError(
-            f"{path} is not opened: {_PICKLED}. Save tensors alone: "
+            f"{path} cannot be read: {_PICKLED}. Save tensors alone: "
             'torch.save(model.state_dict(), "weights.pt"), or torch.save(x, "samples.pt").'
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError) as error:
