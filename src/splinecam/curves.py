@@ -103,7 +103,7 @@ class Curves:
         """Plane coordinates (n, 2) of random points on the curves, uniform by length."""
         from splinecam.sampling import sample_segments
 
-        return sample_segments(self, n, generator)
+        return sample_segments(self, n, generator)[0]
 
     def nearest(self, x: Any) -> Nearest:
         """The closest point of the curves to each input; see ``splinecam.nearest.nearest``."""
@@ -126,6 +126,12 @@ class Curves:
         from splinecam.plot import plot_curves
 
         return plot_curves(self, ax=ax, **style)
+
+    def plot_samples(self, n: int = 25, **style: Any) -> Any:
+        """Show n inputs on the curves as images; see ``splinecam.plot.plot_samples``."""
+        from splinecam.plot import plot_samples
+
+        return plot_samples(self, n, **style)
 
     def _what(self) -> str:
         """What there is, as the reader sees it first."""

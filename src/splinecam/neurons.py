@@ -26,7 +26,7 @@ from splinecam.ragged import offsets_of, take
 if TYPE_CHECKING:
     from splinecam.partition import Partition
 
-__all__ = ["NeuronCurves", "fixed_units", "neurons"]
+__all__ = ["NeuronCurves", "fixed_units", "neurons", "op_of"]
 
 _BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers computed at a time
 _TABLE = 1 << 26  # pieces of units held at a time
@@ -183,7 +183,7 @@ def _chosen(
         return ~chosen
     if layer is None and len(part.cuts) != 1:
         raise ValueError(f"unit {unit} of which layer? Give layer=, one of {_names(part)}")
-    op = 0 if layer is None else _op_of(part, layer)
+    op = 0 if layer is None else op_of(part, layer)
     start, end = first[op : op + 2].tolist()
     if unit is None:
         chosen[start:end] = True
@@ -203,7 +203,7 @@ def _chosen(
     return chosen
 
 
-def _op_of(part: Partition, layer: str | int) -> int:
+def op_of(part: Partition, layer: str | int) -> int:
     """The index of the cut that is meant."""
     cuts = part.cuts
     if not isinstance(layer, str):

@@ -402,6 +402,9 @@ class Partition:
     table = _stats.table
     validate = _validate.validate
     plot = _plot.plot
+    plot_surface = _plot.plot_surface
+    plot_layers = _plot.plot_layers
+    plot_histograms = _plot.plot_histograms
     save = io.save
 
     def inputs(

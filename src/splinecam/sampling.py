@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["sample_regions", "sample_segments"]
 
 
-def sample_segments(curves: Curves, n: int, generator: torch.Generator | None) -> Tensor:
-    """Plane coordinates (n, 2) of random points on the segments, uniform by length."""
+def sample_segments(
+    curves: Curves, n: int, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """Random points on the segments, uniform by length: coordinates (n, 2) and segments (n,)."""
     n = _count(n)
     chance = _uniform((n, 2), generator, curves.points.device)
     if n and not curves.length > 0:
@@ -29,8 +31,9 @@ def sample_segments(curves: Curves, n: int, generator: torch.Generator | None) -
             "There is nothing to sample from: the curves have no segments of positive length. "
             "Check their length before, or choose a larger domain or another level."
         )
-    ends = take(curves.ends, _choose(curves.lengths, chance[:, 0]))
-    return torch.lerp(ends[:, 0], ends[:, 1], chance[:, 1:])
+    segment = _choose(curves.lengths, chance[:, 0])
+    ends = take(curves.ends, segment)
+    return torch.lerp(ends[:, 0], ends[:, 1], chance[:, 1:]), segment
 
 
 def sample_regions(

@@ -1,5 +1,25 @@
 """Pictures of partitions and curves with matplotlib, which is imported only when one is drawn."""
 
-from splinecam.plot.regions import CLASSES, INK, plot, plot_curves, require_matplotlib
+from splinecam.plot.curves import plot_curves
+from splinecam.plot.histograms import plot_histograms
+from splinecam.plot.images import image_grid, plot_samples
+from splinecam.plot.layers import plot_layers, regions_by_layer
+from splinecam.plot.palette import CLASSES, INK, class_colors, new_axes, require_matplotlib
+from splinecam.plot.regions import plot
+from splinecam.plot.surface import plot_surface
 
-__all__ = ["CLASSES", "INK", "plot", "plot_curves", "require_matplotlib"]
+__all__ = [
+    "CLASSES",
+    "INK",
+    "class_colors",
+    "image_grid",
+    "new_axes",
+    "plot",
+    "plot_curves",
+    "plot_histograms",
+    "plot_layers",
+    "plot_samples",
+    "plot_surface",
+    "regions_by_layer",
+    "require_matplotlib",
+]

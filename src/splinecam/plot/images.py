@@ -1,0 +1,213 @@
+"""Grids of images, such as inputs that lie on a decision boundary."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from splinecam.boundary import Boundary, LevelSet
+from splinecam.errors import SplineCamError
+from splinecam.plot.palette import INK, require_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from splinecam.curves import Curves
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["image_grid", "plot_samples"]
+
+_COLOURS = (1, 3)  # numbers of channels that can be shown
+_GAP, _MARGIN = 0.06, 0.04  # inches between images, and around the grid
+_FONT, _SMALLEST = 8.0, 4.0  # points
+_LINE = 1.45  # height of a line of text, in font sizes
+
+
+def image_grid(
+    images: Any,
+    *,
+    shape: Sequence[int] | None = None,
+    titles: Sequence[str] | None = None,
+    columns: int | None = None,
+    limits: tuple[float, float] | None = None,
+    cmap: str = "gray",
+    size: float = 1.0,
+) -> Figure:
+    """Show images side by side, in rows, each with its title above it.
+
+    images: (N, H, W), (N, 1 or 3, H, W) or (N, H, W, 1 or 3); or flat, (N, D), with the ``shape``
+    of one image. All have one scale: ``limits`` are the numbers drawn as black and white, by
+    default 0 and 255 for whole numbers, 0 and 1 for numbers between them, and else the least and
+    the largest number. ``cmap`` colours images with one channel; ``size`` is the width of an image
+    in inches.
+
+    >>> import splinecam as sc
+    >>> figure = sc.plot.image_grid(torch.rand(6, 64), shape=(8, 8), titles="abcdef", columns=3)
+    >>> len(figure.axes[0].images)
+    6
+    """
+    require_matplotlib()
+    import matplotlib.pyplot as plt
+
+    pixels = _pixels(images, shape)
+    count, high, wide = pixels.shape[:3]
+    names = _names(titles, count)
+    across = _columns(columns, count)
+    down = math.ceil(count / across)
+    font = _font(names, size)
+    head = _LINE * font / 72 if any(names) else 0.0
+    tall = size * high / wide
+    step = size + _GAP, tall + head + _GAP
+    total = across * step[0] - _GAP + 2 * _MARGIN, down * step[1] - _GAP + 2 * _MARGIN
+    figure = plt.figure(figsize=total)
+    ax = figure.add_axes((0, 0, 1, 1))  # its coordinates are inches, from the top
+    ax.set_axis_off()
+    scale = _scaled(pixels, limits)
+    for k in range(count):
+        left = _MARGIN + k % across * step[0]
+        top = _MARGIN + k // across * step[1] + head
+        box = (left, left + size, top + tall, top)
+        ax.imshow(scale[k], cmap=cmap, vmin=0, vmax=1, extent=box, aspect="auto")
+        ax.text(left + size / 2, top - 0.25 * head, names[k], size=font, color=INK, ha="center")
+    ax.set(xlim=(0, total[0]), ylim=(total[1], 0), aspect="auto")
+    return figure
+
+
+def plot_samples(
+    curves: Curves,
+    n: int = 25,
+    *,
+    generator: torch.Generator | None = None,
+    shape: Sequence[int] | None = None,
+    titles: bool = True,
+    names: Sequence[str] | None = None,
+    **style: Any,
+) -> Figure:
+    """Show random inputs that lie on the curves, as images, ordered by the curve they lie on.
+
+    Of a decision boundary each is titled with the two classes that tie there, called by their
+    ``names`` if these are given; of level sets with the level, of units with the layer and the
+    unit. ``shape`` is that of one image, where the model's inputs are flat; ``style`` goes to
+    ``image_grid``: columns, limits, cmap, size.
+
+    >>> import splinecam as sc
+    >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+    >>> domain = sc.Domain.around(torch.rand(8, 8), side=20.0)
+    >>> boundary = sc.partition(model, domain, progress=False).decision_boundary()
+    >>> figure = boundary.plot_samples(10)
+    >>> len(figure.axes[0].images)
+    10
+    """
+    from splinecam.sampling import sample_segments
+
+    part = curves.partition
+    _image_shape(part.domain.input_shape if shape is None else tuple(shape), flat=shape is None)
+    uv, segment = sample_segments(curves, n, generator)
+    label, order = torch.sort(curves.label[segment], stable=True)
+    made = part.inputs(uv[order], dtype=torch.float64).cpu()
+    headings = [_heading(curves, k, names) for k in label.tolist()] if titles else None
+    return image_grid(made, shape=shape, titles=headings, **style)
+
+
+def _heading(curves: Curves, label: int, names: Sequence[str] | None) -> str:
+    """What a label means, in a few characters."""
+    key = curves.key(label)
+    if isinstance(curves, Boundary):
+        if names is not None and len(names) < curves.n_classes:
+            raise ValueError(f"{len(names)} names for {curves.n_classes} classes")
+        return " | ".join(str(k) if names is None else names[k] for k in key)
+    if isinstance(curves, LevelSet):
+        return f"{key:.4g}"
+    return ": ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+# -- what is given -------------------------------------------------------------------------------
+
+
+def _pixels(images: Any, shape: Sequence[int] | None) -> NDArray[Any]:
+    """Images as (N, H, W) or (N, H, W, 3)."""
+    if not isinstance(images, torch.Tensor | np.ndarray):
+        images = [x.detach().cpu() if isinstance(x, torch.Tensor) else x for x in images]
+    array = np.asarray(images.detach().cpu() if isinstance(images, torch.Tensor) else images)
+    if not array.ndim or not array.shape[0]:
+        raise ValueError(f"there are no images in an array of shape {array.shape}")
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"images must hold numbers, not {array.dtype}")
+    if shape is not None:
+        if math.prod(shape) != array[0].size:
+            raise SplineCamError(
+                f"{array[0].size:,} numbers per image do not fit the shape {tuple(shape)}."
+            )
+        array = array.reshape(len(array), *shape)
+    where = _image_shape(array.shape[1:], flat=shape is None)
+    if where is None:
+        return array
+    array = np.moveaxis(array, 1 + where, -1)
+    return array[..., 0] if array.shape[-1] == 1 else array
+
+
+def _image_shape(shape: tuple[int, ...], *, flat: bool) -> int | None:
+    """Where the channels are in the shape of one image, if it has some; an error if it is none."""
+    if len(shape) == 2 and all(shape):
+        return None
+    if len(shape) == 3 and all(shape):
+        for axis in (0, 2):
+            if shape[axis] in _COLOURS:
+                return axis
+    hint = "Give shape=, such as (28, 28) or (3, 32, 32)." if flat and len(shape) == 1 else ""
+    raise SplineCamError(
+        f"Inputs of shape {tuple(shape)} are not images: these are (H, W), (1 or 3, H, W) or "
+        f"(H, W, 1 or 3). {hint}".strip()
+    )
+
+
+def _names(titles: Sequence[str] | None, count: int) -> list[str]:
+    if titles is None:
+        return [""] * count
+    if len(titles) != count:
+        raise ValueError(f"{len(titles)} titles for {count} images")
+    return [str(title) for title in titles]
+
+
+def _columns(columns: int | None, count: int) -> int:
+    """How many images a row has; by default a few more than there are rows."""
+    if columns is None:
+        return min(count, max(math.ceil(math.sqrt(count)), min(count, 5)))
+    wanted = operator.index(columns)
+    if wanted < 1:
+        raise ValueError(f"columns must be at least 1, not {wanted}")
+    return min(wanted, count)
+
+
+def _scaled(pixels: NDArray[Any], limits: tuple[float, float] | None) -> Floats:
+    """Numbers as shares of the way from black to white, from 0 to 1."""
+    low, high = map(float, limits) if limits is not None else _usual_limits(pixels)
+    if not high > low:
+        raise ValueError(f"limits must be two ascending numbers, not {limits}")
+    return np.clip((pixels.astype(np.float64) - low) / (high - low), 0, 1)
+
+
+def _usual_limits(pixels: NDArray[Any]) -> tuple[float, float]:
+    if pixels.dtype.kind in "ui":
+        return 0.0, 255.0
+    finite = pixels[np.isfinite(pixels)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    return (low, high) if low < 0 or high > 1 else (0.0, 1.0)
+
+
+def _font(names: list[str], size: float) -> float:
+    """A font size with which the longest title is no wider than an image."""
+    from matplotlib.textpath import TextPath
+
+    longest = max(names, key=len)
+    if not longest.strip():
+        return _FONT
+    width = float(TextPath((0, 0), longest, size=_FONT).get_extents().width) / 72
+    return max(_SMALLEST, min(_FONT, 0.95 * _FONT * size / width))

@@ -1,0 +1,236 @@
+r"""A surface over the plane, seen from any side: what is behind is drawn first, exactly.
+
+Two cells of a convex domain that share an edge: the one beyond the edge, as the eye sees it, is
+behind the other. As cells are convex, this order has no cycles, and whoever hides another
+is drawn later if every pair across an edge is drawn in order.
+
+        eye  >    \ B /
+                   \ /  A           A, C, B or C, A, B: both are right.
+                C   |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.collections import PolyCollection
+from matplotlib.transforms import Affine2D
+from mpl_toolkits.mplot3d import proj3d
+
+from splinecam.plot.lines import vector_scale
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Whole = NDArray[np.int64]
+
+__all__ = ["Items", "Neighbours", "Polygons", "Triangles", "eye_of", "new_page", "painters_order"]
+
+_SEAM = 0.2  # points by which polygons overlap in vector output
+_BLOCK = 1 << 18  # items turned into triangles at a time
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Pairs of cells: left and right (E,) of edges that begin at start (E, 2) and run along (E, 2).
+
+    count: number of cells.
+    """
+
+    left: Whole
+    right: Whole
+    start: Floats
+    along: Floats
+    count: int
+
+
+def eye_of(projection: Floats) -> Floats:
+    """The eye of a projection matrix (4, 4), in homogeneous coordinates, (4,).
+
+    It is the point that is seen nowhere; of a parallel projection the direction towards the eye.
+    """
+    if projection[3, :3].any():
+        eye = np.linalg.svd(projection[[0, 1, 3]])[2][-1]
+        return np.asarray(eye / eye[3])
+    toward = np.cross(projection[0, :3], projection[1, :3])
+    away = projection[2, :3] @ toward > 0  # depths grow away from the eye
+    return np.append(-toward if away else toward, 0.0)
+
+
+def painters_order(pairs: Neighbours, eye: Floats) -> Whole:
+    """In which round each cell is drawn, (count,): later ones may hide earlier ones."""
+    reach = eye[:2] - eye[3] * pairs.start
+    side = pairs.along[:, 0] * reach[:, 1] - pairs.along[:, 1] * reach[:, 0]
+    split = side != 0
+    near = np.where(side > 0, pairs.left, pairs.right)[split]
+    far = np.where(side > 0, pairs.right, pairs.left)[split]
+    by_far = np.argsort(far, kind="stable")
+    near, begin = near[by_far], np.searchsorted(far[by_far], np.arange(pairs.count + 1))
+    waiting = np.bincount(near, minlength=pairs.count)  # for so many cells behind each
+    order = np.full(pairs.count, -1)
+    ready, turn = np.flatnonzero(waiting == 0), 0
+    while True:
+        while len(ready):
+            order[ready] = turn
+            turn += 1
+            size = begin[ready + 1] - begin[ready]
+            entry = np.arange(size.sum()) + np.repeat(begin[ready] - np.cumsum(size) + size, size)
+            met = near[entry]
+            np.subtract.at(waiting, met, 1)
+            ready = np.unique(met[waiting[met] == 0])
+            ready = ready[order[ready] < 0]
+        left = np.flatnonzero(order < 0)
+        if not len(left):
+            return order
+        # Cells of which rounding has made a cycle: one that waits for the fewest goes first.
+        ready = left[[np.argmin(waiting[left])]]
+
+
+@dataclass(frozen=True)
+class Items:
+    """Polygons and lines in space: what is drawn, and when.
+
+    points: (P, 3); corners: (I, k) the points of each item, the last one repeated; cells: (I, 2)
+    the cells that it is drawn after, of equal ones in the order of rank: (I,). face, line: (I, 4)
+    colours, of lines face is transparent; width: (I,) of lines, in points.
+    """
+
+    points: Floats
+    corners: Whole
+    cells: Whole
+    rank: Whole
+    face: Floats
+    line: Floats
+    width: Floats
+
+    def order(self, pairs: Neighbours, projection: Floats) -> Whole:
+        """The items from back to front, (I,)."""
+        turn = painters_order(pairs, eye_of(projection))[self.cells].max(1)
+        return np.lexsort((self.rank, turn))
+
+    def projected(self, projection: Floats) -> tuple[Floats, Floats]:
+        """Where the points are on the page, (P, 2), and how deep, (P,)."""
+        x, y, depth = proj3d.proj_transform(*self.points.T, projection)
+        return np.stack([x, y], 1), np.asarray(depth)
+
+
+def new_page(wide: float, high: float, dpi: float = 72) -> Any:
+    """A blank image to draw on, of so many pixels."""
+    make: Any = RendererAgg
+    return make(round(float(wide)), round(float(high)), dpi)
+
+
+class Polygons(PolyCollection):
+    """Items as paths, put in order whenever the view changes."""
+
+    def __init__(self, items: Items, pairs: Neighbours, **style: Any) -> None:
+        super().__init__([], joinstyle="round", capstyle="round", **style)
+        self.items, self.pairs = items, pairs
+        self._seen: Floats | None = None
+        self._order = np.arange(len(items.cells))
+
+    def do_3d_projection(self) -> float:
+        """Bring the items onto the page; how near they come."""
+        axes: Any = self.axes
+        projection = np.asarray(axes.M)
+        uv, depth = self.items.projected(projection)
+        if self._seen is None or not np.array_equal(projection, self._seen):
+            order = self.items.order(self.pairs, projection)
+            style: Any = {"facecolor": self.items.face[order], "edgecolor": self.items.line[order]}
+            self.set(verts=uv[self.items.corners[order]], **style)
+            self._order, self._seen = order, projection
+        return float(depth.min(initial=np.inf))
+
+    def draw(self, renderer: Any) -> None:
+        """Draw the items so that no seams show between polygons.
+
+        In an image neighbours without anti-aliasing share no half-transparent pixels; in vector
+        output, which is smoothed by whoever shows it, they overlap a little.
+        """
+        width = self.items.width[self._order]
+        solid = self.items.face[self._order, 3] > 0
+        seam = _SEAM if renderer.option_scale_image() else 0.0
+        style: Any = {"linewidth": np.where(solid, seam, width), "antialiased": ~solid}
+        self.set(**style)
+        super().draw(renderer)
+
+
+class Triangles(PolyCollection):
+    """Items as an image: triangles fan out from their first corners, lines become ribbons."""
+
+    def __init__(self, items: Items, pairs: Neighbours, **style: Any) -> None:
+        super().__init__([], **style)
+        self.items, self.pairs = items, pairs
+        self._projection = np.eye(4)
+
+    def do_3d_projection(self) -> float:
+        """Remember the view; how near the items come."""
+        axes: Any = self.axes
+        self._projection = np.asarray(axes.M)
+        return float(self.items.projected(self._projection)[1].min(initial=np.inf))
+
+    def draw(self, renderer: Any) -> None:
+        """Draw an image of the whole figure's size."""
+        if not self.get_visible():
+            return
+        figure: Any = self.get_figure(root=True)
+        vector = renderer.option_scale_image()
+        scale = vector_scale(renderer) if vector else renderer.get_image_magnification()
+        wide, high = np.ceil(scale * np.asarray(figure.bbox.size)).astype(int)
+        page = self.get_transform() + Affine2D().scale(scale)
+        image = self._image(page, wide, high, renderer.points_to_pixels(1.0) * scale)
+        gc = renderer.new_gc()
+        if vector:  # which can place an image of any resolution
+            place = Affine2D().scale(wide / scale, high / scale)
+            renderer.draw_image(gc, 0, 0, image, place)
+        else:
+            renderer.draw_image(gc, 0, 0, image)
+        gc.restore()
+        self.stale = False
+
+    def _image(self, page: Any, wide: int, high: int, point: float) -> NDArray[np.uint8]:
+        """The items, (high, wide, 4) from below, every pixel the mean of four."""
+        agg = new_page(2 * wide, 2 * high)
+        flat = page + Affine2D().scale(2)
+        uv = flat.transform(self.items.projected(self._projection)[0])
+        order = self.items.order(self.pairs, self._projection)
+        gc, still = agg.new_gc(), Affine2D()
+        for some in np.array_split(order, 1 + len(order) // _BLOCK):
+            triangle, color = self._triangles(uv, some, 2 * point)
+            agg.draw_gouraud_triangles(gc, triangle, color, still)
+        pixels = np.asarray(agg.buffer_rgba())[::-1].reshape(high, 2, wide, 2, 4) / 255
+        alpha = pixels[..., 3:]
+        mean, share = (pixels[..., :3] * alpha).mean((1, 3)), alpha.mean((1, 3))
+        rgb = mean / np.where(share > 0, share, 1)
+        return np.asarray(255 * np.concatenate([rgb, share], 2) + 0.5, np.uint8)
+
+    def _triangles(self, uv: Floats, some: Whole, point: float) -> tuple[Floats, Floats]:
+        """The triangles (T, 3, 2) of some items and the colours of their corners (T, 3, 4)."""
+        corners = self.items.corners[some]
+        item, place = (corners[:, 1:-1] != corners[:, 2:]).nonzero()
+        fan = np.stack([corners[item, 0], corners[item, place + 1], corners[item, place + 2]], 1)
+        line = (self.items.face[some, 3] == 0).nonzero()[0]
+        ends = uv[corners[line, :2]]
+        ribbons = _ribbons(ends, self.items.width[some[line]] * point)
+        triangle = np.concatenate([uv[fan], ribbons])
+        color = np.concatenate(
+            [self.items.face[some[item]], np.repeat(self.items.line[some[line]], 2, 0)]
+        )
+        back_to_front = np.argsort(np.concatenate([item, np.repeat(line, 2)]), kind="stable")
+        return triangle[back_to_front], np.repeat(color[back_to_front, None], 3, 1)
+
+
+def _ribbons(ends: Floats, width: Floats) -> Floats:
+    """Two triangles for each line (N, 2, 2) of a width (N,), (2N, 3, 2)."""
+    along = ends[:, 1] - ends[:, 0]
+    size = np.hypot(*along.T)
+    across = (
+        np.stack([-along[:, 1], along[:, 0]], 1) * (width / np.where(size, 2 * size, 1))[:, None]
+    )
+    p, q = ends[:, 0], ends[:, 1]
+    a, b, c, d = p + across, p - across, q - across, q + across
+    return np.stack([np.stack([a, b, c], 1), np.stack([a, c, d], 1)], 1).reshape(-1, 3, 2)
