@@ -22,8 +22,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(STAMP)  ## train a toy classifier, compute its partition, write a picture to out/
-	$(BIN)/python -m splinecam.demo --out out
+demo: $(STAMP)  ## train a small classifier, compute its partition, write pictures to out/
+	$(BIN)/splinecam demo --out out
 
 test: $(STAMP)  ## run all tests
 	$(BIN)/python -m pytest -q -n 2
@@ -36,8 +36,10 @@ lint: $(STAMP)  ## check format, style and types
 bench: $(STAMP)  ## time the workloads against plain forward passes
 	$(BIN)/python benchmarks/bench.py
 
-docs: $(STAMP)  ## write the table of operations anew
+docs: $(STAMP)  ## build the documentation into out/docs, and the table of operations anew
 	$(BIN)/python -c 'from splinecam.ops import op_table_markdown; print(op_table_markdown(), end="")' > docs/ops.md
+	$(BIN)/python -m sphinx -q -n -W --keep-going -d out/doctrees docs out/docs
+	@echo "The documentation is in out/docs/index.html"
 
 clean:  ## remove the environment and everything that was generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
