@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["color_apart"]
 
-_COLORS = 12  # to choose from at first; more where neighbours have them all
+_COLORS = 14  # to choose from at first; more where neighbours have them all
 
 
 def color_apart(count: int, pairs: Whole, seed: int = 0) -> Whole:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from matplotlib import colormaps
-from matplotlib.colors import Colormap, LogNorm, Normalize, TwoSlopeNorm
+from matplotlib.colors import Colormap, ListedColormap, LogNorm, Normalize, TwoSlopeNorm
 
 from splinecam.boundary import output_of
 from splinecam.classes import class_regions
 from splinecam.errors import SplineCamError
 from splinecam.plot.apart import color_apart
 from splinecam.plot.fill import Shade
-from splinecam.plot.palette import class_colors
+from splinecam.plot.palette import CLASSES, class_colors
 
 if TYPE_CHECKING:
     from splinecam.mesh import Mesh
@@ -28,7 +28,18 @@ if TYPE_CHECKING:
 __all__ = ["Asked", "Coloring", "coloring"]
 
 _PALEST, _STRONGEST = 0.12, 0.80  # how much of its colour a class has, from no lead to a large one
+_SHARES = (0.01, 0.99)  # of the domain's area that lie below the limits of a colour scale
 _ENTRIES = 24  # of a legend, at most
+
+# The default colour maps, and between which of their ends dark lines are seen.
+_LIGHT = {
+    "magma_r": (0.0, 0.72),
+    "YlGnBu_r": (0.12, 1.0),
+    "viridis": (0.12, 1.0),
+    "RdBu_r": (0.06, 0.94),
+}
+_BALANCE = 0.1  # the shorter side of an output's level, of the longer one, for two colours
+_SOFT = (0.30, 0.52)  # of random colours: how much of the palette's they have
 
 
 @dataclass(frozen=True)
@@ -59,11 +70,17 @@ class Asked:
     seed: int
 
     def colormap(self, default: str) -> Colormap:
-        """The colour map that was asked for, or else the default."""
+        """The colour map that was asked for, or else the default, with its darkest end left out.
+
+        The edges are dark, and must be seen on all colours.
+        """
         if isinstance(self.cmap, Colormap):
             return self.cmap
+        if self.cmap is None:
+            shades = colormaps[default](np.linspace(*_LIGHT[default], 256))
+            return ListedColormap(shades, default)
         try:
-            return colormaps[self.cmap or default]
+            return colormaps[self.cmap]
         except (KeyError, TypeError):
             raise ValueError(
                 f"cmap is {self.cmap!r}; give the name of a colour map of matplotlib, or one itself"
@@ -122,7 +139,7 @@ def _by_slope(part: Partition, asked: Asked) -> Coloring:
 
 
 def _by_area(part: Partition, asked: Asked) -> Coloring:
-    return _logarithmic(part, part.areas.cpu().numpy(), "area (log scale)", asked, "viridis")
+    return _logarithmic(part, part.areas.cpu().numpy(), "area (log scale)", asked, "YlGnBu_r")
 
 
 def _by_output(part: Partition, asked: Asked) -> Coloring:
@@ -134,18 +151,17 @@ def _by_output(part: Partition, asked: Asked) -> Coloring:
     at_means, area = middle.cpu().numpy(), part.areas.cpu().numpy()
     values = part.values[:, k].cpu().numpy()
     ends = (float(values.min()), float(values.max()))
-    low, high = asked.limits or tuple(_quantiles(at_means, [0.01, 0.99], area).tolist())
+    low, high = asked.limits or tuple(_quantiles(at_means, _SHARES, area).tolist())
     name = "output" if part.values.shape[1] == 1 else f"output {k}"
     shade = Shade(numbers=origin, slopes=slopes.cpu().numpy())
-    extend = _extend(*ends, low, high)
-    if ends[0] < asked.level < ends[1]:
-        reach = max(high - asked.level, asked.level - low)
-        low, high = asked.limits or (asked.level - reach, asked.level + reach)
-        if low < asked.level < high:
-            norm: Normalize = TwoSlopeNorm(asked.level, low, high)
-            cmap = asked.colormap("RdBu_r")
-            return Coloring(part.mesh, shade, name, norm, cmap, _extend(*ends, low, high))
-    norm = _linear(low, high)
+    below, above = asked.level - low, high - asked.level
+    if min(below, above) > _BALANCE * max(below, above):
+        if asked.limits is None:
+            low, high = asked.level - max(below, above), asked.level + max(below, above)
+        norm: Normalize = TwoSlopeNorm(asked.level, low, high)
+        extend = _extend(*ends, low, high)
+        return Coloring(part.mesh, shade, name, norm, asked.colormap("RdBu_r"), extend)
+    norm, extend = _linear(low, high), _extend(*ends, low, high)
     return Coloring(part.mesh, shade, name, norm, asked.colormap("viridis"), extend)
 
 
@@ -155,7 +171,7 @@ def _by_layer(part: Partition, asked: Asked) -> Coloring:
     op = mesh.edge_op[mesh.corners >> 1]
     born = torch.full_like(mesh.offsets[1:], -1)
     born = born.scatter_reduce(0, mesh.owners(), op, "amax").cpu().numpy()
-    ramp = asked.colormap("YlGnBu")(np.linspace(0.1, 0.9, max(len(part.cuts), 2)))
+    ramp = asked.colormap("YlGnBu_r")(np.linspace(0.25, 0.95, max(len(part.cuts), 2)))
     palette = np.concatenate([ramp[: len(part.cuts)], [[1, 1, 1, 1]]])  # -1: the whole domain
     shown = np.unique(born)
     names = [*part.cuts, "none"]
@@ -166,7 +182,7 @@ def _by_layer(part: Partition, asked: Asked) -> Coloring:
 def _by_vertices(part: Partition, asked: Asked) -> Coloring:
     corners = part.num_corners.cpu().numpy()
     most = max(int(_quantiles(corners, [0.999])[0]), 4)
-    ramp = asked.colormap("YlGnBu")(np.linspace(0.05, 0.9, most - 2))
+    ramp = asked.colormap("YlGnBu_r")(np.linspace(1.0, 0.1, most - 2))
     shown = np.unique(np.minimum(corners, most))
     names = [f"{k}{' or more' * bool(k == most < corners.max())}" for k in shown]
     legend = tuple((name, ramp[k - 3]) for name, k in zip(names, shown, strict=True))
@@ -176,16 +192,13 @@ def _by_vertices(part: Partition, asked: Asked) -> Coloring:
 
 def _by_chance(part: Partition, asked: Asked) -> Coloring:
     """Soft colours; regions that share an edge never have the same."""
-    from matplotlib.colors import hsv_to_rgb
-
     number = color_apart(len(part), part.edge_faces.cpu().numpy(), asked.seed)
     count = int(number.max(initial=0)) + 1
     if asked.cmap is not None:
         return Coloring(part.mesh, Shade(colors=asked.colormap("")(number / max(1, count - 1))))
-    k = np.arange(count)
-    # Steps of the golden ratio keep the hues of any few numbers apart.
-    hsv = np.stack([(k * 0.618034) % 1, 0.22 + 0.16 * (k % 3) / 2, 0.99 - 0.09 * (k % 2)], 1)
-    return Coloring(part.mesh, Shade(colors=_opaque(hsv_to_rgb(hsv)[number])))
+    hues = class_colors(len(CLASSES) - 1)  # without grey
+    soft = np.concatenate([1 - share * (1 - hues) for share in _SOFT])
+    return Coloring(part.mesh, Shade(colors=_opaque(soft[number % len(soft)])))
 
 
 def _given(part: Partition, color: Any, asked: Asked) -> Coloring:
@@ -207,8 +220,9 @@ def _given(part: Partition, color: Any, asked: Asked) -> Coloring:
             f"color has shape {array.shape}, but there are {F:,} regions: give (F,) numbers or "
             "(F, 3 or 4) colours."
         )
-    finite = array[np.isfinite(array)]
-    low, high = asked.limits or tuple(_quantiles(finite, [0.01, 0.99]).tolist())
+    known = np.isfinite(array)
+    finite, area = array[known], part.areas.cpu().numpy()[known]
+    low, high = asked.limits or tuple(_quantiles(finite, _SHARES, area).tolist())
     extend = _extend(*_ends(finite), low, high)
     cmap = asked.colormap("viridis")
     return Coloring(part.mesh, Shade(numbers=array), "", _linear(low, high), cmap, extend)
@@ -233,7 +247,8 @@ def _logarithmic(part: Partition, numbers: Floats, label: str, asked: Asked, cma
     positive = numbers[numbers > 0]
     if asked.limits is not None and not 0 < asked.limits[0] < asked.limits[1]:
         raise ValueError(f"limits {asked.limits} of a logarithmic scale: give 0 < low < high")
-    low, high = asked.limits or tuple(_quantiles(positive, [0.01, 0.99]).tolist())
+    area = part.areas.cpu().numpy()[numbers > 0]
+    low, high = asked.limits or tuple(_quantiles(positive, _SHARES, area).tolist())
     if not len(positive):  # all of them are 0
         low, high = 1.0, 1.0
     extend = _extend(*_ends(numbers), low, high) if len(positive) else "neither"
@@ -253,7 +268,7 @@ def _linear(low: float, high: float) -> Normalize:
     return Normalize(low, high)
 
 
-def _quantiles(values: Any, shares: list[float], weights: Floats | None = None) -> Floats:
+def _quantiles(values: Any, shares: Sequence[float], weights: Floats | None = None) -> Floats:
     """Below which numbers so large shares of the values lie, by weight."""
     if not len(values):
         return np.zeros(len(shares))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from splinecam.plot.furniture import clip_to
 from splinecam.plot.lines import Lines, Pen
 from splinecam.plot.palette import INK, PAPER
 from splinecam.ragged import lengths
@@ -22,8 +23,8 @@ __all__ = ["draw_boundary", "draw_edges"]
 
 # Widths in points, and as a share of the lines' spacing, from the first layer to the last.
 _WIDEST, _NARROWEST = 0.9, 0.5
-_SHARE = 0.11
-_STRONG, _WEAK = 0.85, 0.45  # opacity
+_SHARE = 0.1
+_STRONG, _WEAK = 0.75, 0.45  # opacity
 
 _BOUNDARY, _LEAST_BOUNDARY, _RIM = 1.7, 0.5, 1.6
 _BOUNDARY_SHARE = 0.25
@@ -57,6 +58,7 @@ def draw_edges(part: Partition, ax: Axes, edges: Any, width: float | None) -> No
             **style,
         )
         ax.add_collection(lines, autolim=False)
+        clip_to(lines, ax, part.domain)
 
 
 def _chosen(part: Partition, edges: Any) -> Tensor:
@@ -83,4 +85,6 @@ def draw_boundary(ax: Axes, curves: Curves, color: Any, *, rim: bool) -> None:
     layers = [(color, 0.0, 3.2)] + [(PAPER, _RIM, 3.1)] * rim
     for ink, extra, zorder in layers:
         pen = Pen(spacing, _BOUNDARY_SHARE, _BOUNDARY, _LEAST_BOUNDARY, extra)
-        ax.add_collection(Lines(segments, colors=ink, pen=pen, zorder=zorder), autolim=False)
+        lines = Lines(segments, colors=ink, pen=pen, zorder=zorder)
+        ax.add_collection(lines, autolim=False)
+        clip_to(lines, ax, curves.partition.domain)

@@ -64,6 +64,7 @@ class CellImage(AxesImage):
         super().__init__(ax, extent=extent, interpolation="none", origin="lower", **options)
         numbers = shade.numbers if shade.numbers is not None else np.zeros(0)
         self._A = np.ma.masked_invalid(numbers)
+        self._last: tuple[Any, Any] = (None, None)
         self.set_clip_path(ax.patch)
 
     # -- drawing ------------------------------------------------------------------------------
@@ -104,8 +105,25 @@ class CellImage(AxesImage):
         pixels = Bbox.from_bounds(left, low, width, height)
         inverse = Affine2D().scale(1 / magnification) + self.axes.transData.inverted()
         view = pixels.transformed(inverse)
-        image = self.pixels(view, width, height)
+        image = self._remembered(view, width, height)
         return image, left / magnification, low / magnification, IdentityTransform()
+
+    def _remembered(self, view: BboxBase, width: int, height: int) -> NDArray[np.uint8]:
+        """The picture of a view; layouts draw twice, so that the last one is kept."""
+        norm = self.norm
+        key = (
+            *view.extents,
+            width,
+            height,
+            self.get_alpha(),
+            norm.vmin,
+            norm.vmax,
+            norm,
+            self.cmap,
+        )
+        if self._last[0] != key:
+            self._last = key, self.pixels(view, width, height)
+        return self._last[1]
 
     def _window(self) -> BboxBase:
         """The part of the figure that is drawn on."""
@@ -125,7 +143,7 @@ class CellImage(AxesImage):
                 for j in range(fine):
                     some = owner[i::fine, j::fine]
                     if colors is not None:
-                        total = total + colors[some]
+                        total = total + np.take(colors, some, 0)
                     else:
                         x, y = grid.x()[j::fine], grid.y(first, last)[i::fine]
                         total = total + self._shaded(some, x, y)

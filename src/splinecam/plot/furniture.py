@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.colors import LogNorm
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch, Polygon
+from matplotlib.path import Path
 from matplotlib.text import Text
-from matplotlib.transforms import IdentityTransform
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import Bbox, IdentityTransform, ScaledTranslation, TransformedBbox
 
 from splinecam.plot.palette import INK, PAPER
 
@@ -31,6 +34,9 @@ _NARROW = 180.0
 _MARGIN = 0.006  # of the picture's extent, left free for the border line
 _GAP = 0.02  # between a picture and what stands beside it, of the picture's width
 BORDER_WIDTH = 0.9
+_TICKS = 0.42  # room in inches for the numbers and the label of an axis
+_PLAIN = (1e-3, 1e5)  # numbers between these are not written as powers of ten
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def set_frame(ax: Axes, domain: Domain, style: AxesStyle = "scale") -> None:
@@ -67,7 +73,7 @@ def _set_ticks(ax: Axes, domain: Domain) -> None:
     ax.set_ylabel("x₂" if same else "v", fontsize=_letters(ax) + 1, color=INK)
 
 
-def draw_border(ax: Axes, domain: Domain, *, zorder: float = 2.9) -> Polygon:
+def draw_border(ax: Axes, domain: Domain, *, zorder: float = 3.5) -> Polygon:
     """The outline of the domain."""
     outline = Polygon(
         domain.corners.cpu().numpy(),
@@ -80,6 +86,19 @@ def draw_border(ax: Axes, domain: Domain, *, zorder: float = 2.9) -> Polygon:
     )
     ax.add_artist(outline)
     return outline
+
+
+def clip_to(artist: Artist, ax: Axes, domain: Domain) -> None:
+    """Cut off what sticks out of the domain, such as the round ends of wide lines."""
+    corners = domain.corners.cpu().numpy()
+    low, high = corners.min(0), corners.max(0)
+    if len(corners) == 4 and bool(((corners == low) | (corners == high)).all()):
+        artist.set_clip_path(None)
+        artist.set_clip_box(TransformedBbox(Bbox([low, high]), ax.transData))
+    else:
+        artist.set_clip_path(
+            Path(np.concatenate([corners, corners[:1]]), closed=True), ax.transData
+        )
 
 
 def _letters(ax: Axes) -> float:
@@ -99,6 +118,18 @@ def round_number(most: float) -> float:
     power = math.floor(math.log10(most))
     digit = max(d for d in (1, 2, 5) if d * 10.0**power <= most)
     return float(f"{digit}e{power}")
+
+
+def short_number(value: float) -> str:
+    """A positive number as it is, or with a power of ten where that is shorter.
+
+    >>> short_number(0.5), short_number(2e-6), short_number(1e6)
+    ('0.5', '2×10⁻⁶', '10⁶')
+    """
+    if _PLAIN[0] <= value < _PLAIN[1]:
+        return f"{value:g}"
+    digits, power = f"{value:.0e}".split("e")
+    return f"{digits}×10{str(int(power)).translate(_RAISED)}".removeprefix("1×")
 
 
 class ScaleBar(Artist):
@@ -127,7 +158,7 @@ class ScaleBar(Artist):
         text = Text(
             left + wide / 2,
             low + 3.0 * point,
-            f"{self.length:g}".replace("-", "−"),
+            short_number(self.length),
             size=_letters(self.axes),
             color=INK,
             ha="center",
@@ -172,9 +203,22 @@ def add_colorbar(ax: Axes, mappable: Any, label: str, *, extend: str = "neither"
     beside.tick_params(which="major", length=3)
     beside.tick_params(which="minor", length=1.5)
     beside.yaxis.get_offset_text().set_fontsize(size)
+    if isinstance(mappable.norm, LogNorm):
+        _log_ticks(bar, mappable.norm)
     bar.outline.set_linewidth(0.5)
     bar.outline.set_edgecolor(INK)
     return bar
+
+
+def _log_ticks(bar: Colorbar, norm: LogNorm) -> None:
+    """Powers of ten, with 2 and 5 times them where there are few; plain numbers where short."""
+    low, high = float(norm.vmin or 1), float(norm.vmax or 1)
+    decades = math.log10(high / low)
+    subs: Sequence[float] = (1,) if decades > 2.5 else (1, 2, 5) if decades > 0.8 else range(1, 10)
+    bar.ax.yaxis.set_major_locator(LogLocator(subs=subs))
+    bar.ax.yaxis.set_minor_formatter(NullFormatter())
+    if _PLAIN[0] <= low < high <= _PLAIN[1]:
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def add_legend(
@@ -188,7 +232,11 @@ def add_legend(
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1 + _GAP, 1.0)}
     columns = 1 + (len(handles) - 1) // 24
     if below:
+        figure = ax.figure.get_figure(root=True)
+        assert figure is not None
+        lower = ScaledTranslation(0, -_TICKS if ax.axison else 0, figure.dpi_scale_trans)
         place["bbox_to_anchor"] = (0.0, -_GAP)
+        place["bbox_transform"] = ax.transAxes + lower
         columns = max(1, min(len(handles), 6))
     legend = Legend(
         ax,
@@ -228,7 +276,7 @@ def fit_figure(ax: Axes, domain: Domain) -> None:
         right += size.width / figure.dpi + 0.12 if beside else 0.0
         below += 0.0 if beside else size.height / figure.dpi + 0.12
     if ax.axison:
-        left, below = 0.6, below + 0.5
+        left, below = 0.6, below + _TICKS
     width = figure.get_figwidth()
     height = (width - left - right) * float(extent[1] / extent[0]) + below
     figure.set_figheight(min(max(height, width / 5), 2 * width))

@@ -22,6 +22,7 @@ __all__ = ["Lines", "Pen", "vector_scale"]
 _CHUNK = 10_000  # segments of one path: the renderer of images bounds what it takes at once
 _MANY = 50_000  # segments that vector output holds as lines; more become an image
 _DPI = 300  # of images in vector output, at least
+_HAIRLINE = 0.2  # width in points that no viewer of vector output makes wider
 _FAINT = 0.01  # width in pixels below which lines are not seen, and not drawn
 
 
@@ -67,6 +68,7 @@ class Lines(LineCollection):
         self._ends = np.asarray(segments, np.float64).reshape(-1, 2, 2)
         self._groups = [len(self._ends)] if groups is None else groups
         self.pen = pen
+        self._last: tuple[Any, Any] = (None, None)
         style = {"capstyle": "round", "snap": False, **style}
         sizes = [-(-n // _CHUNK) for n in self._groups]
         for name in {"array", "colors"} & style.keys():  # every path has its group's
@@ -98,19 +100,37 @@ class Lines(LineCollection):
         widest = renderer.points_to_pixels(float(np.max(self.get_linewidth())))
         if widest < _FAINT:
             return
-        if len(self._ends) <= _MANY or not renderer.option_scale_image():
+        if not renderer.option_scale_image():
             super().draw(renderer)
+            return
+        if len(self._ends) <= _MANY:
+            self._draw_hairlines(renderer)
             return
         self.update_scalarmappable()
         box = Bbox.intersection(self.axes.bbox, self.get_figure(root=True).bbox)
         if box is None:
             return
+        scale = vector_scale(renderer)
+        key = (*box.extents, *self.axes.viewLim.extents, scale, self.get_linewidth()[0])
+        if self._last[0] != key:  # layouts draw twice
+            self._last = key, self._image(box, scale)
         outer = renderer.new_gc()
         self._set_gc_clip(outer)
         place = Affine2D().scale(box.width, box.height)
-        renderer.draw_image(outer, box.x0, box.y0, self._image(box, vector_scale(renderer)), place)
+        renderer.draw_image(outer, box.x0, box.y0, self._last[1], place)
         outer.restore()
         self.stale = False
+
+    def _draw_hairlines(self, renderer: Any) -> None:
+        """Draw into vector output, where viewers widen very thin lines: as wider, paler ones."""
+        width, alpha = float(self.get_linewidth()[0]), self.get_alpha()
+        if width < _HAIRLINE:
+            self.set_linewidth(_HAIRLINE)
+            self.set_alpha((1.0 if alpha is None else float(alpha)) * width / _HAIRLINE)
+        super().draw(renderer)
+        if width < _HAIRLINE:
+            self.set_linewidth(width)
+            self.set_alpha(alpha)
 
     def _take(self, pen: Pen) -> None:
         figure = self.get_figure(root=True)
@@ -129,7 +149,7 @@ class Lines(LineCollection):
         for k, path in enumerate(self._paths):
             gc = agg.new_gc()
             gc.set_foreground(colors[k % len(colors)], isRGBA=True)
-            gc.set_linewidth(agg.points_to_pixels(widths[k % len(widths)]))
+            gc.set_linewidth(widths[k % len(widths)])
             gc.set_capstyle(self.get_capstyle() or "round")
             gc.set_snap(False)
             agg.draw_path(gc, path, self.get_transform() + fit)

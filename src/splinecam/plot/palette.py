@@ -45,7 +45,7 @@ def class_colors(n: int) -> Floats:
 def new_axes(domain: Domain | None = None, *, width: float = 6.0) -> Axes:
     """Axes on a new figure, so many inches wide and as high as the domain asks for.
 
-    The layout is constrained, so that labels, colour bars and legends are never cut off.
+    The layout makes room for labels, colour bars and legends, so that none is cut off.
     """
     require_matplotlib()
     import matplotlib.pyplot as plt
@@ -55,7 +55,7 @@ def new_axes(domain: Domain | None = None, *, width: float = 6.0) -> Axes:
         extent = domain.corners.amax(0) - domain.corners.amin(0)
         aspect = float(extent[1] / extent[0])
     height = min(max(aspect * width, width / 4), 2 * width)
-    _, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    _, ax = plt.subplots(figsize=(width, height), layout="compressed")
     return ax
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,7 +124,7 @@ def _draw_thumbnail(
     tie = Line2D([point[0], middle[0]], [point[1], middle[1]], color=INK, linewidth=0.7)
     tie.set_zorder(zorder - 1.5)
     image = AxesImage(
-        ax, extent=(x, x + w, y, y + h), cmap="gray", origin="upper", interpolation="nearest"
+        ax, extent=(x, x + w, y, y + h), cmap="gray", origin="upper", interpolation="none"
     )
     image.set_data(picture)
     if picture.ndim == 2:
@@ -141,6 +142,9 @@ def _pictures(images: Any) -> Any:
     """Images as (N, h, w) or (N, h, w, 3 or 4); colours scaled to 0 to 1."""
     given = images.detach().cpu() if isinstance(images, torch.Tensor) else images
     array = np.asarray(given, np.float64)
+    side = math.isqrt(array.shape[-1])
+    if array.ndim == 2 and side**2 == array.shape[-1] >= 16:  # flat square images
+        array = array.reshape(-1, side, side)
     if array.ndim == 4 and array.shape[1] in (1, 3, 4):
         array = np.moveaxis(array, 1, 3)
     if array.ndim == 4 and array.shape[3] == 1:

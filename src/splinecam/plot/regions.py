@@ -45,8 +45,8 @@ def plot(
     one that bounds the region), ``"vertices"``, ``"random"`` (by ``seed``; neighbours differ), or
     an array of numbers (F,) or colours (F, 3 or 4). By default the class if there are several
     outputs or a final sigmoid was left out, else the output. output: which one ``"slope"`` and
-    ``"output"`` mean. cmap, limits: the colour map, and the numbers at its ends, by default the 1st
-    and the 99th percentile.
+    ``"output"`` mean. cmap, limits: the colour map, and the numbers at its ends, by default those
+    below which 1 % and 99 % of the area lie.
 
     edges: False, or numbers of the edges to draw, such as ``part.merged().edges``. boundary: by
     default drawn on classes and where there are several outputs; with one output it is where that
