@@ -1,13 +1,20 @@
-"""The demo runs, tells what it found and writes a picture."""
+"""The demo runs, tells what it found, writes its files and says what to do with them."""
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+import splinecam as sc
+from splinecam import cli
 from splinecam.demo import main, train, two_spirals
+
+SMALL = ["--device", "cpu", "--steps", "5", "--dpi", "40"]
 
 
 def test_two_spirals_are_fixed_by_the_seed() -> None:
@@ -27,11 +34,36 @@ def test_training_is_fixed_by_the_seed_and_leaves_the_random_state() -> None:
         assert torch.equal(first(x), again(x))
 
 
-def test_main(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--out", str(tmp_path / "new"), "--device", "cpu", "--steps", "5", "--dpi", "40"])
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch.export, about its own code
+def test_what_to_try_next_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert cli.main(["demo", "--out", "new", *SMALL]) == 0
     printed = capsys.readouterr().out
-    for word in ("regions (NR)", "ARV", "ANV", "ARE", "boundary length", "Seconds: training"):
+    for word in ("regions (NR)", "ARV", "ANV", "ARE", "boundary length", "Training"):
         assert word in printed
-    picture = tmp_path / "new" / "demo.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert str(picture) in printed
+    for name in ("demo.png", "demo-surface.png", "demo-layers.png"):
+        assert (tmp_path / "new" / name).read_bytes().startswith(b"\x89PNG")
+        assert f"new/{name}" in printed
+    found = json.loads((tmp_path / "new/demo.json").read_text())
+    assert found["stats"]["NR"] == len(sc.load("new/demo.npz"))
+    commands = [
+        line.split("splinecam ", 1)[1]
+        for line in printed.partition("Try next:")[2].splitlines()
+        if line
+    ]
+    assert len(commands) == 3
+    for command in commands:
+        assert cli.main(shlex.split(command)) == 0
+    assert capsys.readouterr().out.splitlines()[-8].split() == [
+        "new/demo.npz",
+        "new/zoom/partition.npz",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_as_a_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--out", str(tmp_path), *SMALL])
+    assert str(tmp_path / "demo.png") in capsys.readouterr().out

@@ -59,7 +59,7 @@ def pictures(part: Partition, x: Tensor, label: Tensor) -> dict[str, Any]:
     return {
         "demo": plot(part, color="class", points=x, labels=label, axes="off", legend=False).figure,
         "demo-surface": plot_surface(part).figure,
-        "demo-layers": plot_layers(part, axes="off", legend=False),
+        "demo-layers": plot_layers(part, color="class"),
     }
 
 
@@ -97,7 +97,7 @@ def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) ->
         part.save(out / "demo.npz")
         _export(model, out / "demo.pt2")
     stats = part.stats()
-    content = {"seconds": seconds, **stats.numbers}
+    content = {"stats": stats.numbers, "seconds": seconds}
     (out / "demo.json").write_text(json.dumps(content, indent=2) + "\n")
     print(f"\n{stats}\n\n{_farewell(out)}")
 

@@ -24,7 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     >>> main(["ops", "--search", "relu6"])
     Piecewise linear, of one variable
-      aten.relu6
+      knots 0 and 6:
+        relu6
     0
     """
     parser = make_parser()

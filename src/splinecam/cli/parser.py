@@ -140,7 +140,7 @@ examples:
   splinecam plot out/partition.npz
   splinecam plot out/partition.npz --color slope --out slope.pdf
   splinecam plot out/partition.npz --kind surface --output 0 --out surface.png
-  splinecam plot out/partition.npz --color output --output 2 --level 0.5 --axes ticks --out two.svg
+  splinecam plot out/partition.npz --color output --output 2 --axes ticks --out two.svg
 """
 
 

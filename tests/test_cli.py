@@ -1,0 +1,577 @@
+"""Every command of ``splinecam``, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import splinecam as sc
+from splinecam import cli
+from splinecam.cli import main
+from splinecam.cli.commands import COMMANDS
+from splinecam.cli.parser import COLORS, KINDS
+from splinecam.cli.pictures import _KINDS
+
+CODE = """
+import sys
+import torch
+from torch import nn
+
+print("hello from the user's code")
+
+def build(width=8, act="relu"):
+    torch.manual_seed(0)
+    acts = {"relu": nn.ReLU(), "gelu": nn.GELU()}
+    return nn.Sequential(
+        nn.Linear(2, width), acts[act], nn.Linear(width, width), acts[act], nn.Linear(width, 3)
+    )
+
+def image():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(8, 3), nn.Softmax(-1)
+    )
+
+class Holder:
+    made = build()
+
+ready = build().train()
+
+def broken():
+    raise ValueError("no such data")
+
+def leaves():
+    sys.exit(3)
+
+def number():
+    return 3
+"""
+BOX = ("--box", "-1", "1")
+
+
+class Evil:
+    """An object that writes a file when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (Path("evil"),)
+
+
+def export(model: torch.nn.Module, x: torch.Tensor, path: Path, **batch: Any) -> None:
+    shapes = ({0: torch.export.Dim("batch", **batch)},) if batch.pop("any", True) else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(model.eval(), (x,), dynamic_shapes=shapes)
+        torch.export.save(program, path)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model in code, exported programs, weights, samples and a saved partition."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "little.py").write_text(CODE)
+    space: dict[str, Any] = {}
+    exec(CODE, space)
+    build, image = space["build"], space["image"]
+    torch.save(build().state_dict(), folder / "weights.pt")
+    torch.save(
+        {"model": {f"module.{k}": v for k, v in build().state_dict().items()}}, folder / "c.pth"
+    )
+    torch.save(build(4).state_dict(), folder / "narrow.pt")
+    np.savez(folder / "weights.npz", **{k: v.numpy() for k, v in build().state_dict().items()})
+    torch.save(Evil(), folder / "evil.pt")
+    export(image(), torch.zeros(2, 1, 6, 6), folder / "image.pt2")
+    export(image(), torch.zeros(1, 1, 6, 6), folder / "fixed.pt2", any=False)
+    export(image(), torch.zeros(4, 1, 6, 6), folder / "few.pt2", max=64)
+    x = np.random.default_rng(0).random((5, 6, 6), np.float32)
+    np.savez(folder / "two.npz", x=x, y=np.arange(5))
+    np.save(folder / "images.npy", x[:, None])
+    torch.save(torch.from_numpy(x[:, None]), folder / "images.pt")
+    x[1, 2, 3] = np.nan
+    np.save(folder / "nan.npy", x[:, None])
+    np.save(folder / "bent.npy", np.random.default_rng(0).random((4, 1, 6, 6)))
+    np.save(folder / "line.npy", np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]))
+    np.save(folder / "same.npy", np.zeros((3, 2)))
+    np.save(folder / "corners.npy", np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+    np.save(folder / "objects.npy", np.array([{}], object), allow_pickle=True)
+    part = sc.partition(build(), sc.Domain.box(-1, 1), progress=False)
+    part.save(folder / "saved.npz")
+    (folder / "cut.npz").write_bytes((folder / "saved.npz").read_bytes()[:2000])
+    return folder
+
+
+@pytest.fixture
+def here(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the folder, as the current one; what is imported from it is forgotten again."""
+    folder = tmp_path / "here"
+    shutil.copytree(files, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    known = set(sys.modules)
+    yield folder
+    for name in [name for name in sys.modules if "little" in name and name not in known]:
+        del sys.modules[name]
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(here: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command: its exit code, its results and its messages."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        code = main(words)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return call
+
+
+# -- the command itself ---------------------------------------------------------------------------
+
+
+def test_alone_it_prints_its_help(run: Run) -> None:
+    code, out, _ = run()
+    assert code == 0
+    assert all(f"    {name}" in out for name in COMMANDS)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"splinecam {sc.__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert f"splinecam {command}" in capsys.readouterr().out.partition("examples:")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nonsense"], "invalid choice"),
+        (["partition", "m:f", "--out", "x"], "--box --through --around --polygon is required"),
+        (["partition", "m:f", *BOX], "--out"),
+        (["partition", "m:f", "--box", "a", "--out", "x"], "'a' is not a number"),
+        (["partition", "m:f", *BOX, "--through", "x.npy", "--out", "x"], "not allowed with"),
+        (["partition", "m:f", *BOX, "--out", "x", "--memory", "much"], "such as"),
+        (["partition", "m:f", *BOX, "--out", "x", "--arg", "3"], "NAME=VALUE"),
+        (["partition", "m:f", *BOX, "--out", "x", "--dpi", "0"], "above 0"),
+        (["plot", "x.npz", "--color", "nice"], "invalid choice"),
+        (["check", "m:f", "--input-shape", "big"], "not a shape"),
+    ],
+)
+def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(COMMANDS, "ops", interrupted)
+    assert run("ops")[::2] == (130, "\nInterrupted.\n")
+
+
+def test_unexpected_errors_are_short(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> int:
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setitem(COMMANDS, "ops", fails)
+    code, _, err = run("ops")
+    assert code == 1
+    assert "unexpected ZeroDivisionError: a fault" in err
+    assert "--debug" in err
+
+
+def test_debug_shows_the_traceback(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stats", "none.npz", "--debug"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_as_a_module_with_a_closed_pipe() -> None:
+    words = [sys.executable, "-m", "splinecam", "ops", "--markdown"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_options_name_what_there_is() -> None:
+    from splinecam.plot import colors
+
+    assert set(COLORS) == set(colors._KINDS)
+    assert set(KINDS) == set(_KINDS)
+
+
+# -- partition ------------------------------------------------------------------------------------
+
+
+def test_partition_writes_everything(run: Run, here: Path) -> None:
+    code, out, err = run("partition", "little.py:build", *BOX, "--out", "a/b", "--dpi", "40")
+    assert code == 0
+    names = ["partition.npz", "regions.png", "stats.json", "stats.txt"]
+    assert sorted(path.name for path in (here / "a/b").iterdir()) == names
+    part = sc.load(here / "a/b/partition.npz")
+    found = json.loads((here / "a/b/stats.json").read_text())
+    assert found["stats"]["NR"] == len(part)
+    assert found["model"] == "little.py:build"
+    assert found["validated"] is True
+    assert found["cuts"] == ["1", "3"]
+    assert f"{len(part):,}" in (here / "a/b/stats.txt").read_text()
+    assert (here / "a/b/regions.png").read_bytes().startswith(b"\x89PNG")
+    assert "regions (NR)" in out
+    assert "hello" not in out
+    assert all(word in err for word in ("Model", "Domain", "Partition", "checks passed", "hello"))
+
+
+def test_partition_is_that_of_the_library(run: Run, here: Path) -> None:
+    words = ("partition", "little:build", "--weights", "weights.pt", "--no-plot", "--no-validate")
+    assert run(*words, "--box=0,-1,2,1", "--out", "a", "--arg", "width=8")[0] == 0
+    part, known = sc.load("a/partition.npz"), sc.load("saved.npz")
+    assert part.domain.corners.tolist() == [[0, -1], [2, -1], [2, 1], [0, 1]]
+    inside = torch.tensor([[0.3, 0.2], [0.9, -0.4]])
+    a, b = (p.weight[p.locate(inside)] for p in (part, known))
+    assert torch.allclose(a, b)
+    assert not json.loads(Path("a/stats.json").read_text())["validated"]
+
+
+@pytest.mark.parametrize("weights", ["weights.npz", "c.pth"])
+def test_weights_of_several_kinds(run: Run, weights: str) -> None:
+    words = ("partition", "little.py:build", "--weights", weights, *BOX, "--no-plot")
+    assert run(*words, "--out", "a")[0] == 0
+    assert torch.equal(sc.load("a/partition.npz").weight, sc.load("saved.npz").weight)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        ["--through", "two.npz", "--key", "x", "--pick", "0", "2", "4", "--input-shape", "1,6,6"],
+        ["--through", "images.npy", "--tight", "--margin", "0"],
+        ["--around", "images.pt", "--pick", "3", "--side", "0.5", "--seed", "2"],
+        ["--polygon", "images.npy", "--pick", "0", "2", "3"],
+    ],
+)
+def test_domains_of_an_exported_program(run: Run, here: Path, domain: list[str]) -> None:
+    code, _, err = run("partition", "image.pt2", *domain, "--out", "a", "--dpi", "30")
+    assert code == 0, err
+    part = sc.load("a/partition.npz")
+    assert part.domain.input_shape == (1, 6, 6)
+    assert (part.cuts, part.stripped) == (("1", "2"), "softmax")
+    x = torch.from_numpy(np.load("two.npz")["x"])[:, None]
+    marked = domain[domain.index("--pick") + 1 :][:3] if "--pick" in domain else ["0", "1", "2"]
+    first = x[int(marked[0])]
+    assert float(part.domain.project(first)[1]) < 1e-5
+
+
+def test_pictures_of_several_formats(run: Run, here: Path) -> None:
+    words = (
+        "partition",
+        "little:ready",
+        *BOX,
+        "--out",
+        "a",
+        "--format",
+        "svg",
+        "pdf",
+        "--dpi",
+        "30",
+    )
+    assert run(*words, "--color", "slope", "--axes", "ticks", "--size", "3")[0] == 0
+    assert (here / "a/regions.pdf").read_bytes().startswith(b"%PDF")
+    assert "<svg" in (here / "a/regions.svg").read_text()
+
+
+def test_quiet(run: Run) -> None:
+    words = ("partition", "little:Holder.made", *BOX, "--out", "a", "--no-plot", "--quiet")
+    assert run(*words)[::2] == (0, "hello from the user's code\n")
+
+
+def test_progress_lines_where_there_is_no_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splinecam.cli.console._PAUSE", 0.0)
+    _, _, err = run("partition", "little:build", *BOX, "--out", "a", "--no-plot")
+    assert "1: " in err
+    assert err.count(" regions, ") >= 2
+
+
+def test_limits(run: Run, here: Path) -> None:
+    words = ("partition", "little:build", *BOX, "--out", "a")
+    code, _, err = run(*words, "--max-regions", "3")
+    assert (code, "max_regions=3" in err) == (1, True)
+    assert not (here / "a").exists()
+    assert run(*words, "--no-plot", "--memory", "1GB")[0] == 0
+
+
+WRONG = [
+    # what the model is
+    ("w none.pt2", "There is no file none.pt2."),
+    ("w none.py:f", "There is no file none.py."),
+    ("w little.py", "as in little.py:build. It defines: build"),
+    ("w little.py:biuld", "Did you mean 'build'?"),
+    ("w nonsense.mod:f", "There is no module 'nonsense.mod'"),
+    ("w nonsense", "package.module:factory"),
+    ("w little.py:broken", "raised ValueError: no such data"),
+    ("w little.py:leaves", "raised SystemExit"),
+    ("w little.py:number", "gave int, but a factory must return an nn.Module"),
+    ("w little.py:CODE", "has no 'CODE'"),
+    ("w little.py:build --arg wide=3", "unexpected keyword argument 'wide'"),
+    ("w little.py:ready --arg width=3", "takes no --arg"),
+    ("w weights.pt", "--weights weights.pt"),
+    ("w evil.pt", "is a pickled checkpoint"),
+    ("w weights.npz", "is a file of weights"),
+    ("w images.npy", "of an unknown kind"),
+    ("w little.py:build --weights narrow.pt", "do not fit Sequential"),
+    ("w little.py:build --weights evil.pt", "can run any code"),
+    ("w little.py:build --weights images.pt", "holds no state dict"),
+    ("w image.pt2 --weights weights.pt", "are for factories"),
+    ("w little.py:build --arg act=gelu", "1 (aten.gelu): it is not piecewise linear"),
+    ("fixed.pt2 --around images.npy", "torch.zeros(2, 1, 6, 6)"),
+    ("few.pt2 --around images.npy", "a batch of 0 to 64"),
+    # what the domain is
+    ("w image.pt2", "takes inputs of shape (1, 6, 6)"),
+    ("w little.py:image", "the domain's input shape"),
+    ("image.pt2 --through two.npz --key x", "Say --input-shape 1,6,6"),
+    ("image.pt2 --through two.npz", "'x' (5, 6, 6), 'y' (5,). Choose one with --key"),
+    ("image.pt2 --through two.npz --key z", "holds no 'z'"),
+    ("image.pt2 --through nan.npy", "Sample 1 of nan.npy is nan at [0][2][3]"),
+    ("image.pt2 --through images.npy --pick 1 2", "--pick takes 3"),
+    ("image.pt2 --through images.npy --pick 1 2 9", "sample 9 is wanted"),
+    ("image.pt2 --polygon bent.npy", "not in one plane"),
+    ("image.pt2 --around none.npy", "There is no file none.npy."),
+    ("image.pt2 --around little.py", "is no file of samples"),
+    ("image.pt2 --around evil.pt", "can run any code"),
+    ("image.pt2 --around objects.npy", "can run any code"),
+    ("image.pt2 --around images.npy --input-shape 7,7", "no samples of input shape (7, 7)"),
+    ("image.pt2 --around images.npy --side 0", "above 0"),
+    ("little.py:build --polygon line.npy", "degenerate"),
+    ("little.py:build --through line.npy", "lie on one line"),
+    ("little.py:build --through same.npy", "identical"),
+    ("little.py:build --box 1 -1", "lo must be below hi"),
+    ("little.py:build --box 1 2 3", "not 3"),
+    # what the computer has
+    ("w little.py:build --device cuda", "'cuda' is not available"),
+    ("w little.py:build --output 7 --color output --dpi 20", "There is no such picture"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG, ids=[words for words, _ in WRONG])
+def test_partition_says_what_is_wrong(run: Run, here: Path, words: str, message: str) -> None:
+    first, *rest = words.split()
+    call = [rest[0], *BOX, *rest[1:]] if first == "w" else [first, *rest]
+    code, out, err = run("partition", *call, "--out", "new")
+    assert (code, out) == (1, "")
+    assert message in err
+    assert "splinecam: error: " in err
+    assert not (here / "evil").exists()
+
+
+def test_an_existing_output_is_kept(run: Run, here: Path) -> None:
+    (here / "old").mkdir()
+    (here / "old/stats.json").write_text("mine")
+    words = ("partition", "little.py:build", *BOX, "--out", "old", "--no-plot")
+    code, _, err = run(*words)
+    assert code == 1
+    assert "old/stats.json exists already. Say --force" in err
+    assert "Model" not in err  # nothing was computed
+    assert (here / "old/stats.json").read_text() == "mine"
+    assert run(*words, "--force")[0] == 0
+    assert json.loads((here / "old/stats.json").read_text())["stats"]["NR"] > 1
+
+
+def test_a_file_is_no_folder(run: Run) -> None:
+    code, _, err = run("partition", "little.py:build", *BOX, "--out", "little.py/x")
+    assert code == 1
+    assert "is a file" in err
+
+
+def test_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = run("partition", "little.py:build", *BOX, "--out", "a")
+    assert code == 1
+    assert "pip install 'splinecam[plot]'" in err
+    assert "Model" not in err
+    assert run("partition", "little.py:build", *BOX, "--out", "a", "--no-plot")[0] == 0
+
+
+def _rewritten(path: str, name: str, content: bytes) -> None:
+    """Put other content into one file of an archive."""
+    with zipfile.ZipFile(path) as old:
+        files = {x: old.read(x) for x in old.namelist()}
+    with zipfile.ZipFile(path, "w") as new:
+        for x, data in files.items():
+            new.writestr(x, content if x.endswith(name) else data)
+
+
+def test_programs_are_not_unpickled(run: Run, here: Path) -> None:
+    _rewritten("image.pt2", "sample_inputs/model.pt", (here / "evil.pt").read_bytes())
+    code, _, err = run("check", "image.pt2")
+    assert code == 1
+    assert "cannot be read by torch" in err
+    assert not (here / "evil").exists()
+
+
+def test_programs_with_objects_are_refused(run: Run, here: Path) -> None:
+    config = {"config": {"it": {"path_name": "opaque_obj_0", "use_pickle": True}}}
+    _rewritten("image.pt2", "model_constants_config.json", json.dumps(config).encode())
+    code, _, err = run("check", "image.pt2")
+    assert code == 1
+    assert "holds an object that is no tensor (it)" in err
+
+
+def test_truncated_programs(run: Run, here: Path) -> None:
+    (here / "image.pt2").write_bytes((here / "image.pt2").read_bytes()[:3000])
+    code, _, err = run("check", "image.pt2")
+    assert (code, "truncated or damaged" in err) == (1, True)
+
+
+# -- plot and stats -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--color", "area", "--no-edges", "--no-boundary", "--axes", "off"],
+        ["--color", "output", "--output", "1", "--axes", "ticks"],
+        ["--kind", "surface", "--output", "0"],
+        ["--kind", "layers"],
+        ["--kind", "histograms", "--size", "4"],
+    ],
+)
+def test_plot(run: Run, here: Path, words: list[str]) -> None:
+    code, out, err = run("plot", "saved.npz", *words, "--out", "p/x.png", "--dpi", "30")
+    assert code == 0, err
+    assert "regions drawn to p/x.png" in out
+    assert (here / "p/x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_beside_the_file(run: Run, here: Path) -> None:
+    assert run("plot", "saved.npz", "--dpi", "20", "--quiet") == (0, "", "")
+    assert (here / "saved.png").exists()
+    code, _, err = run("plot", "saved.npz")
+    assert (code, "saved.png exists already" in err) == (1, True)
+    assert run("plot", "saved.npz", "--dpi", "20", "--force")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("none.npz", "There is no file none.npz."),
+        ("cut.npz", "truncated or damaged"),
+        ("two.npz", "not a partition saved by SplineCam"),
+        ("weights.pt", "not a partition saved by SplineCam"),
+        ("saved.npz --out x.tiff", "end its name in .png, .pdf, .svg"),
+        ("saved.npz --color output --output 9", "There is no such picture"),
+        ("saved.npz --level 0.1", "is for models with one output"),
+        ("saved.npz --kind histograms --no-edges", "--no-edges is not for"),
+        ("saved.npz --kind histograms --axes off", "--axes is not for"),
+    ],
+)
+def test_plot_says_what_is_wrong(run: Run, words: str, message: str) -> None:
+    code, out, err = run("plot", *words.split())
+    assert (code, out) == (1, "")
+    assert message in err
+
+
+def test_stats(run: Run) -> None:
+    part = sc.load("saved.npz")
+    code, out, _ = run("stats", "saved.npz")
+    assert code == 0
+    assert str(part.stats()) in out
+    _, out, _ = run("stats", "saved.npz", "--json")
+    found = json.loads(out)
+    assert found["stats"]["ARE"] == part.stats()["ARE"]
+    assert found["domain"]["area"] == 4
+
+
+def test_stats_of_several(run: Run, here: Path) -> None:
+    shutil.copy("saved.npz", "again.npz")
+    _, out, _ = run("stats", "saved.npz", "again.npz")
+    assert out.splitlines()[0].split() == ["saved.npz", "again.npz"]
+    assert [row["file"] for row in json.loads(run("stats", "saved.npz", "again.npz", "--json")[1])]
+    code, _, err = run("stats", "saved.npz", "again.npz", "--table", "x.csv")
+    assert (code, "one saved partition" in err) == (1, True)
+    assert run("stats", "cut.npz")[0] == 1
+
+
+@pytest.mark.parametrize("pandas", [True, False])
+def test_table(run: Run, here: Path, pandas: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not pandas:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    assert run("stats", "saved.npz", "--table", "t/rows.csv")[0] == 0
+    header, *rows = (here / "t/rows.csv").read_text().splitlines()
+    part = sc.load("saved.npz")
+    assert header.startswith("region,area,vertices,")
+    assert len(rows) == len(part)
+    first = dict(zip(header.split(","), rows[0].split(","), strict=True))
+    assert float(first["area"]) == float(part.areas[0])
+    assert first["vertices"] == str(int(part.num_corners[0]))
+    code, _, err = run("stats", "saved.npz", "--table", "t/rows.csv")
+    assert (code, "exists already" in err) == (1, True)
+
+
+# -- check and ops --------------------------------------------------------------------------------
+
+
+def test_check(run: Run) -> None:
+    code, out, _ = run("check", "little.py:build", "--input-shape", "2")
+    assert code == 0
+    assert "little.py:build is supported." in out
+    assert ["3", "aten.relu", "(8,)", "8"] in [line.split() for line in out.splitlines()]
+    assert out.split()[-2:] == ["all", "16"]
+    _, out, _ = run("check", "image.pt2")
+    assert "output  (3,), before a final softmax" in out
+    assert "aten.max_pool2d" in out
+    assert run("check", "torch.nn:Identity", *BOX)[1].rstrip().endswith("there is nothing to cut.")
+
+
+def test_check_tells_all_that_stands_in_the_way(run: Run) -> None:
+    code, out, _ = run("check", "little.py:build", "--arg", "act=gelu", *BOX)
+    assert code == 1
+    assert "2 operations stand in the way" in out
+    assert out.count("it is not piecewise linear") == 2
+    code, _, err = run("check", "little.py:build")
+    assert (code, "--input-shape 2" in err) == (1, True)
+
+
+def test_ops(run: Run) -> None:
+    code, out, _ = run("ops")
+    assert code == 0
+    assert all(word in out for word in ("Affine", "max_pool2d", "Rejected", "gelu"))
+    assert max(map(len, out.splitlines())) <= 100
+    _, out, _ = run("ops", "--search", "MaxPool2d")
+    assert "max_pool2d" in out
+    assert "relu" not in out
+    assert run("ops", "--markdown")[1].startswith("# Supported operations")
+    code, _, err = run("ops", "--search", "zork")
+    assert (code, "No operation with 'zork'" in err) == (1, True)
+
+
+def test_the_entry_point_is_the_command() -> None:
+    assert cli.main is main
+    assert main.__module__ == "splinecam.cli"
