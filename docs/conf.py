@@ -35,7 +35,7 @@ nitpick_ignore_regex = [
     ),
 ]
 
-myst_enable_extensions = ["dollarmath", "attrs_inline"]
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 
 html_math_renderer = "mathml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import html
 import importlib.util
 import inspect
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -83,9 +85,23 @@ def test_the_site_builds_without_warnings(tmp_path: Path):
     command = [sys.executable, "-m", "sphinx", *options, str(DOCS), str(tmp_path / "html")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    home = (tmp_path / "html" / "index.html").read_text()
-    assert "Partition" in home
-    assert not re.search(r'(src|href)="https?://[^"]*\.(js|css)"', home)  # it reads well offline
+    site = tmp_path / "html"
+    assert broken_links(site) == []
+    home = (site / "index.html").read_text()
+    assert not re.search(r'<(script|link)[^>]*(src|href)="https?:', home)  # it reads well offline
+    assert "<math" in (site / "mathematics.html").read_text()
+
+
+def broken_links(site: Path) -> list[str]:
+    """Links of built pages to files that are not there."""
+    broken = []
+    for page in site.rglob("*.html"):
+        for link in set(re.findall(r'(?:src|href)="([^"]+)"', page.read_text())):
+            parts = urlsplit(html.unescape(link))
+            target = page.parent / unquote(parts.path)
+            if not parts.scheme and parts.path and not target.exists():
+                broken.append(f"{page.relative_to(site)}: {link}")
+    return broken
 
 
 def test_every_image_of_the_drawings_is_used():

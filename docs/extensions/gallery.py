@@ -83,9 +83,8 @@ class Gallery(SphinxDirective):
         section += nodes.title(text=example.title)
         self._parse(section, example.paragraphs[:1])
         if example.picture:
-            link = nodes.reference(refuri=f"_images/{Path(example.picture).name}")
-            link += nodes.image(uri=example.picture, alt=example.title, classes=["gallery"])
-            section += link
+            # With a width it becomes a link to the picture in full size.
+            section += nodes.image(uri=example.picture, alt=example.title, width="100%")
         rest = [_RUN.sub(r"\1``\2``", text) for text in example.paragraphs[1:]]
         if not any(_RUN.search(text) for text in example.paragraphs):
             rest.append(f"Run: ``python {name}``")
