@@ -169,8 +169,8 @@ def _by_layer(part: Partition, asked: Asked) -> Coloring:
     """The last layer that bounds a region."""
     mesh = part.mesh
     op = mesh.edge_op[mesh.corners >> 1]
-    born = torch.full_like(mesh.offsets[1:], -1)
-    born = born.scatter_reduce(0, mesh.owners(), op, "amax").cpu().numpy()
+    last = torch.full_like(mesh.offsets[1:], -1).scatter_reduce(0, mesh.owners(), op, "amax")
+    born = last.cpu().numpy()
     ramp = asked.colormap("YlGnBu_r")(np.linspace(0.25, 0.95, max(len(part.cuts), 2)))
     palette = np.concatenate([ramp[: len(part.cuts)], [[1, 1, 1, 1]]])  # -1: the whole domain
     shown = np.unique(born)
@@ -203,7 +203,7 @@ def _by_chance(part: Partition, asked: Asked) -> Coloring:
 
 def _given(part: Partition, color: Any, asked: Asked) -> Coloring:
     """An array with a number or a colour per region."""
-    given = color.detach().cpu() if isinstance(color, torch.Tensor) else color
+    given = color.detach().double().cpu().numpy() if isinstance(color, torch.Tensor) else color
     try:
         array = np.array(given, np.float64)
     except (TypeError, ValueError):

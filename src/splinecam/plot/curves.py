@@ -58,7 +58,7 @@ def plot_curves(
     if not given and (several if each is None else each):
         _plot_each(curves, ax, colorbar, legend, style)
     else:
-        segments = curves.ends.detach().cpu().numpy()
+        segments: Any = curves.ends.detach().cpu().numpy()
         numbers = style.get("array")
         one = numbers is None and not any(len(_rows(style[k])) > 1 for k in given)
         if not given:

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.image import AxesImage
 from matplotlib.transforms import Affine2D, Bbox, BboxBase, IdentityTransform
 
-from splinecam.plot.lines import vector_scale
+from splinecam.plot.lines import clipped_context, vector_scale, window_of
 from splinecam.plot.raster import Cells, Grid
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ class CellImage(AxesImage):
         image, left, low, _ = self.make_image(renderer, scale)
         if image is None:
             return
-        gc = renderer.new_gc()
-        self._set_gc_clip(gc)
+        gc = clipped_context(self, renderer)
         if vector:  # which can place an image of any resolution
             place = Affine2D().scale(image.shape[1] / scale, image.shape[0] / scale)
             renderer.draw_image(gc, left, low, image, place)
@@ -94,7 +93,10 @@ class CellImage(AxesImage):
         """The pixels in view, (h, w, 4) from below, and where they begin."""
         nothing = (None, 0.0, 0.0, IdentityTransform())
         whole = Bbox.from_extents(*np.array(self.get_extent())[[0, 2, 1, 3]])
-        box = Bbox.intersection(whole.transformed(self.axes.transData), self._window())
+        window = window_of(self)
+        if window is None:
+            return nothing
+        box = Bbox.intersection(whole.transformed(self.axes.transData), window)
         if box is None or not (box.width > 0 and box.height > 0):
             return nothing
         left, low = (math.floor(magnification * v) for v in box.min)
@@ -123,12 +125,8 @@ class CellImage(AxesImage):
         )
         if self._last[0] != key:
             self._last = key, self.pixels(view, width, height)
-        return self._last[1]
-
-    def _window(self) -> BboxBase:
-        """The part of the figure that is drawn on."""
-        box = Bbox.intersection(self.axes.bbox, self.get_figure(root=True).bbox)
-        return self.axes.bbox if box is None else box
+        image: NDArray[np.uint8] = self._last[1]
+        return image
 
     def pixels(self, view: BboxBase, width: int, height: int) -> NDArray[np.uint8]:
         """A picture (height, width, 4), from below, of a box in plane coordinates."""
@@ -162,8 +160,8 @@ class CellImage(AxesImage):
         """The points of a view in the mesh's coordinates, in the middle of their cells."""
         low = (np.array([view.xmin, view.ymin]) - self._center) / self._scale
         step = np.array([abs(view.width) / columns, abs(view.height) / rows]) / self._scale
-        left, bottom = low + step / 2
-        return Grid(left, bottom, *step, columns, rows)
+        (left, bottom), (step_x, step_y) = low + step / 2, step
+        return Grid(left, bottom, step_x, step_y, columns, rows)
 
     def _colors(self) -> Singles:
         """The light of each cell, (F + 1, 4), and last nothing, for points outside."""
@@ -184,7 +182,7 @@ class CellImage(AxesImage):
         numbers += slopes[:, :, 0] * x + slopes[:, :, 1] * y[:, None]
         table = _light(np.asarray(self.cmap(np.linspace(0, 1, _SHADES))))
         place = np.asarray(np.ma.filled(self.norm(numbers), 0.0))
-        found = table[np.clip(place * _SHADES, 0, _SHADES - 1).astype(np.int64)]
+        found: Singles = table[np.clip(place * _SHADES, 0, _SHADES - 1).astype(np.int64)]
         found[owner < 0] = 0
         return found
 

@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
     from splinecam.domain import Domain
 
-__all__ = ["AxesStyle", "ScaleBar", "add_colorbar", "add_legend", "draw_border", "set_frame"]
+__all__ = [
+    "AxesStyle",
+    "ScaleBar",
+    "add_colorbar",
+    "add_legend",
+    "clip_to",
+    "draw_border",
+    "fit_figure",
+    "set_frame",
+]
 
 AxesStyle = Literal["scale", "ticks", "off"]
 
@@ -135,6 +144,7 @@ def short_number(value: float) -> str:
 class ScaleBar(Artist):
     """A line of a round length in plane units, in the lower left corner, at any zoom."""
 
+    axes: Any
     share = 0.22  # of the view's width, at most
 
     def __init__(self) -> None:
@@ -154,7 +164,7 @@ class ScaleBar(Artist):
         box, point = self.axes.bbox, renderer.points_to_pixels(1.0)
         wide = self.length * box.width / abs(self.axes.viewLim.width)
         left, low = box.x0 + 10 * point, box.y0 + 10 * point
-        here = {"transform": IdentityTransform()}
+        here: Any = {"transform": IdentityTransform()}
         text = Text(
             left + wide / 2,
             low + 3.0 * point,
@@ -271,8 +281,8 @@ def fit_figure(ax: Axes, domain: Domain) -> None:
     if ax.child_axes:
         right = 0.85
     for legend in ax.findobj(Legend):
-        size = legend.get_window_extent()  # type: ignore[attr-defined]
-        beside = legend.get_bbox_to_anchor().x0 >= ax.bbox.x1  # type: ignore[attr-defined]
+        size = legend.get_window_extent()
+        beside = legend.get_bbox_to_anchor().x0 >= ax.bbox.x1
         right += size.width / figure.dpi + 0.12 if beside else 0.0
         below += 0.0 if beside else size.height / figure.dpi + 0.12
     if ax.axison:

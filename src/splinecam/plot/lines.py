@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Lines", "Pen", "vector_scale"]
+__all__ = ["Lines", "Pen", "clipped_context", "vector_scale", "window_of"]
 
 _CHUNK = 10_000  # segments of one path: the renderer of images bounds what it takes at once
 _MANY = 50_000  # segments that vector output holds as lines; more become an image
@@ -29,6 +29,18 @@ _FAINT = 0.01  # width in pixels below which lines are not seen, and not drawn
 def vector_scale(renderer: Any) -> float:
     """Pixels per point of images in vector output: those asked for, and enough for print."""
     return max(float(renderer.get_image_magnification()), _DPI / 72)
+
+
+def window_of(artist: Any) -> Any:
+    """The part of the figure in which an artist is seen, a ``Bbox``, or None."""
+    return Bbox.intersection(artist.axes.bbox, artist.get_figure(root=True).bbox)
+
+
+def clipped_context(artist: Any, renderer: Any) -> Any:
+    """A graphics context that cuts off what the artist is to show no more."""
+    gc = renderer.new_gc()
+    artist._set_gc_clip(gc)
+    return gc
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,8 @@ class Lines(LineCollection):
     groups: how many segments there are in each group, one after the other; colours and ``array``
     then have an entry per group. pen: makes the width fit the scale of the picture when drawn.
     """
+
+    axes: Any
 
     def __init__(
         self,
@@ -97,7 +111,7 @@ class Lines(LineCollection):
             return
         if self.pen is not None:
             self._take(self.pen)
-        widest = renderer.points_to_pixels(float(np.max(self.get_linewidth())))
+        widest = renderer.points_to_pixels(self._width())
         if widest < _FAINT:
             return
         if not renderer.option_scale_image():
@@ -107,23 +121,25 @@ class Lines(LineCollection):
             self._draw_hairlines(renderer)
             return
         self.update_scalarmappable()
-        box = Bbox.intersection(self.axes.bbox, self.get_figure(root=True).bbox)
+        box = window_of(self)
         if box is None:
             return
         scale = vector_scale(renderer)
-        key = (*box.extents, *self.axes.viewLim.extents, scale, self.get_linewidth()[0])
+        key = (*box.extents, *self.axes.viewLim.extents, scale, self._width())
         if self._last[0] != key:  # layouts draw twice
             self._last = key, self._image(box, scale)
-        outer = renderer.new_gc()
-        self._set_gc_clip(outer)
+        outer = clipped_context(self, renderer)
         place = Affine2D().scale(box.width, box.height)
         renderer.draw_image(outer, box.x0, box.y0, self._last[1], place)
         outer.restore()
         self.stale = False
 
+    def _width(self) -> float:
+        return float(np.max(self.get_linewidth()))
+
     def _draw_hairlines(self, renderer: Any) -> None:
         """Draw into vector output, where viewers widen very thin lines: as wider, paler ones."""
-        width, alpha = float(self.get_linewidth()[0]), self.get_alpha()
+        width, alpha = self._width(), self.get_alpha()
         if width < _HAIRLINE:
             self.set_linewidth(_HAIRLINE)
             self.set_alpha((1.0 if alpha is None else float(alpha)) * width / _HAIRLINE)
@@ -133,23 +149,23 @@ class Lines(LineCollection):
             self.set_alpha(alpha)
 
     def _take(self, pen: Pen) -> None:
-        figure = self.get_figure(root=True)
+        figure: Any = self.get_figure(root=True)
         pixels = self.axes.bbox.width / abs(self.axes.viewLim.width)
         width = pen.width(72 / figure.dpi * pixels)
-        if width != self.get_linewidth()[0]:
+        if width != self._width():
             self.set_linewidth(width)
 
     def _image(self, box: Bbox, scale: float) -> NDArray[np.uint8]:
         """The lines in a box of the figure, in so many pixels per point, from below."""
         size = (max(1, round(scale * box.width)), max(1, round(scale * box.height)))
-        agg = RendererAgg(*size, 72 * scale)
+        agg: Any = RendererAgg(*size, 72 * scale)  # type: ignore[no-untyped-call]
         fit = Affine2D().translate(-box.x0, -box.y0)
         fit.scale(size[0] / box.width, size[1] / box.height)
-        colors, widths = self.get_edgecolor(), self.get_linewidth()
+        colors: Any = self.get_edgecolor()
         for k, path in enumerate(self._paths):
             gc = agg.new_gc()
             gc.set_foreground(colors[k % len(colors)], isRGBA=True)
-            gc.set_linewidth(widths[k % len(widths)])
+            gc.set_linewidth(self._width())
             gc.set_capstyle(self.get_capstyle() or "round")
             gc.set_snap(False)
             agg.draw_path(gc, path, self.get_transform() + fit)

@@ -50,8 +50,8 @@ class Samples:
 
 def samples_of(domain: Domain, points: Any, labels: Any) -> Samples:
     """Inputs (N, ...) projected to the plane; those outside the domain are left out."""
-    uv, distance = domain.project(points)
-    uv, off = uv.cpu().numpy(), (distance > _OFF * domain.diameter).cpu().numpy()
+    place, distance = domain.project(points)
+    uv, off = place.cpu().numpy(), (distance > _OFF * domain.diameter).cpu().numpy()
     number = None
     if labels is not None:
         given = labels.detach().cpu() if isinstance(labels, torch.Tensor) else labels
@@ -88,7 +88,8 @@ def draw_points(ax: Axes, samples: Samples, *, zorder: float = 4) -> None:
         rows = samples.off == off
         if rows.any():
             ax.scatter(
-                *samples.uv[rows].T,
+                samples.uv[rows, 0],
+                samples.uv[rows, 1],
                 s=size,
                 c=face[rows] if isinstance(face, np.ndarray) else face,
                 edgecolors=edge[rows] if isinstance(edge, np.ndarray) else edge,

@@ -43,11 +43,11 @@ class Grid:
 
     def x(self) -> Floats:
         """Abscissae of the columns."""
-        return self.left + self.step * np.arange(self.columns)
+        return np.asarray(self.left + self.step * np.arange(self.columns), np.float64)
 
     def y(self, first: int, last: int) -> Floats:
         """Ordinates of some rows."""
-        return self.low + self.rise * np.arange(first, last)
+        return np.asarray(self.low + self.rise * np.arange(first, last), np.float64)
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,9 @@ class Cells:
     @classmethod
     def of(cls, mesh: Mesh) -> Cells:
         """The edges of a mesh; level ones are never crossed."""
-        a, b = mesh.uv[mesh.edges].unbind(1)
-        left, right = mesh.halfedge_face().view(-1, 2).unbind(1)
-        up = (b[:, 1] > a[:, 1]).cpu().numpy()
-        steep = (a[:, 1] != b[:, 1]).cpu().numpy()
-        a, b, left, right = (t.cpu().numpy() for t in (a, b, left, right))
+        a, b = mesh.uv[mesh.edges].cpu().numpy().transpose(1, 0, 2)
+        left, right = mesh.halfedge_face().view(-1, 2).cpu().numpy().T
+        up, steep = b[:, 1] > a[:, 1], b[:, 1] != a[:, 1]
         low, high = np.where(up[:, None], a, b)[steep], np.where(up[:, None], b, a)[steep]
         jump = np.where(up, right - left, left - right)[steep]
         (x, y), (_, top) = np.ascontiguousarray(low.T), np.ascontiguousarray(high.T)

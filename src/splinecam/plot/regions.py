@@ -120,10 +120,3 @@ def _explain(ax: Axes, image: Any, made: Any, samples: Any, colorbar: bool, lege
         add_legend(ax, made.legend, made.label)
     if legend and samples:
         add_legend(ax, samples, below=True)
-
-
-def _frame(part: Partition, ax: Axes) -> None:
-    """Limits around the domain, and nothing else."""
-    from splinecam.plot.furniture import set_frame
-
-    set_frame(ax, part.domain, "off")
