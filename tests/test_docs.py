@@ -68,6 +68,7 @@ def documented() -> set[str]:
 
 def test_the_reference_has_every_public_name():
     assert {name for name in sc.__all__ if name != "nn"} <= documented()
+    assert set(sc.nn.__all__) <= documented()
     public = {name for name in vars(sc.Partition) if not name.startswith("_")}
     assert {f"Partition.{name}" for name in public} <= documented()
 

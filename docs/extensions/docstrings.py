@@ -8,8 +8,9 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-# Classes that are made by the user's own hand; all others come as results, without a signature.
-MADE_BY_HAND = ("Domain", "PiecewiseLinear", "PeriodicEncoding", "Maxout", "GroupSort")
+# Classes that only the library makes have no signature; these are made by the user.
+MADE_BY_HAND = {"Domain", "Max", "Min", "Residual"}
+MADE_BY_HAND |= {"PiecewiseLinear", "PeriodicEncoding", "Maxout", "GroupSort"}
 
 # "edges: (N,) ..." at the start of a line or of a sentence: a parameter or a field.
 NAMES = re.compile(r"(?:^|(?<=[;.)] ))((?:[a-z]\w*)(?:, [a-z]\w*)*):(?= |$)")
@@ -28,14 +29,18 @@ def docstring(
     app: Sphinx, what: str, name: str, obj: object, options: Any, lines: list[str]
 ) -> None:
     """Called by autodoc for every docstring: names of parameters and fields in bold."""
+    known = set(inspect.signature(obj).parameters) if inspect.isfunction(obj) else None
+
+    def bold(match: re.Match[str]) -> str:
+        names = match[1].split(", ")
+        if known is not None and not known.issuperset(names):
+            return match[0]
+        return ", ".join(f"**{name}**" for name in names) + ":"
+
     lines[:] = [
-        line if line.startswith((" ", ">>>", "...", "-")) else NAMES.sub(_bold, line)
+        line if line.startswith((" ", ">>>", "...", "-")) else NAMES.sub(bold, line)
         for line in lines
     ]
-
-
-def _bold(match: re.Match[str]) -> str:
-    return ", ".join(f"**{name}**" for name in match[1].split(", ")) + ":"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
