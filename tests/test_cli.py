@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,7 +22,7 @@ import splinecam as sc
 from splinecam import cli
 from splinecam.cli import main
 from splinecam.cli.commands import COMMANDS
-from splinecam.cli.parser import COLORS, KINDS
+from splinecam.cli.parser import COLORS, KINDS, make_parser
 from splinecam.cli.pictures import _KINDS
 
 CODE = """
@@ -570,6 +572,17 @@ def test_ops(run: Run) -> None:
     assert run("ops", "--markdown")[1].startswith("# Supported operations")
     code, _, err = run("ops", "--search", "zork")
     assert (code, "No operation with 'zork'" in err) == (1, True)
+
+
+def test_the_commands_of_the_page_are_right() -> None:
+    page = (Path(__file__).parents[1] / "docs/cli.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert len(lines) > 10
+    for line in lines:
+        program, *words = shlex.split(line, comments=True)
+        assert program == "splinecam"
+        assert make_parser().parse_args(words).command in COMMANDS
 
 
 def test_the_entry_point_is_the_command() -> None:

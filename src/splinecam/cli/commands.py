@@ -71,6 +71,7 @@ def _partition(options: Namespace) -> int:
         draw(part, pictures, options, anchors=anchors)
     if pictures:
         console.note("Picture", console.took("picture"))
+    console.note("", "")
     console.out(f"{stats}\n\nWritten to {options.out}: {', '.join(names)}")
     return 0
 

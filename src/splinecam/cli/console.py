@@ -35,7 +35,7 @@ class Console:
     def note(self, label: str, text: str) -> None:
         """A message about what was done, under a short label."""
         if not self.quiet:
-            sys.stderr.write(f"{label:<10} {text}\n")
+            sys.stderr.write(f"{label:<10} {text}".rstrip() + "\n")
             sys.stderr.flush()
 
     @contextmanager
