@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from splinecam.boundary import LevelSet
 from splinecam.plot.palette import INK, class_colors, new_axes, require_matplotlib
@@ -54,7 +55,8 @@ def plot_curves(
         draw_border(ax, curves.partition.domain)
     given = {k for k in _COLORS & style.keys() if style[k] is not None}
     several = isinstance(curves, LevelSet) and len(curves.levels) > 1
-    style = {"linewidth": 1.6, "zorder": 3.3, **style}
+    plain = {k: v.detach().cpu().numpy() if isinstance(v, Tensor) else v for k, v in style.items()}
+    style = {"linewidth": 1.6, "zorder": 3.3, **plain}
     if not given and (several if each is None else each):
         _plot_each(curves, ax, colorbar, legend, style)
     else:
