@@ -8,8 +8,9 @@ a region has four vertices on average whatever the architecture (as in any arran
 lines), and the eccentricity's mean is ruled by few regions with two vertices close together, so
 that its median tells more.
 
-Run ``python examples/architectures.py``; with ``--zoo FOLDER`` for two networks trained on
-Fashion-MNIST, ``mlp_fashion`` and ``conv1_fashion``, which ``zoo.py`` in that folder loads.
+Run: python examples/architectures.py --out out
+With ``--zoo FOLDER`` it takes two networks trained on Fashion-MNIST, ``mlp_fashion`` and
+``conv1_fashion``, which ``zoo.py`` in that folder loads.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 
+import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.stats import compare
 
 SIDE = 28
 CLASSES = ("disc", "ring", "square", "frame", "triangle", "cross")
@@ -121,9 +122,23 @@ def from_zoo(folder: Path) -> tuple[dict[str, nn.Sequential], sc.Domain]:
     return {name: item.model for name, item in items.items()}, domain
 
 
+def picture(parts: dict[str, sc.Partition], path: Path) -> None:
+    """The partitions side by side, each region coloured by its area."""
+    figure, axes = plt.subplots(1, len(parts), figsize=(13, 6), layout="constrained")
+    areas = torch.cat([part.areas.cpu() for part in parts.values()])
+    common = areas.quantile(0.4).item(), areas.quantile(0.998).item()
+    for ax, (name, part) in zip(axes, parts.items(), strict=True):
+        part.plot(ax=ax, color="area", limits=common, edges=False, colorbar=ax is axes[-1])
+        ax.set_title(f"{name}: {len(part):,} regions")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    print(f"The picture is in {path}")
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Train or load both networks, compute their partitions on one plane, print the numbers."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
     parser.add_argument("--zoo", type=Path, help="folder with zoo.py and trained networks")
     parser.add_argument("--images", type=int, default=6000, help="training images")
     parser.add_argument("--steps", type=int, default=1200, help="training steps")
@@ -135,12 +150,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--full", action="store_true", help="print all statistics as well")
     options = parser.parse_args(argv)
     models, domain = from_zoo(options.zoo) if options.zoo else trained(options)
-    found = {}
+    parts, found = {}, {}
     for name, model in models.items():
         start = perf_counter()
-        part = sc.partition(model, domain, device=options.device)
+        parts[name] = sc.partition(model, domain, device=options.device)
         middle = perf_counter()
-        found[name] = part.stats(full=options.full)
+        found[name] = parts[name].stats(full=options.full)
         size = sum(weights.numel() for weights in model.parameters())
         print(
             f"{name}: {size:,} parameters, partition {middle - start:.1f} s, "
@@ -148,7 +163,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         if options.full:
             print(f"\n{found[name]}\n")
-    print(f"\n{compare(found, keys=COMPARED)}")
+    print(f"\n{sc.compare(found, keys=COMPARED)}\n")
+    picture(parts, options.out / "architectures.png")
 
 
 if __name__ == "__main__":

@@ -17,10 +17,12 @@ import argparse
 import math
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from splinecam.plot import INK
 
 
 def three_arms(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -71,49 +73,39 @@ def report(model: nn.Module, part: sc.Partition, x: Tensor) -> None:
 
 def picture(part: sc.Partition, x: Tensor, label: Tensor, path: Path) -> None:
     """Three views side by side."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from splinecam.plot import CLASSES
-
-    figure, axes = plt.subplots(1, 3, figsize=(15, 5.3))
+    figure, axes = plt.subplots(1, 3, figsize=(15, 5.5), layout="constrained")
     boundary = part.decision_boundary()
-    part.plot(ax=axes[0])
-    axes[0].set_title("decision boundary, samples on it, margins")
-    u, v = boundary.sample_uv(60, generator=torch.Generator().manual_seed(1)).T.cpu()
-    axes[0].scatter(u, v, s=14, c="white", edgecolors="black", linewidths=0.8, zorder=5)
     chosen = torch.arange(0, len(x), len(x) // 12)
+    part.plot(ax=axes[0], points=x[chosen], labels=label[chosen], linewidth=0.3, legend=False)
+    axes[0].set_title("decision boundary, samples on it, margins")
+    u, v = boundary.sample_uv(60, generator=torch.Generator().manual_seed(1)).T.cpu().numpy()
+    axes[0].scatter(u, v, s=14, c="white", edgecolors=INK, linewidths=0.8, zorder=5)
     near = boundary.nearest(x[chosen])
-    for point, radius, k in zip(
-        x[chosen].tolist(), near.distance.tolist(), label[chosen], strict=True
-    ):
-        axes[0].add_patch(plt.Circle(point, radius, fill=False, color="black", lw=0.8, zorder=4))
-        axes[0].plot(*point, "o", ms=4, color=CLASSES[k], mec="white", mew=0.6, zorder=5)
+    for point, radius in zip(x[chosen].tolist(), near.distance.tolist(), strict=True):
+        axes[0].add_patch(plt.Circle(point, radius, fill=False, color=INK, lw=0.8, zorder=4))
 
     low, high = float(part.values[:, 0].min()), float(part.values[:, 0].max())
     levels = part.level_set(torch.linspace(low, high, 25)[1:-1], output=0)
-    part.plot(ax=axes[1], color=part.values.new_ones((len(part), 3)), boundary=False)
-    levels.plot(ax=axes[1], color=None, array=levels.level.cpu(), cmap="viridis", linewidth=1.4)
+    white = torch.ones(len(part), 3)
+    part.plot(ax=axes[1], color=white, boundary=False, axes="off", linewidth=0.2)
+    levels.plot(ax=axes[1], cmap="viridis", linewidth=1.4)  # by level
     axes[1].set_title("exact level sets of output 0")
 
-    part.plot(ax=axes[2], color=part.values.new_ones((len(part), 3)), boundary=False)
+    part.plot(ax=axes[2], color=white, boundary=False, axes="off", linewidth=0.3)
     second = part.neurons(layer=1)
     longest = int(second.units[second.unit_lengths.argmax(), 1])
     second.of(layer=1, unit=longest).plot(ax=axes[2], color="#D55E00", linewidth=2.2)
     axes[2].set_title(f"where unit {longest} of the second layer switches")
-    figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=150)
 
 
 def main(argv: list[str] | None = None) -> None:
     """Train, compute, print, draw."""
     parser = argparse.ArgumentParser(description="Decision boundary, margins, levels, units.")
-    parser.add_argument("--out", type=Path, default=Path("out"))
-    parser.add_argument("--width", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
+    parser.add_argument("--width", type=int, default=32, help="units of a hidden layer")
+    parser.add_argument("--steps", type=int, default=600, help="training steps")
     options = parser.parse_args(argv)
     x, label = three_arms(300)
     model = train(x, label, width=options.width, steps=options.steps)
@@ -125,4 +117,5 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # the networks are too small to share among threads
     main()

@@ -1,30 +1,71 @@
-"""The example scripts run, with settings small enough for a test."""
+"""The example scripts run, with settings small enough for a test, and what they print is true."""
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import re
+import sys
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
+import matplotlib
+import matplotlib.pyplot as plt
 import pytest
 import torch
+from PIL import Image
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+GALLERY = EXAMPLES.parent / "docs" / "img" / "gallery"
+SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.fixture(autouse=True)
+def _beside_each_other(monkeypatch: pytest.MonkeyPatch):
+    """As when they run as scripts: they find each other, and no window opens."""
+    known = set(sys.modules)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    matplotlib.use("Agg")
+    yield
+    plt.close("all")
+    for name in set(SCRIPTS) & (set(sys.modules) - known):
+        del sys.modules[name]
 
 
 def example(name: str) -> ModuleType:
-    found = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    return importlib.import_module(name)
 
 
-def test_architectures(capsys: pytest.CaptureFixture[str]):
+def run(name: str, options: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a script prints; the picture that it names must be one, and not blank."""
+    example(name).main([*options.split(), "--out", str(folder)])
+    text = capsys.readouterr().out
+    path = Path(text.strip().splitlines()[-1].split(" is in ")[1].split(", drawn")[0])
+    assert path.parent == folder
+    assert path.stem == name
+    with Image.open(path) as picture:
+        assert min(picture.size) > 200
+        assert len(picture.convert("RGB").getcolors(1 << 24)) > 20
+    return text
+
+
+def numbers(pattern: str, text: str) -> list[float]:
+    """All numbers that a pattern's group matches in a text."""
+    return [float(found.replace(",", "")) for found in re.findall(pattern, text)]
+
+
+def test_every_script_has_a_picture_of_reasonable_size():
+    for name in SCRIPTS:
+        ending, most = ("gif", 3_200_000) if name == "training_movie" else ("png", 330_000)
+        picture = GALLERY / f"{name}.{ending}"
+        assert picture.exists(), name
+        assert picture.stat().st_size < most, name
+
+
+def test_architectures(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     options = "--images 300 --steps 20 --width 8 --channels 1 1 --margin 0 --device cpu --full"
-    example("architectures").main(options.split())
-    lines = capsys.readouterr().out.splitlines()
+    text = run("architectures", options, tmp_path, capsys)
+    lines = text[: text.index("The picture")].rstrip().splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines[-9:]}
     assert lines[-10].split() == ["mlp", "conv"]
     mlp, conv = (int(number.replace(",", "")) for number in rows["NR"])
@@ -47,3 +88,115 @@ def test_drawn_shapes_are_images_by_class():
 def test_a_missing_zoo_is_named(tmp_path: Path):
     with pytest.raises((SystemExit, FileNotFoundError), match=r"zoo\.py"):
         example("architectures").main(["--zoo", str(tmp_path)])
+
+
+def test_boundary(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("boundary", "--width 8 --steps 100", tmp_path, capsys)
+    assert numbers(r"at 1,000 samples: (\S+)", text)[0] < 1e-12
+    areas = text[text.index("area of each class: ") :].splitlines()[0].split(":")[1]
+    assert sum(map(float, areas.split(","))) == pytest.approx(2.2**2, abs=2e-4)
+
+
+def test_moons_circles(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("moons_circles", "--steps 0 150 --width 8", tmp_path, capsys)
+    right = numbers(r"(\d+)% of the points right", text)
+    assert len(right) == 4
+    assert right[1] > max(80, right[0])
+    assert right[3] > max(80, right[2])
+    assert all(count > 1 for count in numbers(r"([\d,]+) regions", text))
+
+
+def test_image_fitting(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("image_fitting", "--frequencies 2 --width 8 --steps 60", tmp_path, capsys)
+    plain, encoded = numbers(r"([\d.]+) dB", text)
+    assert 10 < plain < encoded + 3
+    plain, encoded = numbers(r"([\d,]+) regions", text)
+    assert 1 < plain < encoded
+
+
+def test_signed_distance(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("signed_distance", "--width 12 --steps 300", tmp_path, capsys)
+    learnt, truth = numbers(r"area ([\d.]+)", text)
+    assert learnt == pytest.approx(truth, rel=0.3)
+    assert numbers(r"farther than ([\d.]+)", text)[0] < 0.5
+
+
+def test_signed_distances_are_those_of_the_star():
+    module = example("signed_distance")
+    corners = module.star(5, outer=0.8, inner=0.4)
+    assert module.area_of(corners) == pytest.approx(5 * 0.8 * 0.4 * 0.587785, rel=1e-5)
+    middles = (corners + corners.roll(-1, 0)) / 2
+    assert module.signed_distance(middles, corners).abs().max() < 1e-6
+    x = torch.tensor([[0.0, 0.0], [0.0, 0.9], [0.0, 2.0], [-3.0, 0.0]])
+    found = module.signed_distance(x, corners)
+    assert found[0] < 0
+    assert found[1:3].tolist() == pytest.approx([0.1, 1.2], abs=1e-5)
+    assert found[3] > 2
+
+
+def test_digits_cnn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("digits_cnn", "--channels 2 --steps 60 --margin 0.1", tmp_path, capsys)
+    assert numbers(r"([\d.]+)% of 397 new", text)[0] > 40
+    assert numbers(r"best outputs: (\S+)", text)[0] < 1e-12
+    assert numbers(r"between \d and \d: length ([\d.]+)", text)
+
+
+def test_pooling(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("pooling", "--channels 1 --steps 40", tmp_path, capsys)
+    largest, average = numbers(r"Partition\(([\d,]+) regions", text)
+    assert 1 < average < largest
+    assert len(numbers(r"MaxPool2d \d: ([\d,]+) edges", text)) == 2
+    assert "AvgPool2d" not in text
+
+
+def test_deep_random(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("deep_random", "--width 8 --depth 3", tmp_path, capsys)
+    rows = re.findall(r"^(\w+): ([\d, ]+) regions$", text, re.MULTILINE)
+    assert [init for init, _ in rows] == ["default", "orthogonal", "He"]
+    for _, row in rows:
+        counts = [int(count.replace(",", "")) for count in row.split(", ")]
+        assert 1 < counts[0] <= counts[1] <= counts[2]
+
+
+def test_wide_layer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("wide_layer", "--units 60 --dpi 40", tmp_path, capsys)
+    assert 60 < numbers(r"Partition\(([\d,]+) regions", text)[0] < 1 + 60 * 61 / 2
+
+
+def test_units_of_the_wide_layer_are_chords():
+    module = example("wide_layer")
+    model = module.string_art(50, 3, seed=1)
+    generator = torch.Generator().manual_seed(1)
+    t = 2 * torch.pi * (torch.arange(50) + torch.rand(50, generator=generator)) / 50
+    for angle in (t, 3 * t):
+        assert model[0](module.on_circle(angle)).diagonal().abs().max() < 1e-5
+
+
+def test_training_movie(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("training_movie", "--frames 4 --steps 20 --width 8", tmp_path, capsys)
+    steps = numbers(r"step (\d+):", text)
+    assert steps == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (0, 20)
+    with Image.open(tmp_path / "training_movie.gif") as movie:
+        assert movie.n_frames >= len(steps)
+
+
+def test_steps_of_the_movie_are_spaced_logarithmically():
+    steps = example("training_movie").frame_steps(30, 1000)
+    assert steps[0] == 0
+    assert steps[-1] == 1000
+    gaps = [b - a for a, b in pairwise(steps)]
+    assert min(gaps) >= 1
+    assert gaps == sorted(gaps)
+
+
+def test_seeds_make_the_same_network_again():
+    module = example("digits_cnn")
+    x, label, *_ = module.digits(5)
+
+    def trained() -> torch.nn.Module:
+        model = module.network(torch.nn.MaxPool2d(2), channels=2, seed=5)
+        module.train(model, x, label, steps=3)
+        return model
+
+    assert torch.equal(trained()(x), trained()(x))

@@ -1,0 +1,124 @@
+"""A shape as the zero level of a network: the signed distance to a star, learnt and measured.
+
+A network that has learnt the distance to a shape's outline (negative inside) holds the shape as its
+zero level. That level is a polygon, found exactly here: its corners, its area, how far it is from
+the true star. The level sets around it are exact polygons too, and the slope of every region tells
+how well the network is a distance: a distance changes by one per unit of length everywhere but on
+the ridges that run into the corners, and there the regions crowd.
+
+Run: python examples/signed_distance.py --out out
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import torch
+from torch import Tensor, nn
+
+import splinecam as sc
+from splinecam.plot import INK
+
+
+def star(points: int, *, outer: float = 0.8, inner: float = 0.36) -> Tensor:
+    """The corners (2 points, 2) of a star, counter-clockwise from its top."""
+    angle = math.pi * (0.5 + torch.arange(2 * points) / points)
+    radius = torch.where(torch.arange(2 * points) % 2 == 0, outer, inner)
+    return radius[:, None] * torch.stack([angle.cos(), angle.sin()], 1)
+
+
+def signed_distance(x: Tensor, corners: Tensor) -> Tensor:
+    """Distance of points (N, 2) to a polygon's outline, (N,); negative inside."""
+    a, b = corners, corners.roll(-1, 0)
+    side, ray = b - a, x[:, None] - a  # (k, 2), (N, k, 2)
+    t = ((ray * side).sum(-1) / side.square().sum(-1)).clamp(0, 1)
+    distance = (ray - t[..., None] * side).norm(dim=-1).amin(1)
+    # A ray to the right crosses the outline an odd number of times from inside.
+    spans = (a[:, 1] > x[:, 1:]) != (b[:, 1] > x[:, 1:])
+    cross = side[:, 0] * ray[..., 1] - side[:, 1] * ray[..., 0]
+    hits = spans & ((cross > 0) == (side[:, 1] > 0))
+    return torch.where(hits.sum(1) % 2 == 1, -distance, distance)
+
+
+def area_of(corners: Tensor) -> float:
+    """Area of a polygon with corners (k, 2), by the shoelace formula."""
+    x, y = corners.T
+    return float((x * y.roll(-1) - y * x.roll(-1)).sum().abs() / 2)
+
+
+def closed(corners: Tensor) -> Tensor:
+    """The corners (k, 2) with the first one again at the end, for drawing."""
+    return torch.cat([corners, corners[:1]])
+
+
+def train(corners: Tensor, *, width: int, steps: int, seed: int) -> nn.Sequential:
+    """Three hidden layers, fitted to the distance at random points of the square."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        *(nn.Linear(2, width), nn.ReLU()),
+        *(nn.Linear(width, width), nn.ReLU()),
+        *(nn.Linear(width, width), nn.ReLU()),
+        nn.Linear(width, 1),
+    )
+    optimizer = torch.optim.Adam(model.parameters())
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=steps)
+    for _ in range(steps):
+        x = 2 * torch.rand(2048, 2) - 1
+        optimizer.zero_grad()
+        nn.functional.l1_loss(model(x)[:, 0], signed_distance(x, corners)).backward()
+        optimizer.step()
+        schedule.step()
+    return model.eval()
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Train, compute, compare with the true star, draw."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
+    parser.add_argument("--points", type=int, default=5, help="of the star")
+    parser.add_argument("--width", type=int, default=40, help="units of a hidden layer")
+    parser.add_argument("--steps", type=int, default=4000, help="training steps")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(argv)
+
+    corners = star(options.points)
+    model = train(corners, width=options.width, steps=options.steps, seed=options.seed)
+    part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
+    shape = part.class_regions().polygons(0)[0]  # the largest piece below zero
+    slope = part.weight[:, 0].norm(dim=1)
+    near_one = float(part.areas[(slope - 1).abs() < 0.1].sum() / part.areas.sum())
+    off = signed_distance(shape.outline.float(), corners).abs().max()
+    print(part)
+    print(f"learnt shape: {len(shape.outline)} corners, area {shape.area:.4f}")
+    print(f"true star: {len(corners)} corners, area {area_of(corners):.4f}")
+    print(f"no corner of the learnt shape is farther than {off:.4f} from the true outline")
+    print(f"slope within 10% of one on {near_one:.1%} of the area")
+
+    figure, axes = plt.subplots(1, 3, figsize=(15, 5.2), layout="constrained")
+    plain = {"boundary": False, "axes": "off"}
+    part.plot(ax=axes[0], cmap="RdBu", limits=(-0.4, 0.8), edges=False, colorbar=False, **plain)
+    levels = part.level_set([k / 20 for k in range(-8, 20)])
+    levels.plot(ax=axes[0], color=INK, linewidth=0.6)
+    levels.at(0.0).plot(ax=axes[0], color=INK, linewidth=2.5)
+    axes[0].set_title("exact level sets, 0.05 apart")
+    part.plot(ax=axes[1], color=slope, cmap="PuOr", limits=(0.4, 1.6), linewidth=0.2, **plain)
+    axes[1].set_title(f"slope of each of the {len(part):,} regions")
+    part.plot(ax=axes[2], color="class", legend=False, linewidth=0.2, **plain)
+    for ax in (axes[2], axes[2].inset_axes((0.02, 0.68, 0.3, 0.3))):
+        ax.plot(*closed(corners).T, "--", color="#D55E00", linewidth=1.2)
+        ax.plot(*closed(shape.outline.cpu()).T, ".-", color=INK, markersize=4, linewidth=1.4)
+    ax.set(xlim=(-0.07, 0.07), ylim=(0.7, 0.84), xticks=[], yticks=[])
+    axes[2].indicate_inset_zoom(ax, edgecolor=INK)
+    axes[2].set_title(f"learnt shape: {len(shape.outline)} corners, area {shape.area:.3f}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "signed_distance.png"
+    figure.savefig(path, dpi=150)
+    print(f"The picture is in {path}")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)  # the networks are too small to share among threads
+    main()
