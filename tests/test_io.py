@@ -304,6 +304,12 @@ def test_contents_that_do_not_fit(saved: Path) -> None:
             sc.load(rewritten(saved, **change))
 
 
+def test_a_file_is_as_readable_as_any_other(saved: Path) -> None:
+    other = saved.with_name("other")
+    other.touch()
+    assert saved.stat().st_mode == other.stat().st_mode
+
+
 def test_a_failed_save_leaves_the_old_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = saved.read_bytes()
 

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -73,14 +72,13 @@ def save(part: Partition, path: str | os.PathLike[str] | BinaryIO) -> None:
         raise FileError(f"{target} is a folder; give the name of a file in it.")
     if not target.parent.is_dir():
         raise FileError(f"There is no folder {target.parent}; make it first.")
-    with NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as draft:
-        try:
-            np.savez(draft, **arrays)
-            draft.close()
-            Path(draft.name).replace(target)
-        finally:
-            with suppress(FileNotFoundError):
-                Path(draft.name).unlink()
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        with draft.open("xb") as file:
+            np.savez(file, **arrays)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _arrays(part: Partition) -> dict[str, Any]:
