@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Whole = NDArray[np.int64]
 
-__all__ = ["Items", "Neighbours", "Polygons", "Triangles", "eye_of", "new_page", "painters_order"]
+__all__ = ["Items", "Neighbours", "Scene", "eye_of", "new_page", "painters_order"]
 
+NEAREST = 2  # a half: that of the eye
+_PATHS, _VECTOR_PATHS = 150_000, 15_000  # items up to which paths are drawn
 _SEAM = 0.2  # points by which polygons overlap in vector output
 _BLOCK = 1 << 18  # items turned into triangles at a time
 
@@ -95,22 +97,28 @@ class Items:
     """Polygons and lines in space: what is drawn, and when.
 
     points: (P, 3); corners: (I, k) the points of each item, the last one repeated; cells: (I, 2)
-    the cells that it is drawn after, of equal ones in the order of rank: (I,). face, line: (I, 4)
-    colours, of lines face is transparent; width: (I,) of lines, in points.
+    the cells that it is drawn after, of equal ones in the order of rank: (I,). half: (I,) whether
+    it is above (1), at (0) or below (-1) a level, or is to be drawn with the half in which the eye
+    is (NEAREST). face, line: (I, 4) colours, of lines face is transparent; width: (I,) of lines, in
+    points.
     """
 
     points: Floats
     corners: Whole
     cells: Whole
     rank: Whole
+    half: Whole
     face: Floats
     line: Floats
     width: Floats
 
-    def order(self, pairs: Neighbours, projection: Floats) -> Whole:
-        """The items from back to front, (I,)."""
-        turn = painters_order(pairs, eye_of(projection))[self.cells].max(1)
-        return np.lexsort((self.rank, turn))
+    def order(self, pairs: Neighbours, projection: Floats, level: float) -> Whole:
+        """The items from back to front, (I,): first what is beyond the level, then the rest."""
+        eye = eye_of(projection)
+        side = 1 if eye[2] > level * eye[3] else -1
+        half = np.where(self.half == NEAREST, 1, side * self.half)
+        turn = painters_order(pairs, eye)[self.cells].max(1)
+        return np.lexsort((self.rank, turn, half))
 
     def projected(self, projection: Floats) -> tuple[Floats, Floats]:
         """Where the points are on the page, (P, 2), and how deep, (P,)."""
@@ -124,25 +132,34 @@ def new_page(wide: float, high: float, dpi: float = 72) -> Any:
     return make(round(float(wide)), round(float(high)), dpi)
 
 
-class Polygons(PolyCollection):
-    """Items as paths, put in order whenever the view changes."""
+class Scene(PolyCollection):
+    """Items, put in order whenever the view changes; as paths, or where these are many as an image.
 
-    def __init__(self, items: Items, pairs: Neighbours, **style: Any) -> None:
+    In an image triangles fan out from the items' first corners, and lines become ribbons.
+    """
+
+    def __init__(
+        self, items: Items, pairs: Neighbours, *, level: float = 0.0, **style: Any
+    ) -> None:
         super().__init__([], joinstyle="round", capstyle="round", **style)
-        self.items, self.pairs = items, pairs
-        self._seen: Floats | None = None
+        self.items, self.pairs, self.level = items, pairs, level
+        self.set_in_layout(False)  # the axes' box holds it
+        self._projection = np.zeros((4, 4))
         self._order = np.arange(len(items.cells))
 
     def do_3d_projection(self) -> float:
-        """Bring the items onto the page; how near they come."""
+        """Put the items in order; how near they come."""
         axes: Any = self.axes
         projection = np.asarray(axes.M)
         uv, depth = self.items.projected(projection)
-        if self._seen is None or not np.array_equal(projection, self._seen):
-            order = self.items.order(self.pairs, projection)
-            style: Any = {"facecolor": self.items.face[order], "edgecolor": self.items.line[order]}
-            self.set(verts=uv[self.items.corners[order]], **style)
-            self._order, self._seen = order, projection
+        if not np.array_equal(projection, self._projection):
+            self._order = self.items.order(self.pairs, projection, self.level)
+            self._projection = projection
+            if len(self._order) <= _PATHS:
+                order = self._order
+                style: Any = {"facecolor": self.items.face[order]}
+                style["edgecolor"] = self.items.line[order]
+                self.set(verts=uv[self.items.corners[order]], **style)
         return float(depth.min(initial=np.inf))
 
     def draw(self, renderer: Any) -> None:
@@ -151,34 +168,22 @@ class Polygons(PolyCollection):
         In an image neighbours without anti-aliasing share no half-transparent pixels; in vector
         output, which is smoothed by whoever shows it, they overlap a little.
         """
+        vector = renderer.option_scale_image()
+        if len(self._order) > (_VECTOR_PATHS if vector else _PATHS):
+            self._draw_image(renderer, vector)
+            return
         width = self.items.width[self._order]
         solid = self.items.face[self._order, 3] > 0
-        seam = _SEAM if renderer.option_scale_image() else 0.0
+        seam = _SEAM if vector else 0.0
         style: Any = {"linewidth": np.where(solid, seam, width), "antialiased": ~solid}
         self.set(**style)
         super().draw(renderer)
 
-
-class Triangles(PolyCollection):
-    """Items as an image: triangles fan out from their first corners, lines become ribbons."""
-
-    def __init__(self, items: Items, pairs: Neighbours, **style: Any) -> None:
-        super().__init__([], **style)
-        self.items, self.pairs = items, pairs
-        self._projection = np.eye(4)
-
-    def do_3d_projection(self) -> float:
-        """Remember the view; how near the items come."""
-        axes: Any = self.axes
-        self._projection = np.asarray(axes.M)
-        return float(self.items.projected(self._projection)[1].min(initial=np.inf))
-
-    def draw(self, renderer: Any) -> None:
-        """Draw an image of the whole figure's size."""
+    def _draw_image(self, renderer: Any, vector: bool) -> None:
+        """Draw an image of the figure's size."""
         if not self.get_visible():
             return
         figure: Any = self.get_figure(root=True)
-        vector = renderer.option_scale_image()
         scale = vector_scale(renderer) if vector else renderer.get_image_magnification()
         wide, high = np.ceil(scale * np.asarray(figure.bbox.size)).astype(int)
         page = self.get_transform() + Affine2D().scale(scale)
@@ -197,9 +202,8 @@ class Triangles(PolyCollection):
         agg = new_page(2 * wide, 2 * high)
         flat = page + Affine2D().scale(2)
         uv = flat.transform(self.items.projected(self._projection)[0])
-        order = self.items.order(self.pairs, self._projection)
         gc, still = agg.new_gc(), Affine2D()
-        for some in np.array_split(order, 1 + len(order) // _BLOCK):
+        for some in np.array_split(self._order, 1 + len(self._order) // _BLOCK):
             triangle, color = self._triangles(uv, some, 2 * point)
             agg.draw_gouraud_triangles(gc, triangle, color, still)
         pixels = np.asarray(agg.buffer_rgba())[::-1].reshape(high, 2, wide, 2, 4) / 255

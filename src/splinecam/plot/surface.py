@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from splinecam.boundary import output_of, winners_of
+from splinecam.errors import SplineCamError
 from splinecam.plot.palette import INK, PAPER, require_matplotlib
 
 if TYPE_CHECKING:
@@ -20,22 +21,22 @@ if TYPE_CHECKING:
     from splinecam.partition import Partition
     from splinecam.plot.colors import Coloring
     from splinecam.plot.scene import Items, Neighbours
+    from splinecam.winners import Winners
 
     Floats = NDArray[np.float64]
     Whole = NDArray[np.int64]
 
 __all__ = ["plot_surface"]
 
-_MANY = 30_000  # facets drawn as paths, with their edges; more become an image
+_MANY = 30_000  # facets up to which edges are drawn
 _LIGHT = (70.0, 50.0)  # degrees: where the light is, counter-clockwise from the eye, and how high
 _DARKEST, _BRIGHTEST = 0.45, 1.0  # of a facet's colour, by how it faces the light
 _EDGE, _EDGE_ALPHA = (0.45, 0.2), (0.75, 0.4)  # width in points and strength: first, last layer
+_EDGE_SHARE, _POINTS = 0.08, 250.0  # of the spacing, when the plane is about so many points wide
 _BOUNDARY = 1.7  # points
 _LIGHTNESS = 0.45  # of a surface on which the boundary is dark; on darker ones it is white
+_PLANE = (0.35, 0.38, 0.42, 0.35)
 _ELEVATION, _AZIMUTHS = 33.0, (-60.0, 30.0, 120.0, -150.0)
-_SMALL = 8  # font size of ticks
-_GREY = "#9aa1aa"
-_WIDTH, _BESIDE, _MARGIN = 6.0, 0.9, 0.1  # inches: of a figure, for a colour bar, around it
 
 
 def plot_surface(
@@ -50,6 +51,7 @@ def plot_surface(
     boundary: bool = True,
     level: float = 0.0,
     boundary_color: Any = None,
+    plane: bool = False,
     view: tuple[float, float] | None = None,
     height: float = 0.6,
     colorbar: bool = False,
@@ -60,12 +62,14 @@ def plot_surface(
     output: which one, needed where there are several. ``color``, ``cmap``, ``limits`` and ``seed``
     are as for ``part.plot``; facets are darker where they face away from a light on the left.
     ``edges`` draws the facets' edges, thinner for later layers, and ``boundary`` the decision
-    boundary on the surface (of one output the line at ``level``). ``view`` is the eye's elevation
-    and azimuth in degrees, by default where most of the surface is seen; ``height`` is that of the
-    surface for a plane of width 1. ``colorbar`` adds a bar or a legend of the colours.
+    boundary on the surface (of one output the line at ``level``, to which ``plane`` adds a
+    translucent plane). ``view`` is the eye's elevation and azimuth in degrees, by default where
+    most of the surface is seen; ``height`` is that of the surface for a plane of width 1.
+    ``colorbar`` adds a bar or a legend of the colours.
 
     Facets are drawn from back to front in an exact order, so that what is hidden is hidden from
-    everywhere. More than 30,000 are drawn as an image, without edges.
+    everywhere. More than 30,000 are drawn without edges and as an image, which vector output also
+    has from some thousands on.
 
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
@@ -74,36 +78,56 @@ def plot_surface(
     """
     require_matplotlib()
     from splinecam.plot.colors import Asked, coloring
-    from splinecam.plot.scene import Polygons, Triangles
+    from splinecam.plot.scene import Scene
+    from splinecam.plot.space import explain_colors, fit_to_figure, label_axes, new_axes_in_space
 
     k = output_of(part, output)
+    _check(part, ax, plane)
     with torch.no_grad():
         made = coloring(part, color, Asked(k, cmap, limits, level, seed))
-        solid = _Solid.of(part, made.mesh, k, level)
-        few = solid.mesh.num_faces <= _MANY
+        solid = _Solid.of(part, k, level, cut=plane or made.mesh is not part.mesh)
         slope = _steepness(part, solid, k, height)
         own = ax is None
         if ax is None:
-            ax = _axes(colorbar)
+            ax = new_axes_in_space(colorbar)
             view = view or _best_view(solid, slope)
         if view is not None:
             ax.view_init(*view)
-        _furnish(part, ax, k, height)
+        name = "f" if part.values.shape[1] == 1 else f"f, output {k}"
+        label_axes(ax, solid.limits([level] * plane), height, name)
         if own:
-            _fit(ax)
-        colors = _shaded(_face_colors(made), slope, ax.azim)
+            fit_to_figure(ax)
+        colors = _face_colors(made)
+        colors = colors if made.mesh is solid.mesh else colors[solid.region]
+        colors = _shaded(colors, slope, ax.azim)
+        few = solid.mesh.num_faces <= _MANY
         items = [_facets(solid, colors)]
         if edges and few:
             items.append(_edges(solid, part))
         if boundary:
             ink = boundary_color or _ink_on(solid, colors)
             items.append(_boundary(part, solid, k, level, ink))
-        everything, pairs = _joined(items), _neighbours(solid)
-    draw = Polygons if few else Triangles
-    ax.add_collection(draw(everything, pairs, clip_on=False))
+        if plane:
+            items.append(_plane(part, level))
+    scene = Scene(_joined(items), _neighbours(solid), level=level, clip_on=False)
+    ax.add_collection(scene)
     if colorbar:
-        _explain(ax, made)
+        explain_colors(ax, made, own=own)
     return ax
+
+
+def _check(part: Partition, ax: Any, plane: bool) -> None:
+    """Whether the options go together."""
+    if ax is not None and not hasattr(ax, "view_init"):
+        raise TypeError(
+            'ax must be axes in space: plt.figure().add_subplot(projection="3d"), not '
+            f"{type(ax).__name__}"
+        )
+    if plane and part.values.shape[1] > 1:
+        raise SplineCamError(
+            f"plane=True is for models with one output, at its level; this one has "
+            f"{part.values.shape[1]}."
+        )
 
 
 # -- what is drawn -------------------------------------------------------------------------------
@@ -113,24 +137,36 @@ def plot_surface(
 class _Solid:
     """Cells in space: points (V, 3) over the mesh's vertices; region: (F,) that each cell is in.
 
-    layer: (E,) the cut that drew each edge, -1 for the border, -2 for the decision boundary.
+    half: (F,) whether it is above (1) or below (-1) the level, 0 if it is not cut there. layer:
+    (E,) the cut that drew each edge, -1 for the border, -2 for the decision boundary. winners: of
+    cells that are cut at the decision boundary.
     """
 
     mesh: Mesh
     points: Floats
     region: Whole
+    half: Whole
     layer: Whole
+    winners: Winners | None = None
 
     @classmethod
-    def of(cls, part: Partition, mesh: Mesh, k: int, level: float) -> _Solid:
-        """The regions, or the cells of the classes, below output k."""
-        if mesh is part.mesh:
-            region = np.arange(len(part))
-            return cls(mesh, _lifted(part, mesh, part.values[:, k]), region, _numpy(part.edge_op))
-        made = winners_of(part, "argmax", level, whole=True).overlay
-        z = made.z[:, k] if part.values.shape[1] > 1 else made.z[:, 1] + level
+    def of(cls, part: Partition, k: int, level: float, *, cut: bool) -> _Solid:
+        """The regions below output k, or the cells into which the decision boundary cuts them."""
+        if not cut:
+            points, region = _lifted(part, part.mesh, part.values[:, k]), np.arange(len(part))
+            return cls(part.mesh, points, region, np.zeros_like(region), _numpy(part.edge_op))
+        found = winners_of(part, "argmax", level, whole=True)
+        made, alone = found.overlay, part.values.shape[1] == 1
+        points = _lifted(part, made.mesh, made.z[:, 1] + level if alone else made.z[:, k])
+        half = np.asarray(2 * _numpy(found.winner) - 1) * alone
         layer = torch.where(made.source >= 0, part.edge_op[made.source], -2)
-        return cls(mesh, _lifted(part, mesh, z), _numpy(made.face), _numpy(layer))
+        return cls(made.mesh, points, _numpy(made.face), half, _numpy(layer), found)
+
+    def limits(self, heights: list[float]) -> Floats:
+        """The ends of u, v and f, (3, 2), with some heights included."""
+        z = [*heights, self.points[:, 2].min(), self.points[:, 2].max()]
+        uv = self.points[:, :2]
+        return np.array([*zip(uv.min(0), uv.max(0), strict=True), (min(z), max(z))])
 
     @cached_property
     def areas(self) -> Floats:
@@ -169,13 +205,16 @@ def _facets(solid: _Solid, colors: Floats) -> Items:
         corners=vertex[offsets[:-1, None] + place],
         cells=np.stack([cell, cell], 1),
         rank=np.zeros_like(cell),
+        half=solid.half,
         face=colors,
         line=colors,
         width=np.zeros(len(cell)),
     )
 
 
-def _lines(points: Floats, ends: Whole, cells: Whole, rank: int, color: Any, width: Any) -> Items:
+def _lines(
+    points: Floats, ends: Whole, cells: Whole, half: Any, rank: int, color: Any, width: Any
+) -> Items:
     """Lines between points (P, 3) with ends (N, 2), drawn after cells (N, 2)."""
     from splinecam.plot.scene import Items
 
@@ -185,6 +224,7 @@ def _lines(points: Floats, ends: Whole, cells: Whole, rank: int, color: Any, wid
         corners=ends,
         cells=cells,
         rank=np.full(count, rank),
+        half=np.broadcast_to(half, (count,)),
         face=np.zeros((count, 4)),
         line=np.broadcast_to(color, (count, 4)),
         width=np.broadcast_to(width, (count,)),
@@ -196,21 +236,29 @@ def _edges(solid: _Solid, part: Partition) -> Items:
     from matplotlib.colors import to_rgba
 
     shown = np.flatnonzero(solid.layer >= -1)
-    late = np.maximum(solid.layer[shown], 0) / max(len(part.cuts) - 1, 1)
+    ends, layer = _numpy(solid.mesh.edges)[shown], np.maximum(solid.layer[shown], 0)
+    late = layer / max(len(part.cuts) - 1, 1)
     color = np.tile(to_rgba(INK), (len(shown), 1))
     color[:, 3] = _EDGE_ALPHA[0] + (_EDGE_ALPHA[1] - _EDGE_ALPHA[0]) * late
-    width = _EDGE[0] + (_EDGE[1] - _EDGE[0]) * late
-    ends = _numpy(solid.mesh.edges)[shown]
-    return _lines(solid.points, ends, solid.beside[shown], 1, color, width)
+    # Lines are thinner where they are closer together.
+    size = np.linalg.norm(np.diff(solid.points[ends, :2], axis=1)[:, 0], axis=1)
+    total = np.cumsum(np.bincount(layer, size, minlength=len(part.cuts)))
+    spacing = _POINTS / np.ptp(solid.points[:, 0]) * part.domain.area / total[layer]
+    width = np.minimum(_EDGE[0] + (_EDGE[1] - _EDGE[0]) * late, _EDGE_SHARE * spacing)
+    width[solid.layer[shown] < 0] = _EDGE[0]
+    beside = solid.beside[shown]
+    return _lines(solid.points, ends, beside, solid.half[beside[:, 0]], 1, color, width)
 
 
 def _boundary(part: Partition, solid: _Solid, k: int, level: float, color: Any) -> Items:
     """The decision boundary, on the surface."""
     from matplotlib.colors import to_rgba
 
-    style = 2, to_rgba(color), _BOUNDARY
-    if solid.mesh is not part.mesh:  # it runs along edges of the cells
-        edge = _numpy(winners_of(part, "argmax", level, whole=True).borders().edge)
+    from splinecam.plot.scene import NEAREST
+
+    style = NEAREST, 2, to_rgba(color), _BOUNDARY
+    if solid.winners is not None:  # it runs along edges of the cells
+        edge = _numpy(solid.winners.borders().edge)
         return _lines(solid.points, _numpy(solid.mesh.edges)[edge], solid.beside[edge], *style)
     found = part.decision_boundary(level=level)
     cells = _twice(_numpy(found.regions))
@@ -219,6 +267,23 @@ def _boundary(part: Partition, solid: _Solid, k: int, level: float, color: Any) 
     z = maps.value[inside, k] + (maps.weight[inside, k] * shift).sum(2)
     points = np.concatenate([_numpy(found.ends), _numpy(z)[:, :, None]], 2).reshape(-1, 3)
     return _lines(points, np.arange(len(points)).reshape(-1, 2), cells, *style)
+
+
+def _plane(part: Partition, level: float) -> Items:
+    """The domain at the height of the level."""
+    from splinecam.plot.scene import Items
+
+    uv = _numpy(part.domain.corners)
+    return Items(
+        points=np.concatenate([uv, np.full((len(uv), 1), level)], 1),
+        corners=np.arange(len(uv))[None],
+        cells=np.zeros((1, 2), np.int64),
+        rank=np.zeros(1, np.int64),
+        half=np.zeros(1, np.int64),
+        face=np.array([_PLANE]),
+        line=np.zeros((1, 4)),
+        width=np.zeros(1),
+    )
 
 
 def _joined(parts: list[Items]) -> Items:
@@ -231,7 +296,7 @@ def _joined(parts: list[Items]) -> Items:
         np.pad(each.corners, ((0, 0), (0, wide - each.corners.shape[1])), mode="edge") + first
         for each, first in zip(parts, start, strict=False)
     ]
-    names = ("cells", "rank", "face", "line", "width")
+    names = ("cells", "rank", "half", "face", "line", "width")
     rest = {name: np.concatenate([getattr(each, name) for each in parts]) for name in names}
     points = np.concatenate([each.points for each in parts])
     return Items(points=points, corners=np.concatenate(corners), **rest)
@@ -299,83 +364,3 @@ def _best_view(solid: _Solid, slope: Floats) -> tuple[float, float]:
     """The view in which the facets that look at the eye are largest together."""
     seen = [solid.areas @ np.maximum(_facing(slope, a, _ELEVATION), 0) for a in _AZIMUTHS]
     return _ELEVATION, _AZIMUTHS[int(np.argmax(seen))]
-
-
-# -- axes ----------------------------------------------------------------------------------------
-
-
-def _axes(beside: bool) -> Axes3D:
-    """New axes with a light grid, and room for colours beside them."""
-    import matplotlib.pyplot as plt
-
-    style: Any = {f"axes3d.{axis}axis.panecolor": (1.0, 1.0, 1.0, 0.0) for axis in "xyz"}
-    style |= {"grid.color": "#d9dde2", "grid.linewidth": 0.5, "axes.edgecolor": _GREY}
-    style |= {"xtick.color": _GREY, "ytick.color": _GREY}
-    with plt.rc_context(style):
-        side = _WIDTH / 2
-        figure = plt.figure(figsize=(_WIDTH + _BESIDE * beside, _WIDTH))
-        return figure.add_axes(_shares(figure, side / 2, side / 2, side), projection="3d")
-
-
-def _shares(figure: Any, left: float, low: float, side: float) -> tuple[float, float, float, float]:
-    """A square in inches as shares of a figure."""
-    wide, high = figure.get_size_inches()
-    return left / wide, low / high, side / wide, side / high
-
-
-def _fit(ax: Axes3D) -> None:
-    """Make the box and its labels as wide as the figure, and the figure as high as they are."""
-    from matplotlib.transforms import Bbox
-    from mpl_toolkits.mplot3d import proj3d
-
-    from splinecam.plot.scene import new_page
-
-    figure, limits = ax.figure, (ax.get_xlim(), ax.get_ylim(), ax.get_zlim())
-    corners = np.stack(np.meshgrid(*limits), -1).reshape(-1, 3)
-    for _ in range(3):  # labels keep their size, so that the first fit is not exact
-        ax.M = ax.get_proj()
-        page = new_page(figure.bbox.width, figure.bbox.height, figure.dpi)
-        x, y, _ = proj3d.proj_transform(*corners.T, ax.M)
-        box = Bbox.null()
-        box.update_from_data_xy(ax.transData.transform(np.stack([x, y], 1)))
-        labels = [axis.get_tightbbox(page) for axis in (ax.xaxis, ax.yaxis, ax.zaxis)]
-        box = Bbox.union([box, *(each for each in labels if each is not None)])
-        left, low, wide, high = (float(v) / figure.dpi for v in box.bounds)
-        frame = ax.bbox.transformed(figure.dpi_scale_trans.inverted())
-        scale = (_WIDTH - 2 * _MARGIN) / wide
-        figure.set_figheight(scale * high + 2 * _MARGIN)
-        left, low = _MARGIN - scale * (left - frame.x0), _MARGIN - scale * (low - frame.y0)
-        ax.set_position(_shares(figure, left, low, scale * frame.width))
-
-
-def _furnish(part: Partition, ax: Axes3D, k: int, height: float) -> None:
-    """Limits, labels and proportions."""
-    corners, values = _numpy(part.domain.corners), _numpy(part.values[:, k])
-    (left, low), (right, top) = corners.min(0), corners.max(0)
-    least, most = float(values.min()), float(values.max())
-    if least == most:
-        least, most = least - 0.5, most + 0.5
-    ax.set(xlim=(left, right), ylim=(low, top), zlim=(least, most))
-    ax.set_box_aspect((1.0, (top - low) / (right - left), height), zoom=1.0)
-    name = "f" if part.values.shape[1] == 1 else f"f, output {k}"
-    for axis, label in zip((ax.xaxis, ax.yaxis, ax.zaxis), ("u", "v", name), strict=True):
-        axis.set_label_text(label, fontsize=_SMALL + 1, color=INK)
-        axis.set_tick_params(labelsize=_SMALL, labelcolor=INK)
-        axis.get_major_locator().set_params(nbins=5)
-
-
-def _explain(ax: Axes3D, made: Coloring) -> None:
-    """A colour bar or a legend."""
-    from matplotlib.cm import ScalarMappable
-
-    from splinecam.plot.furniture import add_colorbar, add_legend
-
-    place, wide = ax.get_position(original=True), ax.figure.get_figwidth()
-    right = min(1.0, _WIDTH / wide) if wide > _WIDTH else place.x1
-    left, low = 0.5 * right, place.y0 + 0.2 * place.height
-    beside = ax.figure.add_axes((left, low, right - left, 0.6 * place.height), zorder=-1)
-    beside.set_axis_off()
-    if made.norm is not None:
-        add_colorbar(beside, ScalarMappable(made.norm, made.cmap), made.label, extend=made.extend)
-    if made.legend:
-        add_legend(beside, made.legend, made.label)
