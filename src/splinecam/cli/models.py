@@ -28,6 +28,7 @@ from splinecam.errors import FileError, SplineCamError
 __all__ = ["Found", "find_model"]
 
 _FRAMES = 3  # of the user's own code, shown when it raises
+_NOT_THEIRS = ("importlib", "/torch/", "\\torch\\", __file__)  # files that they do not look into
 _WRAPPED = ("state_dict", "model_state_dict", "model")  # where checkpoints keep their weights
 _PREFIXES = ("module.", "_orig_mod.")  # of data parallelism and torch.compile
 _CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors", ".npz")
@@ -202,7 +203,7 @@ def _users_code(what: str) -> Iterator[None]:
         places = [
             f"\n  {frame.filename}:{frame.lineno}, in {frame.name}: {frame.line}"
             for frame in traceback.extract_tb(error.__traceback__)
-            if "importlib" not in frame.filename and frame.filename != __file__
+            if not any(part in frame.filename for part in _NOT_THEIRS)
         ]
         raise SplineCamError(
             f"{what} raised {type(error).__name__}{text}{''.join(places[-_FRAMES:])}"
