@@ -335,6 +335,7 @@ def test_several_partitions_are_compared_by_shares(part: sc.Partition) -> None:
     first, second = (p for p in again.axes[0].patches if not p.get_fill())
     assert first.get_edgecolor() != second.get_edgecolor()
     assert first.get_linestyle() != second.get_linestyle()
+    assert again.axes[0].get_ylim()[1] > max(bars.max() for bars in heights(again.axes[0]))
 
 
 def test_the_median_by_area_halves_the_domain(single: sc.Partition) -> None:

@@ -222,9 +222,11 @@ def _describe(ax: Axes, bars: _Bins, *, by_area: bool, shares: bool) -> None:
     ax.tick_params(labelsize=8, color="#888888")
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color("#888888")
-    ax.margins(x=0.02)
+    named = len(ax.get_legend_handles_labels()[0])
+    ax.margins(x=0.02, y=0.05 + 0.06 * named)  # the legend needs room
+    ax.autoscale()
     ax.set_ylim(bottom=0)
-    if ax.get_legend_handles_labels()[0]:
+    if named:
         title = "median" if bars.column != "class" else None
         legend = ax.legend(title=title, title_fontsize=7, fontsize=7, alignment="left")
         legend.get_frame().set(edgecolor="none", alpha=0.85)

@@ -33,6 +33,7 @@ __all__ = ["Items", "Neighbours", "Scene", "eye_of", "new_page", "painters_order
 NEAREST = 2  # a half: that of the eye
 _PATHS, _VECTOR_PATHS = 150_000, 15_000  # items up to which paths are drawn
 _SEAM = 0.2  # points by which polygons overlap in vector output
+_THINNEST = 0.1  # pixels: of a ribbon
 _BLOCK = 1 << 18  # items turned into triangles at a time
 
 
@@ -218,12 +219,13 @@ class Scene(PolyCollection):
         item, place = (corners[:, 1:-1] != corners[:, 2:]).nonzero()
         fan = np.stack([corners[item, 0], corners[item, place + 1], corners[item, place + 2]], 1)
         line = (self.items.face[some, 3] == 0).nonzero()[0]
-        ends = uv[corners[line, :2]]
-        ribbons = _ribbons(ends, self.items.width[some[line]] * point)
+        ends, width = uv[corners[line, :2]], self.items.width[some[line]] * point
+        # Triangles are drawn half a pixel larger on all sides; what is thinner is paler instead.
+        ribbons = _ribbons(ends, np.maximum(width - 1, _THINNEST))
+        ink = self.items.line[some[line]].copy()
+        ink[:, 3] *= np.minimum(width, 1)
         triangle = np.concatenate([uv[fan], ribbons])
-        color = np.concatenate(
-            [self.items.face[some[item]], np.repeat(self.items.line[some[line]], 2, 0)]
-        )
+        color = np.concatenate([self.items.face[some[item]], np.repeat(ink, 2, 0)])
         back_to_front = np.argsort(np.concatenate([item, np.repeat(line, 2)]), kind="stable")
         return triangle[back_to_front], np.repeat(color[back_to_front, None], 3, 1)
 
