@@ -182,6 +182,19 @@ def test_zoomed_and_backward_axes(part: sc.Partition) -> None:
     assert (off < 0.01).mean() > 0.95  # all but those on a border
 
 
+def test_a_zoomed_picture_stays_in_its_axes(part: sc.Partition) -> None:
+    import matplotlib.pyplot as plt
+
+    _, ax = plt.subplots()
+    part.plot(ax=ax, color="slope", colorbar=False)
+    ax.set(xlim=(0.0, 0.5), ylim=(0.0, 0.5))
+    seen = pixels(ax)
+    box = ax.get_window_extent()
+    assert (seen[:, : int(box.x0) - 1] == 1).all()
+    assert (seen[:, int(box.x1) + 2 :] == 1).all()
+    assert (seen[int(seen.shape[0] - box.y0) + 2 :] == 1).all()
+
+
 def test_cells_smaller_than_a_pixel_are_averaged() -> None:
     part = sc.partition(network(1, 60), sc.Domain.box(-2, 2), device="cpu", progress=False)
     black = (torch.rand(len(part)) < 0.5).double()

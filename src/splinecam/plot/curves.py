@@ -46,9 +46,10 @@ def plot_curves(
     require_matplotlib()
     from matplotlib.collections import LineCollection
 
-    from splinecam.plot.furniture import draw_border, set_frame
+    from splinecam.plot.furniture import clip_to, draw_border, fit_figure, set_frame
     from splinecam.plot.lines import Lines
 
+    own = ax is None
     if ax is None:
         ax = new_axes(curves.partition.domain)
         set_frame(ax, curves.partition.domain)
@@ -67,6 +68,9 @@ def plot_curves(
             style["color"] = INK
         lines = Lines(segments, **style) if one else LineCollection(segments, **style)
         ax.add_collection(lines)
+    clip_to(ax.collections[-1], ax, curves.partition.domain)
+    if own:
+        fit_figure(ax, curves.partition.domain)
     ax.autoscale_view()  # unless the limits are set, as after part.plot()
     return ax
 
@@ -95,7 +99,9 @@ def _plot_each(
         lines = Lines(segments, array=levels, **groups, **style)
         ax.add_collection(lines)
         if colorbar:
-            bar = add_colorbar(ax, lines, f"level of output {curves.output}")
+            several = curves.partition.values.shape[1] > 1
+            name = f"level of output {curves.output}" if several else "level"
+            bar = add_colorbar(ax, lines, name)
             if len(curves.levels) <= 12:
                 bar.set_ticks(list(curves.levels))
         return
@@ -107,8 +113,8 @@ def _plot_each(
 
 
 def _name(key: Any) -> str:
-    """A label in words: "1 | 2" for a pair of classes, "relu 5" for a unit."""
+    """A label in words: "1 | 2" for a pair of classes, "relu, unit 5" for a unit."""
     if not isinstance(key, tuple):
         return str(key)
-    between = " | " if all(isinstance(k, int) for k in key) else " "
-    return between.join(map(str, key))
+    first, second = key
+    return f"{first}, unit {second}" if isinstance(first, str) else f"{first} | {second}"

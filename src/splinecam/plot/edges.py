@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["draw_boundary", "draw_edges"]
 
 # Widths in points, and as a share of the lines' spacing, from the first layer to the last.
-_WIDEST, _NARROWEST = 0.9, 0.5
+_WIDEST, _NARROWEST = 0.75, 0.4
 _SHARE = 0.1
-_STRONG, _WEAK = 0.75, 0.45  # opacity
+_STRONG, _WEAK = 0.7, 0.45  # opacity
 
-_BOUNDARY, _LEAST_BOUNDARY, _RIM = 1.7, 0.5, 1.6
+_BOUNDARY, _LEAST_BOUNDARY, _RIM = 1.9, 0.5, 1.6
 _BOUNDARY_SHARE = 0.25
 
 
@@ -58,7 +58,6 @@ def draw_edges(part: Partition, ax: Axes, edges: Any, width: float | None) -> No
             **style,
         )
         ax.add_collection(lines, autolim=False)
-        clip_to(lines, ax, part.domain)
 
 
 def _chosen(part: Partition, edges: Any) -> Tensor:

@@ -15,7 +15,7 @@ from matplotlib.patches import FancyBboxPatch, Patch, Polygon
 from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-from matplotlib.transforms import Bbox, IdentityTransform, ScaledTranslation, TransformedBbox
+from matplotlib.transforms import IdentityTransform, ScaledTranslation
 
 from splinecam.plot.palette import INK, PAPER
 
@@ -100,14 +100,8 @@ def draw_border(ax: Axes, domain: Domain, *, zorder: float = 3.5) -> Polygon:
 def clip_to(artist: Artist, ax: Axes, domain: Domain) -> None:
     """Cut off what sticks out of the domain, such as the round ends of wide lines."""
     corners = domain.corners.cpu().numpy()
-    low, high = corners.min(0), corners.max(0)
-    if len(corners) == 4 and bool(((corners == low) | (corners == high)).all()):
-        artist.set_clip_path(None)
-        artist.set_clip_box(TransformedBbox(Bbox([low, high]), ax.transData))
-    else:
-        artist.set_clip_path(
-            Path(np.concatenate([corners, corners[:1]]), closed=True), ax.transData
-        )
+    outline = Path(np.concatenate([corners, corners[:1]]), closed=True)
+    artist.set_clip_path(outline, ax.transData)  # beside the axes' own box
 
 
 def _letters(ax: Axes) -> float:
