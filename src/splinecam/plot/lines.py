@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Lines", "Pen", "clipped_context", "vector_scale", "window_of"]
 
-_CHUNK = 10_000  # segments of one path: the renderer of images bounds what it takes at once
+# The renderer of images bounds what it takes at once: segments of one path, and how often they
+# cross the picture.
+_CHUNK, _CROSSINGS = 10_000, 300
 _MANY = 50_000  # segments that vector output holds as lines; more become an image
 _DPI = 300  # of images in vector output, at least
 _HAIRLINE = 0.2  # width in points that no viewer of vector output makes wider
@@ -84,21 +86,17 @@ class Lines(LineCollection):
         self.pen = pen
         self._last: tuple[Any, Any] = (None, None)
         style = {"capstyle": "round", "snap": False, **style}
-        sizes = [-(-n // _CHUNK) for n in self._groups]
+        self._starts = _chunks(self._ends, np.cumsum(self._groups))
+        group = np.searchsorted(np.cumsum(self._groups), self._starts[:-1], side="right")
         for name in {"array", "colors"} & style.keys():  # every path has its group's
             if np.ndim(style[name]) and groups is not None:
-                style[name] = np.repeat(np.asarray(style[name]), sizes, axis=0)
+                style[name] = np.asarray(style[name])[group]
         super().__init__([], **style)
         self.set_in_layout(False)  # to measure so many takes long, and they are in the axes
 
     def set_segments(self, segments: Any) -> None:
         """Make the paths; the segments were given when the lines were made."""
-        starts = np.cumsum([0, *self._groups])
-        self._paths = [
-            _compound(self._ends[k : min(k + _CHUNK, end)])
-            for start, end in pairwise(starts)
-            for k in range(start, end, _CHUNK)
-        ]
+        self._paths = [_compound(self._ends[i:j]) for i, j in pairwise(self._starts)]
         self.stale = True
 
     def get_segments(self) -> list[Floats]:
@@ -170,6 +168,17 @@ class Lines(LineCollection):
             gc.set_snap(False)
             agg.draw_path(gc, path, self.get_transform() + fit)
         return np.asarray(agg.buffer_rgba())[::-1]
+
+
+def _chunks(segments: Floats, ends: NDArray[np.int64]) -> list[int]:
+    """Where paths of segments (S, 2, 2) begin, and S; none goes beyond the end of a group."""
+    if not len(segments):
+        return [0]
+    extent = np.ptp(segments.reshape(-1, 2), axis=0).max() or 1.0
+    crossed = np.cumsum(np.abs(segments[:, 1] - segments[:, 0]).sum(1) / extent)
+    starts = {0, len(segments), *ends.tolist(), *range(0, len(segments), _CHUNK)}
+    full = np.arange(1, crossed[-1] // _CROSSINGS + 1) * _CROSSINGS
+    return sorted(starts.union(np.searchsorted(crossed, full).tolist()))
 
 
 def _compound(segments: Floats) -> Path:
