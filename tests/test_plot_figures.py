@@ -20,6 +20,7 @@ import splinecam as sc
 from splinecam.plot import histograms, layers, scene
 from splinecam.plot.layers import regions_by_layer
 from splinecam.plot.lines import Lines
+from splinecam.table import centroid_values
 
 
 @pytest.fixture(autouse=True)
@@ -163,24 +164,39 @@ def test_labels_are_inside_the_figure(colorbar: bool, size: tuple[int, int]) -> 
         assert ax.get_zlabel() == "f, output 0"
 
 
-def test_image_and_paths_show_the_same(
-    single: sc.Partition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def picture() -> np.ndarray:
-        return pixels(single.plot_surface(plane=True).figure)
+def test_every_facet_is_seen_from_above(single: sc.Partition) -> None:
+    from mpl_toolkits.mplot3d import proj3d
 
-    paths = picture()
-    monkeypatch.setattr(scene, "_PATHS", 0)
-    image = picture()
-    assert paths.shape == image.shape
-    assert np.abs(paths - image).mean() < 0.01
-    assert np.abs(paths - 1).mean() > 0.05
+    ax = single.plot_surface(view=(90, -90), edges=False, boundary=False, color="random")
+    figure, items = ax.figure, scene_of(ax).items
+    figure.set_dpi(200)
+    shown = pixels(figure)
+    middle = np.concatenate([single.centroids, centroid_values(single)], 1)
+    x, y, _ = proj3d.proj_transform(*middle.T, ax.M)
+    column, row = ax.transData.transform(np.stack([x, y], 1)).astype(int).T
+    wide = (single.areas > 0.02).numpy()
+    found = shown[len(shown) - 1 - row, column]
+    assert wide.sum() > 50
+    assert np.abs(found - items.face[: len(single), :3])[wide].max() < 0.01
+
+
+def test_the_plane_shows_no_seams() -> None:
+    model = nn.Linear(2, 1)
+    with torch.no_grad():
+        model.weight.zero_()
+    flat = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
+    ax = flat.plot_surface(plane=True, level=2.0, view=(90, -90), edges=False, boundary=False)
+    shown = pixels(ax.figure)
+    high, wide = shown.shape[:2]
+    inside = shown[high // 3 : 2 * high // 3, wide // 3 : 2 * wide // 3]
+    assert np.ptp(inside, axis=(0, 1)).max() == 0
+    assert inside.max() < 0.9
 
 
 @pytest.mark.parametrize("kind", ["svg", "pdf"])
 def test_vector_output(single: sc.Partition, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = written(single.plot_surface().figure, kind)
-    monkeypatch.setattr(scene, "_VECTOR_PATHS", 0)
+    monkeypatch.setattr(scene, "_PATHS", 0)
     image = written(single.plot_surface().figure, kind)
     assert min(paths, image) > 10_000
     assert paths != image

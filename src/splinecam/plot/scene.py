@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.collections import PolyCollection
+from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 from mpl_toolkits.mplot3d import proj3d
 
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["Items", "Neighbours", "Scene", "eye_of", "new_page", "painters_order"]
 
 NEAREST = 2  # a half: that of the eye
-_PATHS, _VECTOR_PATHS = 150_000, 15_000  # items up to which paths are drawn
+_PATHS = 15_000  # items up to which vector output has paths
 _SEAM = 0.2  # points by which polygons overlap in vector output
 _THINNEST = 0.1  # pixels: of a ribbon
+_JOIN = 0.3  # of the width of a line, by which its ends go beyond its points
 _BLOCK = 1 << 18  # items turned into triangles at a time
 
 
@@ -134,9 +136,10 @@ def new_page(wide: float, high: float, dpi: float = 72) -> Any:
 
 
 class Scene(PolyCollection):
-    """Items, put in order whenever the view changes; as paths, or where these are many as an image.
+    """Items, put in order whenever the view changes.
 
-    In an image triangles fan out from the items' first corners, and lines become ribbons.
+    They are drawn as a smooth image, in which triangles fan out from the items' first corners and
+    lines become ribbons; in vector output as paths, if these are not too many.
     """
 
     def __init__(
@@ -152,38 +155,29 @@ class Scene(PolyCollection):
         """Put the items in order; how near they come."""
         axes: Any = self.axes
         projection = np.asarray(axes.M)
-        uv, depth = self.items.projected(projection)
         if not np.array_equal(projection, self._projection):
             self._order = self.items.order(self.pairs, projection, self.level)
             self._projection = projection
-            if len(self._order) <= _PATHS:
-                order = self._order
-                style: Any = {"facecolor": self.items.face[order]}
-                style["edgecolor"] = self.items.line[order]
-                self.set(verts=uv[self.items.corners[order]], **style)
-        return float(depth.min(initial=np.inf))
+        return float(self.items.projected(projection)[1].min(initial=np.inf))
 
     def draw(self, renderer: Any) -> None:
-        """Draw the items so that no seams show between polygons.
-
-        In an image neighbours without anti-aliasing share no half-transparent pixels; in vector
-        output, which is smoothed by whoever shows it, they overlap a little.
-        """
+        """Draw what was put in order."""
+        if not self.get_visible():
+            return
         vector = renderer.option_scale_image()
-        if len(self._order) > (_VECTOR_PATHS if vector else _PATHS):
+        if not vector or len(self._order) > _PATHS:
             self._draw_image(renderer, vector)
             return
-        width = self.items.width[self._order]
-        solid = self.items.face[self._order, 3] > 0
-        seam = _SEAM if vector else 0.0
-        style: Any = {"linewidth": np.where(solid, seam, width), "antialiased": ~solid}
-        self.set(**style)
+        items, order = self.items, self._order
+        uv = items.projected(self._projection)[0]
+        # Whoever shows paths smooths their borders: polygons overlap a little, to hide the seams.
+        width = np.where(items.face[order, 3] > 0, _SEAM, items.width[order])
+        style: Any = {"facecolor": items.face[order], "edgecolor": items.line[order]}
+        self.set(verts=uv[items.corners[order]], linewidth=width, **style)
         super().draw(renderer)
 
     def _draw_image(self, renderer: Any, vector: bool) -> None:
         """Draw an image of the figure's size."""
-        if not self.get_visible():
-            return
         figure: Any = self.get_figure(root=True)
         scale = vector_scale(renderer) if vector else renderer.get_image_magnification()
         wide, high = np.ceil(scale * np.asarray(figure.bbox.size)).astype(int)
@@ -204,7 +198,12 @@ class Scene(PolyCollection):
         flat = page + Affine2D().scale(2)
         uv = flat.transform(self.items.projected(self._projection)[0])
         gc, still = agg.new_gc(), Affine2D()
-        for some in np.array_split(self._order, 1 + len(self._order) // _BLOCK):
+        gc.set_linewidth(0)
+        for some in self._runs():
+            if len(some) == 1 and self.items.face[some[0], 3] > 0:
+                outline, face = uv[self.items.corners[some[0]]], self.items.face[some[0]]
+                agg.draw_path(gc, Path(outline), still, tuple(face))
+                continue
             triangle, color = self._triangles(uv, some, 2 * point)
             agg.draw_gouraud_triangles(gc, triangle, color, still)
         pixels = np.asarray(agg.buffer_rgba())[::-1].reshape(high, 2, wide, 2, 4) / 255
@@ -212,6 +211,14 @@ class Scene(PolyCollection):
         mean, share = (pixels[..., :3] * alpha).mean((1, 3)), alpha.mean((1, 3))
         rgb = mean / np.where(share > 0, share, 1)
         return np.asarray(255 * np.concatenate([rgb, share], 2) + 0.5, np.uint8)
+
+    def _runs(self) -> list[Whole]:
+        """The items in order, so many at a time, and a plane that shines through by itself."""
+        alpha = self.items.face[self._order, 3]
+        clear = np.flatnonzero((alpha > 0) & (alpha < 1) & (self.items.half[self._order] == 0))
+        alone = clear if len(clear) == 1 else clear[:0]  # triangles of one would show their seams
+        runs = np.split(self._order, np.unique([*alone, *(alone + 1)]).astype(np.int64))
+        return [some for run in runs for some in np.array_split(run, 1 + len(run) // _BLOCK)]
 
     def _triangles(self, uv: Floats, some: Whole, point: float) -> tuple[Floats, Floats]:
         """The triangles (T, 3, 2) of some items and the colours of their corners (T, 3, 4)."""
@@ -221,8 +228,9 @@ class Scene(PolyCollection):
         line = (self.items.face[some, 3] == 0).nonzero()[0]
         ends, width = uv[corners[line, :2]], self.items.width[some[line]] * point
         # Triangles are drawn half a pixel larger on all sides; what is thinner is paler instead.
-        ribbons = _ribbons(ends, np.maximum(width - 1, _THINNEST))
         ink = self.items.line[some[line]].copy()
+        join = np.where(ink[:, 3] == 1, _JOIN * width, 0.0)  # overlaps of others would show
+        ribbons = _ribbons(ends, np.maximum(width - 1, _THINNEST), join)
         ink[:, 3] *= np.minimum(width, 1)
         triangle = np.concatenate([uv[fan], ribbons])
         color = np.concatenate([self.items.face[some[item]], np.repeat(ink, 2, 0)])
@@ -230,13 +238,13 @@ class Scene(PolyCollection):
         return triangle[back_to_front], np.repeat(color[back_to_front, None], 3, 1)
 
 
-def _ribbons(ends: Floats, width: Floats) -> Floats:
-    """Two triangles for each line (N, 2, 2) of a width (N,), (2N, 3, 2)."""
+def _ribbons(ends: Floats, width: Floats, join: Floats) -> Floats:
+    """Two triangles for each line (N, 2, 2), longer by ``join`` at both ends, (2N, 3, 2)."""
     along = ends[:, 1] - ends[:, 0]
-    size = np.hypot(*along.T)
-    across = (
-        np.stack([-along[:, 1], along[:, 0]], 1) * (width / np.where(size, 2 * size, 1))[:, None]
-    )
-    p, q = ends[:, 0], ends[:, 1]
+    size = np.hypot(along[:, 0], along[:, 1])
+    along /= np.where(size > 0, size, 1)[:, None]
+    across = np.stack([-along[:, 1], along[:, 0]], 1) * (width / 2)[:, None]
+    beyond = along * join[:, None]
+    p, q = ends[:, 0] - beyond, ends[:, 1] + beyond
     a, b, c, d = p + across, p - across, q - across, q + across
     return np.stack([np.stack([a, b, c], 1), np.stack([a, c, d], 1)], 1).reshape(-1, 3, 2)

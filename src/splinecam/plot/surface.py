@@ -68,8 +68,8 @@ def plot_surface(
     ``colorbar`` adds a bar or a legend of the colours.
 
     Facets are drawn from back to front in an exact order, so that what is hidden is hidden from
-    everywhere. More than 30,000 are drawn without edges and as an image, which vector output also
-    has from some thousands on.
+    everywhere; more than 30,000 without edges. The surface is an image in the resolution of the
+    picture; in PDF and SVG facets are paths, if there are no more than some thousands.
 
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
