@@ -305,6 +305,14 @@ def test_outputs_with_both_signs_are_centred_at_the_level(part: sc.Partition) ->
     assert image_of(ax).get_clim()[0] < image_of(ax).get_clim()[1]
 
 
+def test_outputs_before_a_sigmoid_are_logits() -> None:
+    model = nn.Sequential(network(1), nn.Sigmoid())
+    part = sc.partition(model, sc.Domain.box(-2, 2), device="cpu", progress=False)
+    names = [text.get_text() for text in legends_of(part.plot())[0].get_texts()]
+    assert names == ["logit ≤ 0", "logit > 0"]
+    assert part.plot(color="output").child_axes[0].get_ylabel() == "logit"
+
+
 def test_layers_of_birth(part: sc.Partition) -> None:
     ax = part.plot(color="layer", boundary=False, edges=False)
     names = [text.get_text() for text in legends_of(ax)[0].get_texts()]
@@ -434,6 +442,9 @@ def test_points(part: sc.Partition) -> None:
     names = [text.get_text() for text in legends_of(ax)[-1].get_texts()]
     assert names == ["0", "2"]
     assert len(part.plot(points=x[0]).collections) > 0  # a single input
+    on_classes = part.plot(points=x, labels=[0, 7, 1], color="class")
+    (both,) = legends_of(on_classes)  # one legend for the regions' classes and those of the points
+    assert (both.get_texts()[-1].get_text() == "7") == (part.values.shape[1] > 1)
     with pytest.raises(ValueError, match="whole numbers"):
         part.plot(points=x, labels=[0.5, 1.0, 2.0])
     with pytest.raises(ValueError, match="give points="):
@@ -540,6 +551,10 @@ def test_rejects(part: sc.Partition, monkeypatch: pytest.MonkeyPatch) -> None:
         plot(part, color="slope", cmap="nothing")
     with pytest.raises(ValueError, match="0 < low < high"):
         plot(part, color="slope", limits=(-1.0, 1.0))
+    with pytest.raises(ValueError, match="low < high"):
+        plot(part, color="area", limits=(2.0, 1.0))
+    with pytest.raises(TypeError, match="two numbers"):
+        plot(part, color="area", limits=3.0)
     with pytest.raises(TypeError, match="array of numbers"):
         plot(part, color=object())
     if part.values.shape[1] > 1:

@@ -89,6 +89,8 @@ class Asked:
 
 def coloring(part: Partition, color: Any, asked: Asked) -> Coloring:
     """The colours that ``color`` asks for."""
+    if asked.limits is not None and not asked.limits[0] < asked.limits[1]:
+        raise ValueError(f"limits are {asked.limits}; give (low, high) with low < high")
     if isinstance(color, str):
         if color not in _KINDS:
             kinds = ", ".join(f'"{kind}"' for kind in _KINDS)
@@ -126,14 +128,21 @@ def _by_class(part: Partition, asked: Asked) -> Coloring:
 
 def _class_names(part: Partition, level: float) -> list[str]:
     n = int(part.values.shape[1])
-    return [str(k) for k in range(n)] if n > 1 else [f"output ≤ {level:g}", f"output > {level:g}"]
+    name = _output_name(part, 0)
+    return [str(k) for k in range(n)] if n > 1 else [f"{name} ≤ {level:g}", f"{name} > {level:g}"]
+
+
+def _output_name(part: Partition, k: int) -> str:
+    """What an output is called: a logit if a final sigmoid or softmax was left out."""
+    name = "logit" if part.stripped else "output"
+    return name if part.values.shape[1] == 1 else f"{name} {k}"
 
 
 def _by_slope(part: Partition, asked: Asked) -> Coloring:
     weight, label = part.weight, "slope ‖A‖"
     if asked.output is not None:
         k = output_of(part, asked.output)
-        weight, label = weight[:, k : k + 1], f"slope of output {k}"
+        weight, label = weight[:, k : k + 1], f"slope of {_output_name(part, k)}"
     slope = torch.linalg.vector_norm(weight, dim=(1, 2)).cpu().numpy()
     return _logarithmic(part, slope, f"{label} (log scale)", asked, "magma_r")
 
@@ -152,7 +161,7 @@ def _by_output(part: Partition, asked: Asked) -> Coloring:
     values = part.values[:, k].cpu().numpy()
     ends = (float(values.min()), float(values.max()))
     low, high = asked.limits or tuple(_quantiles(at_means, _SHARES, area).tolist())
-    name = "output" if part.values.shape[1] == 1 else f"output {k}"
+    name = _output_name(part, k)
     shade = Shade(numbers=origin, slopes=slopes.cpu().numpy())
     below, above = asked.level - low, high - asked.level
     if min(below, above) > _BALANCE * max(below, above):
@@ -245,8 +254,8 @@ _KINDS: dict[str, Callable[[Partition, Asked], Coloring]] = {
 def _logarithmic(part: Partition, numbers: Floats, label: str, asked: Asked, cmap: str) -> Coloring:
     """Numbers at or above 0 on a logarithmic scale; 0 has the lowest colour."""
     positive = numbers[numbers > 0]
-    if asked.limits is not None and not 0 < asked.limits[0] < asked.limits[1]:
-        raise ValueError(f"limits {asked.limits} of a logarithmic scale: give 0 < low < high")
+    if asked.limits is not None and not asked.limits[0] > 0:
+        raise ValueError(f"limits are {asked.limits}; a logarithmic scale needs 0 < low < high")
     area = part.areas.cpu().numpy()[numbers > 0]
     low, high = asked.limits or tuple(_quantiles(positive, _SHARES, area).tolist())
     if not len(positive):  # all of them are 0
@@ -260,8 +269,6 @@ def _logarithmic(part: Partition, numbers: Floats, label: str, asked: Asked, cma
 
 def _linear(low: float, high: float) -> Normalize:
     """A norm between two numbers; around them if they are one."""
-    if low > high:
-        raise ValueError(f"limits {(low, high)}: give low < high")
     if low == high:
         reach = abs(low) / 2 or 0.5
         low, high = low - reach, high + reach

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from matplotlib.colors import to_rgb
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
@@ -31,14 +33,17 @@ _MOST = 64  # thumbnails on one picture
 _ENTRIES = 24  # of a legend, at most
 
 
+@dataclass(frozen=True)
 class Samples:
     """Samples on the plane: uv (N, 2), whether they are off it (N,), and their labels (N,).
 
-    kept: (N,) which of the given samples lie in the domain.
+    kept: (N,) which of the given samples they are: those in the domain.
     """
 
-    def __init__(self, uv: Floats, off: Any, labels: Whole | None, kept: Whole) -> None:
-        self.uv, self.off, self.labels, self.kept = uv, off, labels, kept
+    uv: Floats
+    off: NDArray[np.bool_]
+    labels: Whole | None
+    kept: Whole
 
     def legend(self) -> tuple[tuple[str, Any], ...]:
         """Names and colours of the classes there are."""
@@ -66,7 +71,7 @@ def samples_of(domain: Domain, points: Any, labels: Any) -> Samples:
     return Samples(uv[kept], off[kept], None if number is None else number[kept], kept)
 
 
-def _inside(domain: Domain, uv: Floats) -> Any:
+def _inside(domain: Domain, uv: Floats) -> NDArray[np.bool_]:
     """Which points (N, 2) lie in the domain, borders included, (N,)."""
     corners = domain.corners.cpu().numpy()
     side = np.roll(corners, -1, 0) - corners
@@ -74,12 +79,12 @@ def _inside(domain: Domain, uv: Floats) -> Any:
     cross = side[:, 0] * off[:, :, 1] - side[:, 1] * off[:, :, 0]
     # Samples on the border are in, also if they are off it by the rounding of single precision.
     slack = np.finfo(np.float32).eps * domain.diameter
-    return (cross >= -slack * np.linalg.norm(side, axis=1)).all(1)
+    return np.asarray((cross >= -slack * np.linalg.norm(side, axis=1)).all(1))
 
 
 def draw_points(ax: Axes, samples: Samples, *, zorder: float = 4) -> None:
     """Discs with a white rim in the colours of their classes; hollow where off the plane."""
-    colors = np.tile(np.array([0.086, 0.125, 0.173]), (len(samples.uv), 1))
+    colors = np.tile(to_rgb(INK), (len(samples.uv), 1))
     if samples.labels is not None:
         colors = class_colors(int(samples.labels.max(initial=0)) + 1)[samples.labels]
     many = len(samples.uv) > 200
@@ -128,9 +133,6 @@ def _draw_thumbnail(
         ax, extent=(x, x + w, y, y + h), cmap="gray", origin="upper", interpolation="none"
     )
     image.set_data(picture)
-    if picture.ndim == 2:
-        image.set_clim(float(picture.min()), max(float(picture.max()), float(picture.min()) + 1))
-        image.autoscale()
     image.set_zorder(zorder)
     rim = Rectangle((x, y), w, h, fill=False, edgecolor=PAPER, linewidth=3.0, zorder=zorder - 0.1)
     edge = Rectangle((x, y), w, h, fill=False, edgecolor=frame, linewidth=1.0, zorder=zorder + 0.1)

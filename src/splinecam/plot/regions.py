@@ -70,27 +70,36 @@ def plot(
     from splinecam.plot.fill import CellImage
     from splinecam.plot.furniture import draw_border, fit_figure, set_frame
 
+    several, own = part.values.shape[1] > 1, ax is None
     if color is None:
-        color = "class" if part.values.shape[1] > 1 or part.stripped else "output"
+        color = "class" if several or part.stripped else "output"
     classes = isinstance(color, str) and color == "class"
-    asked = Asked(output, cmap, limits, level, seed)
     with torch.no_grad():
-        made = coloring(part, color, asked)
-        own = ax is None
+        made = coloring(part, color, Asked(output, cmap, _pair(limits), level, seed))
         ax = new_axes(part.domain) if ax is None else ax
         set_frame(ax, part.domain, axes)
         image = CellImage(ax, made.mesh, part.frame, made.shade, norm=made.norm, cmap=made.cmap)
         ax.add_image(image)
         draw_edges(part, ax, edges, linewidth)
         draw_border(ax, part.domain)
-        if (classes or part.values.shape[1] > 1) if boundary is None else boundary:
-            found = part.decision_boundary(level=level)
-            draw_boundary(ax, found, boundary_color, rim=not classes)
+        if (classes or several) if boundary is None else boundary:
+            draw_boundary(ax, part.decision_boundary(level=level), boundary_color, rim=not classes)
         named = _draw_samples(part, ax, points, labels, images)
-    _explain(ax, image, made, named if not classes else (), colorbar, legend)
+    _explain(ax, image, made, named if several or not classes else (), colorbar, legend)
     if own:
         fit_figure(ax, part.domain)
     return ax
+
+
+def _pair(limits: Any) -> tuple[float, float] | None:
+    """The limits of a colour scale as two numbers."""
+    if limits is None:
+        return None
+    try:
+        low, high = (float(limit) for limit in limits)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"limits must be two numbers (low, high), not {limits!r}") from None
+    return low, high
 
 
 def _draw_samples(
@@ -117,6 +126,9 @@ def _explain(ax: Axes, image: Any, made: Any, samples: Any, colorbar: bool, lege
     if colorbar and made.norm is not None:
         add_colorbar(ax, image, made.label, extend=made.extend)
     if legend and made.legend:
-        add_legend(ax, made.legend, made.label)
+        known = {name for name, _ in made.legend} if made.label == "class" else set()
+        entries = (*made.legend, *(entry for entry in samples if known and entry[0] not in known))
+        add_legend(ax, entries, made.label)
+        samples = () if known else samples
     if legend and samples:
         add_legend(ax, samples, below=True)
