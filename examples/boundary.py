@@ -73,7 +73,7 @@ def report(model: nn.Module, part: sc.Partition, x: Tensor) -> None:
 
 def picture(part: sc.Partition, x: Tensor, label: Tensor, path: Path) -> None:
     """Three views side by side."""
-    figure, axes = plt.subplots(1, 3, figsize=(15, 5.5), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(15, 5.2), layout="constrained")
     boundary = part.decision_boundary()
     chosen = torch.arange(0, len(x), len(x) // 12)
     part.plot(ax=axes[0], points=x[chosen], labels=label[chosen], linewidth=0.3, legend=False)

@@ -3,8 +3,8 @@
 Every layer bends along lines that the layers before it have bent already. How much a layer adds is
 up to the initialisation: with torch's default weights the signals shrink from layer to layer, the
 biases take over, and later units hardly switch; with He's weights the regions go on growing. The
-picture shows the regions of three networks in the colour of the last layer that bounds them, and how
-their number grows with depth.
+picture shows the regions of three networks in the colour of the last layer that bounds them, and
+how their number grows with depth.
 
 Run: python examples/deep_random.py --out out
 """

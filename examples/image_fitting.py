@@ -48,7 +48,7 @@ def flower(side: int) -> tuple[Tensor, Tensor]:
 
 
 def fit(x: Tensor, rgb: Tensor, *, frequencies: int, options: argparse.Namespace) -> nn.Sequential:
-    """Three hidden layers that have learnt the image, after an encoding with so many frequencies."""
+    """Three hidden layers that have learnt the image, after an encoding with frequencies."""
     torch.manual_seed(options.seed)
     encoding = [sc.nn.PeriodicEncoding(frequencies)] if frequencies else []
     width = options.width

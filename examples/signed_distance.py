@@ -74,6 +74,35 @@ def train(corners: Tensor, *, width: int, steps: int, seed: int) -> nn.Sequentia
     return model.eval()
 
 
+def picture(part: sc.Partition, corners: Tensor, outline: Tensor, path: Path) -> None:
+    """Level sets, surface, slopes, and the learnt shape beside the true one."""
+    figure = plt.figure(figsize=(10.8, 10.4), layout="constrained")
+    levels_ax, slope_ax, shape_ax = (figure.add_subplot(2, 2, k) for k in (1, 3, 4))
+    plain = {"boundary": False, "axes": "off"}
+    colors = {"cmap": "RdBu", "limits": (-0.4, 0.8)}
+    part.plot(ax=levels_ax, edges=False, colorbar=False, **colors, **plain)
+    levels = part.level_set([k / 20 for k in range(-8, 20)])
+    levels.plot(ax=levels_ax, color=INK, linewidth=0.6)
+    levels.at(0.0).plot(ax=levels_ax, color=INK, linewidth=2.5)
+    levels_ax.set_title("exact level sets, 0.05 apart")
+    surface_ax = figure.add_subplot(2, 2, 2, projection="3d")
+    part.plot_surface(ax=surface_ax, view=(52, -70), height=0.7, **colors)
+    surface_ax.set_axis_off()
+    surface_ax.set_title("the distance as a surface")
+    slope = part.weight[:, 0].norm(dim=1)
+    part.plot(ax=slope_ax, color=slope, cmap="PuOr", limits=(0.4, 1.6), linewidth=0.2, **plain)
+    slope_ax.set_title(f"slope of each of the {len(part):,} regions")
+    part.plot(ax=shape_ax, color="class", legend=False, linewidth=0.2, **plain)
+    for ax in (shape_ax, shape_ax.inset_axes((0.02, 0.68, 0.3, 0.3))):
+        ax.plot(*closed(corners).T, "--", color="#D55E00", linewidth=1.2)
+        ax.plot(*closed(outline).T, ".-", color=INK, markersize=4, linewidth=1.4)
+    ax.set(xlim=(-0.07, 0.07), ylim=(0.7, 0.84), xticks=[], yticks=[])
+    shape_ax.indicate_inset_zoom(ax, edgecolor=INK)
+    shape_ax.set_title(f"learnt shape: {len(outline)} corners, area {area_of(outline):.3f}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Train, compute, compare with the true star, draw."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -96,26 +125,8 @@ def main(argv: list[str] | None = None) -> None:
     print(f"true star: {len(corners)} corners, area {area_of(corners):.4f}")
     print(f"no corner of the learnt shape is farther than {off:.4f} from the true outline")
     print(f"slope within 10% of one on {near_one:.1%} of the area")
-
-    figure, axes = plt.subplots(1, 3, figsize=(15, 5.2), layout="constrained")
-    plain = {"boundary": False, "axes": "off"}
-    part.plot(ax=axes[0], cmap="RdBu", limits=(-0.4, 0.8), edges=False, colorbar=False, **plain)
-    levels = part.level_set([k / 20 for k in range(-8, 20)])
-    levels.plot(ax=axes[0], color=INK, linewidth=0.6)
-    levels.at(0.0).plot(ax=axes[0], color=INK, linewidth=2.5)
-    axes[0].set_title("exact level sets, 0.05 apart")
-    part.plot(ax=axes[1], color=slope, cmap="PuOr", limits=(0.4, 1.6), linewidth=0.2, **plain)
-    axes[1].set_title(f"slope of each of the {len(part):,} regions")
-    part.plot(ax=axes[2], color="class", legend=False, linewidth=0.2, **plain)
-    for ax in (axes[2], axes[2].inset_axes((0.02, 0.68, 0.3, 0.3))):
-        ax.plot(*closed(corners).T, "--", color="#D55E00", linewidth=1.2)
-        ax.plot(*closed(shape.outline.cpu()).T, ".-", color=INK, markersize=4, linewidth=1.4)
-    ax.set(xlim=(-0.07, 0.07), ylim=(0.7, 0.84), xticks=[], yticks=[])
-    axes[2].indicate_inset_zoom(ax, edgecolor=INK)
-    axes[2].set_title(f"learnt shape: {len(shape.outline)} corners, area {shape.area:.3f}")
-    options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "signed_distance.png"
-    figure.savefig(path, dpi=150)
+    picture(part, corners, shape.outline, path)
     print(f"The picture is in {path}")
 
 
