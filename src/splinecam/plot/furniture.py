@@ -17,6 +17,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import IdentityTransform, ScaledTranslation
 
+from splinecam.plot.lines import figure_of
 from splinecam.plot.palette import INK, PAPER
 
 if TYPE_CHECKING:
@@ -106,9 +107,7 @@ def clip_to(artist: Artist, ax: Axes, domain: Domain) -> None:
 
 def _letters(ax: Axes) -> float:
     """The size of letters that suits the axes, in points."""
-    figure = ax.figure.get_figure(root=True)
-    assert figure is not None
-    width = 72 * ax.get_position().width * figure.get_figwidth()
+    width = 72 * ax.bbox.width / figure_of(ax).dpi
     return _TINY if width < _NARROW else _SMALL
 
 
@@ -236,9 +235,8 @@ def add_legend(
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1 + _GAP, 1.0)}
     columns = 1 + (len(handles) - 1) // 24
     if below:
-        figure = ax.figure.get_figure(root=True)
-        assert figure is not None
-        lower = ScaledTranslation(0, -_TICKS if ax.axison else 0, figure.dpi_scale_trans)
+        down = -_TICKS if ax.axison else 0
+        lower = ScaledTranslation(0, down, figure_of(ax).dpi_scale_trans)
         place["bbox_to_anchor"] = (0.0, -_GAP)
         place["bbox_transform"] = ax.transAxes + lower
         columns = max(1, min(len(handles), 6))
@@ -267,8 +265,7 @@ def add_legend(
 
 def fit_figure(ax: Axes, domain: Domain) -> None:
     """Make a new figure as high as the picture and what is beside it ask for."""
-    figure = ax.figure.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     corners = domain.corners.cpu().numpy()
     extent = np.ptp(corners, axis=0)
     right, below, left = 0.0, 0.0, 0.0

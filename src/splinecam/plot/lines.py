@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Lines", "Pen", "clipped_context", "vector_scale", "window_of"]
+__all__ = ["Lines", "Pen", "clipped_context", "figure_of", "vector_scale", "window_of"]
 
 # The renderer of images bounds what it takes at once: segments of one path, and how often they
 # cross the picture.
@@ -33,9 +33,14 @@ def vector_scale(renderer: Any) -> float:
     return max(float(renderer.get_image_magnification()), _DPI / 72)
 
 
+def figure_of(artist: Any) -> Any:
+    """The figure that an artist is on, also if it is on a part of it."""
+    return artist.figure.canvas.figure
+
+
 def window_of(artist: Any) -> Any:
     """The part of the figure in which an artist is seen, a ``Bbox``, or None."""
-    return Bbox.intersection(artist.axes.bbox, artist.get_figure(root=True).bbox)
+    return Bbox.intersection(artist.axes.bbox, figure_of(artist).bbox)
 
 
 def clipped_context(artist: Any, renderer: Any) -> Any:
@@ -147,9 +152,8 @@ class Lines(LineCollection):
             self.set_alpha(alpha)
 
     def _take(self, pen: Pen) -> None:
-        figure: Any = self.get_figure(root=True)
         pixels = self.axes.bbox.width / abs(self.axes.viewLim.width)
-        width = pen.width(72 / figure.dpi * pixels)
+        width = pen.width(72 / figure_of(self).dpi * pixels)
         if width != self._width():
             self.set_linewidth(width)
 
