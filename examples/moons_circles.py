@@ -1,8 +1,8 @@
 """Two moons and two circles: how regions and decision boundary move while a network learns.
 
-Before training the regions know nothing of the data, and the network, nearly linear, divides the
-plane in two. While it learns, the lines of its units gather where the function must bend: along the
-decision boundary first, then around the data, and what was a straight line closes into a loop.
+Before training the regions know nothing of the data. While the network learns, the lines of its
+units move to where the function must bend: not onto the decision boundary, which ends up in a calm
+place between the classes, but among the points, around which the regions become dense.
 
 Run: python examples/moons_circles.py --out out
 """
@@ -81,10 +81,11 @@ def main(argv: list[str] | None = None) -> None:
                 linewidth=0.3,
             )
             ax.set_title(f"step {step:,}: {len(part):,} regions")
+            near = part.density(x, radius=0.1).count.double().mean()
             length = part.decision_boundary().length
             print(
-                f"{name}, step {step}: {len(part)} regions, boundary of length {length:.2f}, "
-                f"{accuracy:.0%} of the points right"
+                f"{name}, step {step}: {len(part)} regions, {near:.1f} of them within 0.1 of a "
+                f"point, boundary of length {length:.2f}, {accuracy:.0%} of the points right"
             )
         row[0].set_title(f"{name}, {row[0].get_title()}")
     options.out.mkdir(parents=True, exist_ok=True)

@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> None:
     if shutil.which("ffmpeg"):
         writers[options.out / "training_movie.mp4"] = FFMpegWriter(fps=12, bitrate=4000)
 
-    figure, ax = plt.subplots(figsize=(4.2, 4.45))
+    figure, ax = plt.subplots(figsize=(4.25, 4.5))
     figure.subplots_adjust(0.01, 0.01, 0.99, 0.94)
     for path, writer in writers.items():
         writer.setup(figure, path, dpi=96)
