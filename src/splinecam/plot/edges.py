@@ -27,7 +27,7 @@ _SHARE = 0.1
 _STRONG, _WEAK = 0.7, 0.45  # opacity
 
 _BOUNDARY, _LEAST_BOUNDARY, _RIM = 1.9, 0.5, 1.6
-_BOUNDARY_SHARE = 0.25
+_BOUNDARY_SHARE, _APART = 0.25, 0.02
 
 
 def draw_edges(part: Partition, ax: Axes, edges: Any, width: float | None) -> None:
@@ -79,11 +79,13 @@ def draw_boundary(ax: Axes, curves: Curves, color: Any, *, rim: bool) -> None:
     """A boundary on top of a picture; a white rim makes it seen on dark colours too."""
     if not len(curves):
         return
-    spacing = curves.partition.domain.area / max(curves.length, np.finfo(np.float64).tiny)
+    domain = curves.partition.domain
+    spacing = domain.area / max(curves.length, np.finfo(np.float64).tiny)
+    spacing = min(spacing, _APART * domain.diameter)  # thinner lines on small pictures
     segments = curves.ends.cpu().numpy()
     layers = [(color, 0.0, 3.2)] + [(PAPER, _RIM, 3.1)] * rim
     for ink, extra, zorder in layers:
         pen = Pen(spacing, _BOUNDARY_SHARE, _BOUNDARY, _LEAST_BOUNDARY, extra)
         lines = Lines(segments, colors=ink, pen=pen, zorder=zorder)
         ax.add_collection(lines, autolim=False)
-        clip_to(lines, ax, curves.partition.domain)
+        clip_to(lines, ax, domain)

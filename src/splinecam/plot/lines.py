@@ -178,7 +178,7 @@ def _chunks(segments: Floats, ends: NDArray[np.int64]) -> list[int]:
     """Where paths of segments (S, 2, 2) begin, and S; none goes beyond the end of a group."""
     if not len(segments):
         return [0]
-    extent = np.ptp(segments.reshape(-1, 2), axis=0).max() or 1.0
+    extent = max(np.ptp(axis) for axis in segments.reshape(-1, 2).T) or 1.0
     crossed = np.cumsum(np.abs(segments[:, 1] - segments[:, 0]).sum(1) / extent)
     starts = {0, len(segments), *ends.tolist(), *range(0, len(segments), _CHUNK)}
     full = np.arange(1, crossed[-1] // _CROSSINGS + 1) * _CROSSINGS
