@@ -31,7 +31,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"splinecam\.(winners|tree|ops\.register|oracle)(\..*)?"),
     (
         "py:.*",
-        r"(AffineMaps|Tensor|Axes|Axes3D|AxesStyle|Floats|Figure|Program|Regions|Kind|Extrapolate|optional)",
+        r"(AffineMaps|Tensor|Axes|Axes3D|AxesStyle|Floats|Figure|SubFigure|Program|Regions|Kind|Extrapolate|optional)",
     ),
 ]
 

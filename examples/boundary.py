@@ -86,16 +86,14 @@ def picture(part: sc.Partition, x: Tensor, label: Tensor, path: Path) -> None:
 
     low, high = float(part.values[:, 0].min()), float(part.values[:, 0].max())
     levels = part.level_set(torch.linspace(low, high, 25)[1:-1], output=0)
-    white = torch.ones(len(part), 3)
-    part.plot(ax=axes[1], color=white, boundary=False, axes="off", linewidth=0.2)
+    part.plot(ax=axes[1], color="white", boundary=False, axes="off", linewidth=0.2)
     levels.plot(ax=axes[1], cmap="viridis", linewidth=1.4)  # by level
     axes[1].set_title("exact level sets of output 0")
 
-    part.plot(ax=axes[2], color=white, boundary=False, axes="off", linewidth=0.3)
-    second = part.neurons(layer=1)
-    longest = int(second.units[second.unit_lengths.argmax(), 1])
-    second.of(layer=1, unit=longest).plot(ax=axes[2], color="#D55E00", linewidth=2.2)
-    axes[2].set_title(f"where unit {longest} of the second layer switches")
+    part.plot(ax=axes[2], color="white", boundary=False, axes="off", linewidth=0.3)
+    curve = part.neurons(layer=1).longest()
+    curve.plot(ax=axes[2], color="#D55E00", linewidth=2.2)
+    axes[2].set_title(f"where unit {int(curve.unit[0])} of the second layer switches")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 

@@ -50,19 +50,17 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
 
     domain = sc.Domain.box(-1, 1)
-    depths = range(1, options.depth + 1)
     figure, axes = plt.subplots(1, 4, figsize=(16, 5), layout="constrained")
     for k, (init, color) in enumerate(zip(INITS, CLASSES, strict=False)):
         model = deep(init, width=options.width, depth=options.depth, seed=options.seed)
-        # A network cut off after some layers has the regions that these layers make.
-        parts = [sc.partition(model[: 2 * depth], domain, progress=False) for depth in depths]
-        counts = [len(part) for part in parts]
+        part = sc.partition(model, domain, progress=False)
+        counts = part.regions_by_layer()
         print(f"{init}: {', '.join(f'{count:,}' for count in counts)} regions")
-        parts[-1].plot(
+        part.plot(
             ax=axes[k], color="layer", axes="off", linewidth=0.15, legend=False, boundary=False
         )
         axes[k].set_title(f"{init}: {counts[-1]:,} regions")
-        axes[3].plot(depths, counts, "o-", color=color, label=init)
+        axes[3].plot(range(1, options.depth + 1), counts, "o-", color=color, label=init)
     axes[3].set(title="regions by depth", xlabel="layers", yscale="log", box_aspect=1)
     axes[3].legend(frameon=False)
     axes[3].spines[["top", "right"]].set_visible(False)

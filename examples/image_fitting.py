@@ -81,12 +81,9 @@ def draw(part: sc.Partition, image: Tensor, row: list[plt.Axes]) -> None:
     row[0].imshow(image.numpy(), origin="lower", extent=(-1, 1, -1, 1))
     row[0].set(xticks=[], yticks=[])
     part.plot(ax=row[1], color=mean_colors(part), edges=False, boundary=False, axes="off")
-    white = torch.ones(len(part), 3)
-    part.plot(ax=row[2], color=white, boundary=False, axes="off", linewidth=0.2)
-    layer = part.cuts[-3]
-    curves = part.neurons(layer=layer)
-    longest = int(curves.units[curves.unit_lengths.argmax(), 1])
-    curves.of(layer=layer, unit=longest).plot(ax=row[2], color="#D55E00", linewidth=1.6)
+    part.plot(ax=row[2], color="white", boundary=False, axes="off", linewidth=0.2)
+    curve = part.neurons(layer=part.cuts[-3]).longest()
+    curve.plot(ax=row[2], color="#D55E00", linewidth=1.6)
     row[1].set_title(f"{len(part):,} regions, each in its mean colour")
     row[2].set_title("where one unit of the first layer switches")
 

@@ -35,12 +35,6 @@ def main(argv: list[str] | None = None) -> None:
     x, label, unseen, truth = digits(options.seed)
     corners = torch.stack([unseen[truth == k][0] for k in (0, 4, 7)])
     domain = sc.Domain.through(*corners, margin=0.3)
-    closer = sc.Domain(  # a smaller square of the same plane
-        domain.origin,
-        domain.basis,
-        domain.center + (domain.corners - domain.center) / ZOOM,
-        domain.input_shape,
-    )
     figure, axes = plt.subplots(2, 2, figsize=(11, 10.6), layout="constrained")
     for (top, bottom), (name, pool) in zip(
         axes.T, {"max": nn.MaxPool2d(2), "average": nn.AvgPool2d(2)}.items(), strict=True
@@ -52,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
         print(f"{name}-pooling: {right:.1%} of new images right, {part}")
         top.set_title(f"{name}-pooling: {len(part):,} regions, {right:.1%} right")
         part.plot(ax=top, points=corners, images=True, linewidth=0.15)
-        near = sc.partition(model, closer, progress=False)
+        near = sc.partition(model, domain.zoom(ZOOM), progress=False)
         near.plot(ax=bottom, linewidth=0.5, legend=False)
         for k, cut in enumerate(part.cuts):
             kind = type(model[int(cut)]).__name__

@@ -326,3 +326,19 @@ def test_domain_below_the_resolution_of_its_inputs():
     with pytest.raises(DomainError, match=r"too small for float64 around inputs of size 1e\+06"):
         Domain.around([1e6, 1e6], side=1e-9)
     assert Domain.around([1e6, 1e6], side=1e-5).area == pytest.approx(1e-10)
+
+
+def test_zoom_keeps_the_plane_and_its_coordinates() -> None:
+    domain = Domain.around(torch.arange(6.0).view(2, 3), side=4.0, seed=1)
+    closer = domain.zoom(8, at=(1.0, -0.5))
+    assert closer.input_shape == domain.input_shape
+    assert torch.equal(closer.basis, domain.basis)
+    assert torch.equal(closer.origin, domain.origin)
+    assert closer.area == pytest.approx(domain.area / 64)
+    assert closer.center.tolist() == pytest.approx([1.0, -0.5])
+    assert domain.zoom(2).center.tolist() == pytest.approx(domain.center.tolist())
+    for factor in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(DomainError, match="factor"):
+            domain.zoom(factor)
+    with pytest.raises(DomainError, match="at has 3 numbers"):
+        domain.zoom(2, at=(1, 2, 3))

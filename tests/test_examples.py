@@ -137,7 +137,7 @@ def test_signed_distances_are_those_of_the_star():
 def test_digits_cnn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = run("digits_cnn", "--channels 2 --steps 60 --margin 0.1", tmp_path, capsys)
     assert numbers(r"([\d.]+)% of 397 new", text)[0] > 40
-    assert numbers(r"best outputs: (\S+)", text)[0] < 1e-12
+    assert numbers(r"1,000 samples: (\S+)", text)[0] < 1e-12
     assert numbers(r"between \d and \d: length ([\d.]+)", text)
 
 

@@ -497,3 +497,17 @@ def test_a_function_is_named_by_the_module_before_it() -> None:
     assert torch.equal(part.neurons(layer="fc1").label, part.neurons(layer=0).label)
     with pytest.raises(sc.SplineCamError, match="no cut is called 'fc3'"):
         part.neurons(layer="fc3")
+
+
+def test_of_one_layer_and_the_longest() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU())
+    part = sc.partition(model, sc.Domain.box(-5, 5), progress=False)
+    first = part.neurons(layer=0)
+    assert first.of(unit=3).unit.tolist() == [3] * len(part.neurons(layer=0, unit=3))
+    longest = first.longest()
+    assert torch.unique(longest.label).numel() == 1
+    assert longest.length == pytest.approx(float(first.unit_lengths.max()))
+    with pytest.raises(ValueError, match="of which layer"):
+        part.neurons().of(unit=3)
+    assert len(first.select(first.label < 0).longest()) == 0

@@ -542,7 +542,7 @@ def test_a_loaded_partition_is_drawn(part: sc.Partition, tmp_path: Path) -> None
 
 def test_rejects(part: sc.Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(sc.SplineCamError, match='choose "class"'):
-        plot(part, color="blue")
+        plot(part, color="blurple")
     with pytest.raises(sc.SplineCamError, match="give \\(F,\\)"):
         plot(part, color=torch.zeros(len(part.regions) + 1))
     with pytest.raises(ValueError, match="from 0 to 1"):
@@ -563,3 +563,9 @@ def test_rejects(part: sc.Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(sc.SplineCamError, match=r"pip install 'splinecam\[plot\]'"):
         plot(part)
+
+
+def test_one_colour_for_all(part: sc.Partition) -> None:
+    image = image_of(plot(part, color="white", boundary=False))
+    assert np.allclose(image.shade.colors, 1)
+    assert not image_of(plot(part, color="none")).shade.colors[:, 3].any()

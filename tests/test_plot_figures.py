@@ -18,7 +18,6 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.plot import histograms, layers, scene
-from splinecam.plot.layers import regions_by_layer
 from splinecam.plot.lines import Lines
 from splinecam.table import centroid_values
 
@@ -232,7 +231,7 @@ def test_surface_rejects(single: sc.Partition) -> None:
     with pytest.raises(TypeError, match="projection"):
         single.plot_surface(ax=plt.figure().add_subplot())
     with pytest.raises(sc.SplineCamError, match="choose"):
-        single.plot_surface(color="blue")
+        single.plot_surface(color="blurple")
 
 
 # -- layers --------------------------------------------------------------------------------------
@@ -244,10 +243,10 @@ def drawn_lines(ax: Any) -> list[np.ndarray]:
 
 def test_regions_after_each_layer_are_those_of_the_truncated_network() -> None:
     model = network(2, width=9, depth=4)
-    counts = regions_by_layer(cut_up(model))
+    counts = cut_up(model).regions_by_layer()
     assert counts == [len(cut_up(model[: 2 * k + 2])) for k in range(4)]
     assert counts == sorted(counts)
-    assert regions_by_layer(cut_up(nn.Linear(2, 1))) == []
+    assert cut_up(nn.Linear(2, 1)).regions_by_layer() == []
 
 
 def test_maxima_and_knots_are_counted_layer_by_layer() -> None:
@@ -256,7 +255,7 @@ def test_maxima_and_knots_are_counted_layer_by_layer() -> None:
         nn.Linear(2, 8), nn.Hardtanh(), nn.Unflatten(1, (1, 8)), nn.MaxPool1d(2), nn.Flatten()
     )
     full = nn.Sequential(*model, nn.Linear(4, 4), nn.ReLU()).double()
-    counts = regions_by_layer(cut_up(full))
+    counts = cut_up(full).regions_by_layer()
     assert counts == [len(cut_up(full[:k])) for k in (2, 4, 7)]
 
 
@@ -274,7 +273,7 @@ def test_panels_have_the_lines_of_their_layers() -> None:
         assert np.array_equal(curve, rim)
         title = ax.get_title()
         assert f"layer {part.cuts[op]}, unit {unit}" in title
-        assert f"{regions_by_layer(part)[op]:,} regions" in title
+        assert f"{part.regions_by_layer()[op]:,} regions" in title
     assert pixels(figure).min() < 0.5
 
 
@@ -530,3 +529,10 @@ def test_figures_of_a_partition_without_its_model(part: sc.Partition, tmp_path: 
     assert heights(loaded.plot_histograms().axes[0])[0].sum() == len(part)
     with pytest.raises(sc.SplineCamError, match="model"):
         loaded.plot_layers(unit=[0, 0])
+
+
+def test_a_grid_on_axes_of_ones_own() -> None:
+    figure, (_, ax) = plt.subplots(1, 2)
+    assert sc.plot.image_grid(torch.rand(6, 4, 8), ax=ax, columns=3) is figure
+    assert len(ax.images) == 6
+    assert ax.get_aspect() == 1

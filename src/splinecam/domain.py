@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from splinecam.errors import DomainError
+from splinecam.points import as_float64, as_tensor, finite, pair, points_of
 from splinecam.predicates import BLURRED, DEGENERATE, EPS, PLANAR
 
 __all__ = ["Domain"]
@@ -36,7 +36,7 @@ class Domain:
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", tuple(int(n) for n in self.input_shape))
         for name in ("origin", "basis", "corners"):
-            object.__setattr__(self, name, _finite(getattr(self, name), name))
+            object.__setattr__(self, name, finite(getattr(self, name), name))
         D = math.prod(self.input_shape)
         for name, shape in (("origin", (D,)), ("basis", (2, D))):
             if tuple(getattr(self, name).shape) != shape:
@@ -76,7 +76,7 @@ class Domain:
                 f"Domain.box is for inputs of two numbers, but input_shape is {shape}. Use "
                 "Domain.around, through or polygon to choose a plane in a larger input space."
             )
-        low, high = _pair(lo, "lo"), _pair(hi, "hi")
+        low, high = pair(lo, "lo"), pair(hi, "hi")
         for axis in range(2):
             if not float(low[axis]) < float(high[axis]):
                 raise DomainError(
@@ -96,7 +96,7 @@ class Domain:
         >>> Domain.polygon([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).area
         0.5
         """
-        x, shape = _points(points)
+        x, shape = points_of(points)
         if math.prod(shape) == 2:
             return _plane2(x, shape)
         basis = _plane_basis(x)
@@ -127,14 +127,14 @@ class Domain:
             raise DomainError(f"margin is {margin}; give a finite number that is at least 0.")
         if shape not in ("square", "tight"):
             raise DomainError(f'shape is {shape!r}; choose "square" or "tight".')
-        samples = {"a": _tensor(a, "a"), "b": _tensor(b, "b"), "c": _tensor(c, "c")}
+        samples = {"a": as_tensor(a, "a"), "b": as_tensor(b, "b"), "c": as_tensor(c, "c")}
         if len({t.shape for t in samples.values()}) > 1:
             shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in samples.items())
             raise DomainError(
                 f"The three samples differ in shape: {shapes}. Give three single samples of the "
                 "model's input shape, without a batch dimension."
             )
-        x, input_shape = _points(torch.stack(list(samples.values())))
+        x, input_shape = points_of(torch.stack(list(samples.values())))
         basis = _frame(x)
         uv = (x - x[0]) @ basis.T
         lo, hi = uv.amin(0), uv.amax(0)
@@ -156,7 +156,7 @@ class Domain:
         """
         if not (math.isfinite(side) and side > 0):
             raise DomainError(f"side is {side}; give a finite number above 0.")
-        center = _finite(_tensor(x, "x"), "x")
+        center = finite(as_tensor(x, "x"), "x")
         input_shape = tuple(center.shape)
         D = center.numel()
         if D < 2:
@@ -192,7 +192,7 @@ class Domain:
         >>> Domain.box(-1, 1).project([[0.5, 0.25]])
         (tensor([[0.5000, 0.2500]], dtype=torch.float64), tensor([0.], dtype=torch.float64))
         """
-        points = _as_float64(x, "x")
+        points = as_float64(x, "x")
         shape, D = tuple(points.shape), self.dim
         if shape in (self.input_shape, (D,)) or shape[1:] in (self.input_shape, (D,)):
             offset = points.reshape(-1, D) - self.origin.to(points.device)
@@ -204,6 +204,19 @@ class Domain:
         basis = self.basis.to(points.device)
         uv = offset @ basis.T
         return uv, torch.linalg.vector_norm(offset - uv @ basis, dim=1)
+
+    def zoom(self, factor: float, *, at: Any = None) -> Domain:
+        """The polygon ``factor`` times smaller, in the same plane, with the same coordinates.
+
+        It is centred at the plane coordinates ``at``, by default where it was.
+
+        >>> Domain.box(0, 8).zoom(4, at=(1, 3)).corners.tolist()
+        [[0.0, 2.0], [2.0, 2.0], [2.0, 4.0], [0.0, 4.0]]
+        """
+        if not (math.isfinite(factor) and factor > 0):
+            raise DomainError(f"factor is {factor}; give a finite number above 0.")
+        middle = self.center if at is None else pair(at, "at")
+        return replace(self, corners=middle + (self.corners - self.center) / factor)
 
     @property
     def dim(self) -> int:
@@ -232,67 +245,6 @@ class Domain:
             f"Domain({len(self.corners)} corners, area {self.area:.3g}, "
             f"diameter {self.diameter:.3g}, input shape {self.input_shape})"
         )
-
-
-# -- reading points ------------------------------------------------------------------------------
-
-
-def _as_float64(value: Any, name: str) -> Tensor:
-    """``value`` (tensor, array or nested lists of real numbers) as a detached float64 tensor."""
-    try:
-        if isinstance(value, Tensor):
-            tensor = value.detach()
-        elif isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value):
-            tensor = torch.stack([_as_float64(v, name) for v in value])
-        else:
-            tensor = torch.from_numpy(np.array(value))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DomainError(
-            f"{name} is not an array of numbers ({error}). Give a tensor, an array or nested "
-            "lists, with all points of the same shape."
-        ) from error
-    if tensor.is_complex():
-        raise DomainError(f"{name} is complex; a domain needs real numbers.")
-    return tensor.to(torch.float64)
-
-
-def _tensor(value: Any, name: str) -> Tensor:
-    return _as_float64(value, name).cpu().clone()
-
-
-def _finite(value: Any, name: str) -> Tensor:
-    """``value`` as float64 on the CPU; an error names the first entry that is not finite."""
-    tensor = _tensor(value, name)
-    bad = (~tensor.isfinite()).nonzero()
-    if len(bad):
-        where = "".join(f"[{int(i)}]" for i in bad[0])
-        entry = float(tensor[tuple(bad[0])])
-        raise DomainError(f"{name}{where} is {entry}; all coordinates must be finite numbers.")
-    return tensor
-
-
-def _pair(value: Any, name: str) -> Tensor:
-    tensor = _finite(value, name)
-    if tensor.numel() not in (1, 2):
-        raise DomainError(f"{name} has {tensor.numel()} numbers; give one number or a pair.")
-    return tensor.reshape(-1).expand(2)
-
-
-def _points(points: Any) -> tuple[Tensor, tuple[int, ...]]:
-    """``points: (k, *shape)`` flattened to ``(k, D)``, and the shape; at least three of them."""
-    x = _finite(points, "points")
-    if x.ndim < 2 or len(x) < 3:
-        count = len(x) if x.ndim else 0
-        raise DomainError(
-            f"points has shape {tuple(x.shape)}: {count} point(s), but a polygon needs at least "
-            "three. Give them as (k, *input_shape), k >= 3."
-        )
-    shape = tuple(x.shape[1:])
-    if math.prod(shape) < 2:
-        raise DomainError(
-            f"Each point has shape {shape}, but a plane needs inputs of at least two numbers."
-        )
-    return x.reshape(len(x), -1), shape
 
 
 # -- geometry ------------------------------------------------------------------------------------

@@ -62,7 +62,18 @@ class NeuronCurves(Curves):
     def of(
         self, *, layer: str | int | None = None, unit: int | Sequence[int] | Tensor | None = None
     ) -> Self:
-        """Only the curves of some units, named as for ``neurons``."""
+        """Only the curves of some units, named as for ``neurons``; the layer if there are several.
+
+        >>> from torch import nn
+        >>> import splinecam as sc
+        >>> model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU())
+        >>> part = sc.partition(model, sc.Domain.box(-9, 9), progress=False)
+        >>> part.neurons(layer="1").of(unit=2)
+        NeuronCurves(1 unit of '1', ...
+        """
+        ops = torch.unique(self.op).tolist()
+        if layer is None and unit is not None and len(ops) == 1:
+            layer = ops[0]
         return self.select(_chosen(self.partition, layer, unit)[self.label])
 
     @cached_property
@@ -77,6 +88,18 @@ class NeuronCurves(Curves):
         """How long the curves of each of ``units`` are, (U,)."""
         place = torch.unique(self.label, return_inverse=True)[1]
         return self.lengths.new_zeros(self.units.shape[0]).index_add_(0, place, self.lengths)
+
+    def longest(self) -> Self:
+        """The curves of the unit that has most of them, by length."""
+        return self.select(self.label == self._longest)
+
+    @property
+    def _longest(self) -> int:
+        """The label of that unit; -1 if there is none."""
+        if not len(self):
+            return -1
+        op, unit = self.units[self.unit_lengths.argmax()]
+        return int(self._first[op] + unit)
 
     @cached_property
     def _first(self) -> Tensor:

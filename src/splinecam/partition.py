@@ -24,6 +24,7 @@ from splinecam.capture import capture
 from splinecam.domain import Domain
 from splinecam.engine import Frame, Outcome, run
 from splinecam.errors import SplineCamError
+from splinecam.growth import regions_by_layer
 from splinecam.locate import Locator
 from splinecam.maps import AffineMaps, affine_maps, gradients
 from splinecam.merge import Merged, merge
@@ -398,6 +399,7 @@ class Partition:
     fixed_units = _neurons.fixed_units
     sample = sample_regions
     density = _density.density
+    regions_by_layer = regions_by_layer
     stats = _stats.stats
     table = _stats.table
     validate = _validate.validate

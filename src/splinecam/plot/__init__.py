@@ -3,7 +3,7 @@
 from splinecam.plot.curves import plot_curves
 from splinecam.plot.histograms import plot_histograms
 from splinecam.plot.images import image_grid, plot_samples
-from splinecam.plot.layers import plot_layers, regions_by_layer
+from splinecam.plot.layers import plot_layers
 from splinecam.plot.palette import CLASSES, INK, class_colors, new_axes, require_matplotlib
 from splinecam.plot.regions import plot
 from splinecam.plot.surface import plot_surface
@@ -20,6 +20,5 @@ __all__ = [
     "plot_layers",
     "plot_samples",
     "plot_surface",
-    "regions_by_layer",
     "require_matplotlib",
 ]

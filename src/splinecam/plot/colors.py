@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from matplotlib import colormaps
-from matplotlib.colors import Colormap, ListedColormap, LogNorm, Normalize, TwoSlopeNorm
+from matplotlib.colors import (
+    Colormap,
+    ListedColormap,
+    LogNorm,
+    Normalize,
+    TwoSlopeNorm,
+    is_color_like,
+    to_rgba,
+)
 
 from splinecam.boundary import output_of
 from splinecam.classes import class_regions
@@ -92,13 +100,15 @@ def coloring(part: Partition, color: Any, asked: Asked) -> Coloring:
     if asked.limits is not None and not asked.limits[0] < asked.limits[1]:
         raise ValueError(f"limits are {asked.limits}; give (low, high) with low < high")
     if isinstance(color, str):
-        if color not in _KINDS:
-            kinds = ", ".join(f'"{kind}"' for kind in _KINDS)
-            raise SplineCamError(
-                f"color is {color!r}; choose {kinds}, or give an array with one number or colour "
-                "per region."
-            )
-        return _KINDS[color](part, asked)
+        if color in _KINDS:
+            return _KINDS[color](part, asked)
+        if is_color_like(color):
+            return Coloring(part.mesh, Shade(colors=np.tile(to_rgba(color), (len(part), 1))))
+        kinds = ", ".join(f'"{kind}"' for kind in _KINDS)
+        raise SplineCamError(
+            f"color is {color!r}; choose {kinds}, the name of one colour, or give an array with "
+            "one number or colour per region."
+        )
     return _given(part, color, asked)
 
 

@@ -15,7 +15,8 @@ from splinecam.errors import SplineCamError
 from splinecam.plot.palette import INK, require_matplotlib
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
     from numpy.typing import NDArray
 
     from splinecam.curves import Curves
@@ -33,20 +34,21 @@ _LINE = 1.45  # height of a line of text, in font sizes
 def image_grid(
     images: Any,
     *,
+    ax: Axes | None = None,
     shape: Sequence[int] | None = None,
     titles: Sequence[str] | None = None,
     columns: int | None = None,
     limits: tuple[float, float] | None = None,
     cmap: str = "gray",
     size: float = 1.0,
-) -> Figure:
+) -> Figure | SubFigure:
     """Show images side by side, in rows, each with its title above it.
 
     images: (N, H, W), (N, 1 or 3, H, W) or (N, H, W, 1 or 3); or flat, (N, D), with the ``shape``
     of one image. All have one scale: ``limits`` are the numbers drawn as black and white, by
     default 0 and 255 for whole numbers, 0 and 1 for numbers between them, and else the least and
     the largest number. ``cmap`` colours images with one channel; ``size`` is the width of an image
-    in inches.
+    in inches, unless the grid is drawn into ``ax``.
 
     >>> import splinecam as sc
     >>> figure = sc.plot.image_grid(torch.rand(6, 64), shape=(8, 8), titles="abcdef", columns=3)
@@ -66,9 +68,10 @@ def image_grid(
     tall = size * high / wide
     step = size + _GAP, tall + head + _GAP
     total = across * step[0] - _GAP + 2 * _MARGIN, down * step[1] - _GAP + 2 * _MARGIN
-    figure = plt.figure(figsize=total)
-    ax = figure.add_axes((0, 0, 1, 1))  # its coordinates are inches, from the top
-    ax.set_axis_off()
+    alone = ax is None
+    if ax is None:
+        ax = plt.figure(figsize=total).add_axes((0, 0, 1, 1))
+    ax.set_axis_off()  # its coordinates are inches, from the top
     scale = _scaled(pixels, limits)
     for k in range(count):
         left = _MARGIN + k % across * step[0]
@@ -76,8 +79,8 @@ def image_grid(
         box = (left, left + size, top + tall, top)
         ax.imshow(scale[k], cmap=cmap, vmin=0, vmax=1, extent=box, aspect="auto")
         ax.text(left + size / 2, top - 0.25 * head, names[k], size=font, color=INK, ha="center")
-    ax.set(xlim=(0, total[0]), ylim=(total[1], 0), aspect="auto")
-    return figure
+    ax.set(xlim=(0, total[0]), ylim=(total[1], 0), aspect="auto" if alone else "equal")
+    return ax.figure
 
 
 def plot_samples(
@@ -89,13 +92,13 @@ def plot_samples(
     titles: bool = True,
     names: Sequence[str] | None = None,
     **style: Any,
-) -> Figure:
+) -> Figure | SubFigure:
     """Show random inputs that lie on the curves, as images, ordered by the curve they lie on.
 
     Of a decision boundary each is titled with the two classes that tie there, called by their
     ``names`` if these are given; of level sets with the level, of units with the layer and the
     unit. ``shape`` is that of one image, where the model's inputs are flat; ``style`` goes to
-    ``image_grid``: columns, limits, cmap, size.
+    ``image_grid``: ax, columns, limits, cmap, size.
 
     >>> import splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))

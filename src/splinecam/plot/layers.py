@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from splinecam.links import components
+from splinecam.growth import regions_by_layer
 from splinecam.neurons import op_of
 from splinecam.plot.palette import INK, PAPER, require_matplotlib
 from splinecam.plot.regions import plot
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from splinecam.partition import Partition
 
-__all__ = ["plot_layers", "regions_by_layer"]
+__all__ = ["plot_layers"]
 
 _EARLIER = "#a9b0b9"
 _HIGHLIGHT = "#D55E00"
@@ -97,25 +97,6 @@ def _across(columns: int | None, panels: int) -> int:
     if operator.index(columns) < 1:
         raise ValueError(f"columns must be at least 1, not {columns}")
     return min(operator.index(columns), panels)
-
-
-def regions_by_layer(part: Partition) -> list[int]:
-    """How many regions there are after each of ``part.cuts``.
-
-    >>> import torch, splinecam as sc
-    >>> model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU(), torch.nn.Hardtanh(-9, 1))
-    >>> regions_by_layer(sc.partition(model, sc.Domain.box(-2, 2), progress=False))
-    [4, 9]
-    """
-    # What later layers divided is put together again, from the last layer to the first.
-    counts, beside = [len(part)], part.edge_faces
-    region = torch.arange(len(part), device=beside.device)
-    for op in reversed(range(1, len(part.cuts))):
-        a, b = region[beside[part.edge_op == op]].unbind(1)
-        joined = components(counts[-1], a, b)
-        region = joined[region]
-        counts.append(int(joined.max()) + 1)
-    return counts[::-1][: len(part.cuts)]
 
 
 # -- what is asked for -----------------------------------------------------------------------

@@ -42,9 +42,10 @@ def plot(
 
     color: ``"class"`` (the winner, paler where it leads by less), ``"slope"`` (size of the gradient
     in the plane), ``"area"``, ``"output"`` (its exact value at every pixel), ``"layer"`` (the last
-    one that bounds the region), ``"vertices"``, ``"random"`` (by ``seed``; neighbours differ), or
-    an array of numbers (F,) or colours (F, 3 or 4). By default the class if there are several
-    outputs or a final sigmoid was left out, else the output. output: which one ``"slope"`` and
+    one that bounds the region), ``"vertices"``, ``"random"`` (by ``seed``; neighbours differ), an
+    array of numbers (F,) or colours (F, 3 or 4), or one colour for all (``"white"``, ``"none"``).
+    By default the class if there are several outputs or a final sigmoid was left out, else the
+    output. output: which one ``"slope"`` and
     ``"output"`` mean. cmap, limits: the colour map, and the numbers at its ends, by default those
     below which 1 % and 99 % of the area lie.
 

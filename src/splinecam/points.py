@@ -1,0 +1,74 @@
+"""Numbers and points as users give them: tensors, arrays or lists, checked and in float64."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from splinecam.errors import DomainError
+
+__all__ = ["as_float64", "as_tensor", "finite", "pair", "points_of"]
+
+
+def as_float64(value: Any, name: str) -> Tensor:
+    """``value`` (tensor, array or nested lists of real numbers) as a detached float64 tensor."""
+    try:
+        if isinstance(value, Tensor):
+            tensor = value.detach()
+        elif isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value):
+            tensor = torch.stack([as_float64(v, name) for v in value])
+        else:
+            tensor = torch.from_numpy(np.array(value))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DomainError(
+            f"{name} is not an array of numbers ({error}). Give a tensor, an array or nested "
+            "lists, with all points of the same shape."
+        ) from error
+    if tensor.is_complex():
+        raise DomainError(f"{name} is complex; a domain needs real numbers.")
+    return tensor.to(torch.float64)
+
+
+def as_tensor(value: Any, name: str) -> Tensor:
+    """A copy of ``value`` as float64 on the CPU."""
+    return as_float64(value, name).cpu().clone()
+
+
+def finite(value: Any, name: str) -> Tensor:
+    """``value`` as float64 on the CPU; an error names the first entry that is not finite."""
+    tensor = as_tensor(value, name)
+    bad = (~tensor.isfinite()).nonzero()
+    if len(bad):
+        where = "".join(f"[{int(i)}]" for i in bad[0])
+        entry = float(tensor[tuple(bad[0])])
+        raise DomainError(f"{name}{where} is {entry}; all coordinates must be finite numbers.")
+    return tensor
+
+
+def pair(value: Any, name: str) -> Tensor:
+    """One finite number twice, or two, (2,)."""
+    tensor = finite(value, name)
+    if tensor.numel() not in (1, 2):
+        raise DomainError(f"{name} has {tensor.numel()} numbers; give one number or a pair.")
+    return tensor.reshape(-1).expand(2)
+
+
+def points_of(points: Any) -> tuple[Tensor, tuple[int, ...]]:
+    """``points: (k, *shape)`` flattened to ``(k, D)``, and the shape; at least three of them."""
+    x = finite(points, "points")
+    if x.ndim < 2 or len(x) < 3:
+        count = len(x) if x.ndim else 0
+        raise DomainError(
+            f"points has shape {tuple(x.shape)}: {count} point(s), but a polygon needs at least "
+            "three. Give them as (k, *input_shape), k >= 3."
+        )
+    shape = tuple(x.shape[1:])
+    if math.prod(shape) < 2:
+        raise DomainError(
+            f"Each point has shape {shape}, but a plane needs inputs of at least two numbers."
+        )
+    return x.reshape(len(x), -1), shape
