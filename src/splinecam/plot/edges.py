@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["draw_boundary", "draw_edges"]
 
 # Widths in points, and as a share of the lines' spacing, from the first layer to the last.
-_WIDEST, _NARROWEST = 0.75, 0.4
-_SHARE = 0.1
-_STRONG, _WEAK = 0.7, 0.45  # opacity
+_WIDEST, _NARROWEST = 0.6, 0.35
+_SHARE = 0.06
+_STRONG, _WEAK = 0.6, 0.45  # opacity
 
 _BOUNDARY, _LEAST_BOUNDARY, _RIM = 1.9, 0.5, 1.6
 _BOUNDARY_SHARE, _APART = 0.25, 0.02
