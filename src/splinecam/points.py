@@ -53,7 +53,10 @@ def pair(value: Any, name: str) -> Tensor:
     """One finite number twice, or two, (2,)."""
     tensor = finite(value, name)
     if tensor.numel() not in (1, 2):
-        raise DomainError(f"{name} has {tensor.numel()} numbers; give one number or a pair.")
+        raise DomainError(
+            f"{name} has {tensor.numel()} numbers; give one number or a pair. For inputs of more "
+            "than two numbers choose a plane with Domain.through, around or polygon."
+        )
     return tensor.reshape(-1).expand(2)
 
 

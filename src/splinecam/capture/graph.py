@@ -191,6 +191,7 @@ def _explain(error: Exception, input_shape: tuple[int, ...]) -> str:
         f"the model cannot be run on an input of shape (batch, {_shape(input_shape)}), where "
         f"({_shape(input_shape)}) is the domain's input shape: {line}"
         + (" (samples of a domain carry no batch dimension)" if input_shape[:1] == (1,) else "")
+        + (". For more inputs than two use Domain.through or around" if input_shape == (2,) else "")
     )
 
 
