@@ -17,6 +17,7 @@ from matplotlib.colors import (
     TwoSlopeNorm,
     is_color_like,
     to_rgba,
+    to_rgba_array,
 )
 
 from splinecam.boundary import output_of
@@ -27,13 +28,16 @@ from splinecam.plot.fill import Shade
 from splinecam.plot.palette import CLASSES, class_colors
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
     from splinecam.mesh import Mesh
     from splinecam.partition import Partition
     from splinecam.plot.palette import Floats
 
     Limits = tuple[float, float]
 
-__all__ = ["Asked", "Coloring", "coloring"]
+__all__ = ["Asked", "Coloring", "class_names", "coloring"]
 
 _PALEST, _STRONGEST = 0.12, 0.80  # how much of its colour a class has, from no lead to a large one
 _SHARES = (0.01, 0.99)  # of the domain's area that lie below the limits of a colour scale
@@ -41,7 +45,7 @@ _ENTRIES = 24  # of a legend, at most
 
 # The default colour maps, and between which of their ends dark lines are seen.
 _LIGHT = {
-    "magma_r": (0.0, 0.72),
+    "magma_r": (0.0, 0.62),
     "YlGnBu_r": (0.12, 1.0),
     "viridis": (0.12, 1.0),
     "RdBu_r": (0.06, 0.94),
@@ -55,7 +59,8 @@ class Coloring:
     """Cells with their colours, and what the reader is told of them.
 
     legend: names and colours; of numbers instead the label, the norm, the colour map, and whether
-    there are numbers beyond the norm's limits (``extend``, as colour bars have it).
+    there are numbers beyond the norm's limits (``extend``, as colour bars have it). edges: those
+    between different colours, if only they are to be drawn, (N,).
     """
 
     mesh: Mesh
@@ -65,6 +70,7 @@ class Coloring:
     cmap: Colormap | None = None
     extend: str = "neither"
     legend: tuple[tuple[str, Any], ...] = ()
+    edges: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ class Asked:
     limits: Limits | None
     level: float
     seed: int
+    names: Sequence[str] | None = None
 
     def colormap(self, default: str) -> Colormap:
         """The colour map that was asked for, or else the default, with its darkest end left out.
@@ -119,7 +126,7 @@ def _by_class(part: Partition, asked: Asked) -> Coloring:
     """The winner's colour, paler where it wins by little; regions are cut at the boundary."""
     cells = class_regions(part, level=asked.level)
     number = cells.cell_class.cpu().numpy()
-    names = _class_names(part, asked.level)
+    names = class_names(part, asked.names, asked.level)
     palette = class_colors(len(names))
     lead, area = cells.cell_leads.cpu().numpy(), cells.cell_areas.cpu().numpy()
     typical = float(_quantiles(lead, [0.5], area)[0])
@@ -131,13 +138,19 @@ def _by_class(part: Partition, asked: Asked) -> Coloring:
     return Coloring(
         mesh,
         Shade(colors=_opaque(1 - share * (1 - palette[number]))),
-        label="class" if part.values.shape[1] > 1 else "",
+        label="class" if part.values.shape[1] > 1 and asked.names is None else "",
         legend=tuple((names[k], 1 - _STRONGEST * (1 - palette[k])) for k in shown),
     )
 
 
-def _class_names(part: Partition, level: float) -> list[str]:
+def class_names(part: Partition, names: Sequence[str] | None, level: float) -> list[str]:
+    """What the classes are called: as asked for, or by their numbers; two for a single output."""
     n = int(part.values.shape[1])
+    if names is not None:
+        given = [names] if isinstance(names, str) else [str(name) for name in names]
+        if len(given) != max(n, 2):
+            raise ValueError(f"names has {len(given)} entries, but there are {max(n, 2)} classes")
+        return given
     name = _output_name(part, 0)
     return [str(k) for k in range(n)] if n > 1 else [f"{name} ≤ {level:g}", f"{name} > {level:g}"]
 
@@ -211,18 +224,33 @@ def _by_vertices(part: Partition, asked: Asked) -> Coloring:
 
 def _by_chance(part: Partition, asked: Asked) -> Coloring:
     """Soft colours; regions that share an edge never have the same."""
-    number = color_apart(len(part), part.edge_faces.cpu().numpy(), asked.seed)
-    count = int(number.max(initial=0)) + 1
+    return Coloring(part.mesh, _apart(len(part), part.edge_faces.cpu().numpy(), asked))
+
+
+def _by_piece(part: Partition, asked: Asked) -> Coloring:
+    """Soft colours of the pieces with one affine map each, and only the edges between them."""
+    pieces = part.merged()
+    label, faces = pieces.labels.cpu().numpy(), part.edge_faces.cpu().numpy()
+    colors = _apart(len(pieces), np.where(faces >= 0, label[faces], -1), asked).colors
+    assert colors is not None
+    return Coloring(part.mesh, Shade(colors=colors[label]), edges=pieces.edges)
+
+
+def _apart(count: int, pairs: NDArray[np.int64], asked: Asked) -> Shade:
+    """Soft colours for cells such that the two of each pair (N, 2) differ."""
+    number = color_apart(count, pairs, asked.seed)
     if asked.cmap is not None:
-        return Coloring(part.mesh, Shade(colors=asked.colormap("")(number / max(1, count - 1))))
+        return Shade(colors=asked.colormap("")(number / max(1, number.max(initial=0))))
     hues = class_colors(len(CLASSES) - 1)  # without grey
     soft = np.concatenate([1 - share * (1 - hues) for share in _SOFT])
-    return Coloring(part.mesh, Shade(colors=_opaque(soft[number % len(soft)])))
+    return Shade(colors=_opaque(soft[number % len(soft)]))
 
 
 def _given(part: Partition, color: Any, asked: Asked) -> Coloring:
     """An array with a number or a colour per region."""
     given = color.detach().double().cpu().numpy() if isinstance(color, torch.Tensor) else color
+    if isinstance(given, Sequence | np.ndarray) and any(isinstance(c, str) for c in given):
+        given = _named(given)
     try:
         array = np.array(given, np.float64)
     except (TypeError, ValueError):
@@ -247,6 +275,14 @@ def _given(part: Partition, color: Any, asked: Asked) -> Coloring:
     return Coloring(part.mesh, Shade(numbers=array), "", _linear(low, high), cmap, extend)
 
 
+def _named(names: Any) -> Floats:
+    """Colours by name, (n, 4)."""
+    try:
+        return np.asarray(to_rgba_array(list(names)), np.float64)
+    except ValueError as error:
+        raise ValueError(f"color: {error}; give names of colours of matplotlib") from None
+
+
 _KINDS: dict[str, Callable[[Partition, Asked], Coloring]] = {
     "class": _by_class,
     "slope": _by_slope,
@@ -254,6 +290,7 @@ _KINDS: dict[str, Callable[[Partition, Asked], Coloring]] = {
     "output": _by_output,
     "layer": _by_layer,
     "vertices": _by_vertices,
+    "merged": _by_piece,
     "random": _by_chance,
 }
 

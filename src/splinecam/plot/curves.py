@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from splinecam.boundary import LevelSet
-from splinecam.plot.palette import INK, class_colors, new_axes, require_matplotlib
+from splinecam.plot.palette import class_colors, flat_axes, new_axes, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,18 +46,22 @@ def plot_curves(
     require_matplotlib()
     from matplotlib.collections import LineCollection
 
+    from splinecam.plot.beside import slot_size
+    from splinecam.plot.fill import ink_over
     from splinecam.plot.furniture import clip_to, draw_border, fit_figure, set_frame
     from splinecam.plot.lines import Lines
+    from splinecam.plot.scalebar import scale_of
 
     own = ax is None
     if ax is None:
         ax = new_axes(curves.partition.domain)
         set_frame(ax, curves.partition.domain)
         draw_border(ax, curves.partition.domain)
+    flat_axes(ax)
     given = {k for k in _COLORS & style.keys() if style[k] is not None}
     several = isinstance(curves, LevelSet) and len(curves.levels) > 1
     plain = {k: v.detach().cpu().numpy() if isinstance(v, Tensor) else v for k, v in style.items()}
-    style = {"linewidth": 1.6, "zorder": 3.3, **plain}
+    style = {"linewidth": 1.6 * scale_of(slot_size(ax)[0]), "zorder": 3.3, **plain}
     if not given and (several if each is None else each):
         _plot_each(curves, ax, colorbar, legend, style)
     else:
@@ -65,7 +69,7 @@ def plot_curves(
         numbers = style.get("array")
         one = numbers is None and not any(len(_rows(style[k])) > 1 for k in given)
         if not given:
-            style["color"] = INK
+            style["color"] = ink_over(ax)
         lines = Lines(segments, **style) if one else LineCollection(segments, **style)
         ax.add_collection(lines)
     clip_to(ax.collections[-1], ax, curves.partition.domain)
@@ -86,9 +90,10 @@ def _plot_each(
     curves: Curves, ax: Axes, colorbar: bool, legend: bool, style: dict[str, Any]
 ) -> None:
     """A colour for every label: by a colour map for levels, from the palette otherwise."""
-    from splinecam.plot.furniture import add_colorbar, add_legend
+    from splinecam.plot.furniture import add_colorbar, add_legend, is_flat, make_room
     from splinecam.plot.lines import Lines
 
+    below = is_flat(curves.partition.domain)
     label, order = torch.sort(curves.label, stable=True)
     found, count = torch.unique_consecutive(label, return_counts=True)
     segments = curves.ends[order].detach().cpu().numpy()
@@ -101,7 +106,8 @@ def _plot_each(
         if colorbar:
             several = curves.partition.values.shape[1] > 1
             name = f"level of output {curves.output}" if several else "level"
-            bar = add_colorbar(ax, lines, name)
+            make_room(ax)
+            bar = add_colorbar(ax, lines, name, below=below)
             if len(curves.levels) <= 12:
                 bar.set_ticks(list(curves.levels))
         return
@@ -109,12 +115,13 @@ def _plot_each(
     ax.add_collection(Lines(segments, colors=colors, **groups, **style))
     if legend and 0 < len(found) <= _ENTRIES:
         names = [_name(curves.key(k)) for k in found.tolist()]
-        add_legend(ax, list(zip(names, colors, strict=True)))
+        make_room(ax)
+        add_legend(ax, list(zip(names, colors, strict=True)), below=below, curves=True)
 
 
 def _name(key: Any) -> str:
-    """A label in words: "1 | 2" for a pair of classes, "relu, unit 5" for a unit."""
+    """A label in words: "1 | 2" for a pair of classes, "layer 1, unit 5" for a unit."""
     if not isinstance(key, tuple):
         return str(key)
     first, second = key
-    return f"{first}, unit {second}" if isinstance(first, str) else f"{first} | {second}"
+    return f"layer {first}, unit {second}" if isinstance(first, str) else f"{first} | {second}"

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from matplotlib.colors import is_color_like
 
 from splinecam.plot.furniture import clip_to
 from splinecam.plot.lines import Lines, Pen
-from splinecam.plot.palette import INK, PAPER
+from splinecam.plot.palette import PAPER
 from splinecam.ragged import lengths
 
 if TYPE_CHECKING:
@@ -25,17 +26,21 @@ __all__ = ["draw_boundary", "draw_edges"]
 _WIDEST, _NARROWEST = 0.6, 0.35
 _SHARE = 0.06
 _STRONG, _WEAK = 0.6, 0.45  # opacity
+_EDGES = "give True, False, the numbers of the edges to draw, or the name of a colour for all"
 
 _BOUNDARY, _LEAST_BOUNDARY, _RIM = 1.9, 0.5, 1.6
 _BOUNDARY_SHARE, _APART = 0.25, 0.02
 
 
-def draw_edges(part: Partition, ax: Axes, edges: Any, width: float | None) -> None:
+def draw_edges(part: Partition, ax: Axes, edges: Any, width: float | None, ink: str) -> None:
     """Edges by the cut that drew them, the first on top: later ones are lighter and thinner.
 
     A layer's width follows from how close the lines of this layer and of those before are, so that
-    the first layers stay visible where the last ones are dense. edges: True, or which of them.
+    the first layers stay visible where the last ones are dense. edges: True, which of them, or the
+    colour of all.
     """
+    if isinstance(edges, str):
+        edges, ink = True, _color(edges)
     chosen = _chosen(part, edges)
     op, ends = part.edge_op[chosen], part.edges[chosen]
     segments = part.vertices[ends]
@@ -52,12 +57,18 @@ def draw_edges(part: Partition, ax: Axes, edges: Any, width: float | None) -> No
             style = {"linewidths": width}
         lines = Lines(
             segments[op == k].cpu().numpy(),
-            colors=INK,
+            colors=ink,
             alpha=_STRONG + (_WEAK - _STRONG) * late,
             zorder=2 + (1 - late) / 2,
             **style,
         )
         ax.add_collection(lines, autolim=False)
+
+
+def _color(name: str) -> str:
+    if not is_color_like(name):
+        raise TypeError(f"edges is {name!r}, which is no colour; {_EDGES}")
+    return name
 
 
 def _chosen(part: Partition, edges: Any) -> Tensor:
@@ -69,7 +80,7 @@ def _chosen(part: Partition, edges: Any) -> Tensor:
     if index.dtype == torch.bool and index.shape[0] == part.edges.shape[0]:
         return index.nonzero()[:, 0]
     if index.is_floating_point() or index.dtype == torch.bool:
-        raise TypeError("edges must be True, False, or the numbers of the edges to draw")
+        raise TypeError(f"edges: {_EDGES}")
     if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < part.edges.shape[0]:
         raise IndexError(f"edges: the partition has {part.edges.shape[0]:,}, numbered from 0")
     return index.long()

@@ -15,6 +15,7 @@ from matplotlib.image import AxesImage
 from matplotlib.transforms import Affine2D, Bbox, BboxBase, IdentityTransform
 
 from splinecam.plot.lines import clipped_context, vector_scale, window_of
+from splinecam.plot.palette import INK, background, ink_on
 from splinecam.plot.raster import Cells, Grid
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     Singles = NDArray[np.float32]
 
-__all__ = ["CellImage", "Shade"]
+__all__ = ["CellImage", "Shade", "ink_over"]
 
 _SHADES = 1024  # colours of a colour map that are told apart
 _ROOMY, _CROWDED = 16, 2  # pixels per cell beyond which fewer points per pixel do
@@ -66,6 +67,17 @@ class CellImage(AxesImage):
         self._A = np.ma.masked_invalid(numbers)
         self._last: tuple[Any, Any] = (None, None)
         self.set_clip_path(ax.patch)
+
+    @property
+    def ink(self) -> str | None:
+        """What lines on the cells are drawn with; None if nothing is seen of the cells."""
+        colors = self.shade.colors
+        if colors is None:
+            return INK
+        alpha = colors[:, 3:]
+        if alpha.mean() < 0.5:
+            return None
+        return ink_on((colors[:, :3] * alpha).sum(0) / alpha.sum())
 
     # -- drawing ------------------------------------------------------------------------------
 
@@ -208,6 +220,12 @@ class CellImage(AxesImage):
     def get_size(self) -> tuple[int, int]:
         """Rows and columns; a picture of cells has none of its own."""
         return 1, 1
+
+
+def ink_over(ax: Axes) -> str:
+    """The colour of lines that are seen on axes: on their cells, or on paper if they have none."""
+    inks = [image.ink for image in ax.images if isinstance(image, CellImage)]
+    return next((ink for ink in reversed(inks) if ink is not None), ink_on(background(ax)))
 
 
 def _light(rgba: Floats) -> Singles:

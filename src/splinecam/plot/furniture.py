@@ -1,4 +1,4 @@
-"""What surrounds a picture: its frame, scale bar, axis labels, colour bar and legend."""
+"""What surrounds a picture: its frame, axis labels, colour bar and legend."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.artist import Artist
 from matplotlib.colors import LogNorm
-from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyBboxPatch, Patch, Polygon
+from matplotlib.patches import Patch, Polygon, Rectangle
 from matplotlib.path import Path
-from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-from matplotlib.transforms import IdentityTransform, ScaledTranslation
+from matplotlib.transforms import IdentityTransform
 
+from splinecam.plot.beside import BarAxes, Place, Room, SideLegend, overhang, slot_size
 from splinecam.plot.lines import figure_of
-from splinecam.plot.palette import INK, PAPER
+from splinecam.plot.palette import background, ink_on, text_color
+from splinecam.plot.scalebar import ScaleBar, letters
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,25 +29,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AxesStyle",
-    "ScaleBar",
     "add_colorbar",
     "add_legend",
+    "axis_names",
     "clip_to",
     "draw_border",
     "fit_figure",
+    "is_flat",
+    "make_room",
     "set_frame",
 ]
 
 AxesStyle = Literal["scale", "ticks", "off"]
 
-_SMALL, _TINY = 8.0, 6.5  # sizes of letters, in points; tiny on axes narrower than _NARROW
-_NARROW = 180.0
 _MARGIN = 0.006  # of the picture's extent, left free for the border line
-_GAP = 0.02  # between a picture and what stands beside it, of the picture's width
+_BAR, _THINNEST, _THICKEST = 0.035, 5.0, 12.0  # of the width of axes, and in points, across a bar
+_FLAT = 2.5  # width by height from which on colours are explained below a picture
+_PLAIN = (1e-3, 1e5)  # between these a logarithmic scale has no powers of ten
 BORDER_WIDTH = 0.9
-_TICKS = 0.42  # room in inches for the numbers and the label of an axis
-_PLAIN = (1e-3, 1e5)  # numbers between these are not written as powers of ten
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_CUT_WIDTH = 0.6  # of the frame of a view that does not show the whole domain
+_SIDES = ("left", "right", "top", "bottom")
 
 
 def set_frame(ax: Axes, domain: Domain, style: AxesStyle = "scale") -> None:
@@ -60,36 +62,78 @@ def set_frame(ax: Axes, domain: Domain, style: AxesStyle = "scale") -> None:
     ax.set_xlim(low[0] - pad, high[0] + pad)
     ax.set_ylim(low[1] - pad, high[1] + pad)
     ax.set_aspect("equal")
-    if style != "ticks":
-        ax.set_axis_off()
-    if style == "scale":
+    ax.grid(False)
+    ax.patch.set_visible(False)
+    ax.spines[list(_SIDES)].set_visible(False)
+    (ax.set_axis_off if style == "off" else ax.set_axis_on)()
+    before = [child for child in ax.get_children() if isinstance(child, ScaleBar)]
+    for bar in before:
+        bar.remove()
+    if style == "scale":  # without ticks, but with the labels that the user may set
+        none: Any = dict.fromkeys([*_SIDES, *(f"label{side}" for side in _SIDES)], False)
+        ax.tick_params(which="both", **none)
         ax.add_artist(ScaleBar())
     if style == "ticks":
+        if before:
+            ax.tick_params(left=True, bottom=True, labelleft=True, labelbottom=True)
         _set_ticks(ax, domain)
 
 
 def _set_ticks(ax: Axes, domain: Domain) -> None:
-    ax.set_axis_on()
-    ax.spines[["top", "right", "left", "bottom"]].set_visible(False)
-    ax.patch.set_visible(False)
-    ax.tick_params(labelsize=_letters(ax), color=INK, labelcolor=INK, width=0.6, length=3)
+    size = _letters(ax)
+    for axis in (ax.xaxis, ax.yaxis):
+        _color_ticks(ax, axis)
+        axis.set_tick_params(labelsize=size, width=0.6, length=3)
+        axis.get_offset_text().set_fontsize(size)
     ax.locator_params(nbins=5)
     ax.ticklabel_format(useOffset=True, scilimits=(-3, 4))
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.get_offset_text().set_fontsize(_letters(ax))
+    color = text_color(ax.figure, "axes.labelcolor")
+    first, second = axis_names(domain)
+    ax.set_xlabel(first, fontsize=size + 1, color=color)
+    ax.set_ylabel(second, fontsize=size + 1, color=color)
+
+
+def axis_names(domain: Domain) -> tuple[str, str]:
+    """What the plane's coordinates are called: as the inputs, where they are the same."""
     same = domain.dim == 2 and bool((domain.basis.diagonal() == 1).all())
     same = same and not bool(domain.origin.any())
-    ax.set_xlabel("x₁" if same else "u", fontsize=_letters(ax) + 1, color=INK)
-    ax.set_ylabel("x₂" if same else "v", fontsize=_letters(ax) + 1, color=INK)
+    return ("x₁", "x₂") if same else ("u", "v")
+
+
+def _color_ticks(ax: Axes, axis: Any) -> None:
+    """Give the ticks of an axis and their numbers the colours of matplotlib's settings."""
+    kind = f"{axis.axis_name}tick"
+    settings: Any = rcParams
+    same = settings[f"{kind}.labelcolor"] == "inherit"
+    mark = text_color(ax.figure, f"{kind}.color")
+    label = mark if same else text_color(ax.figure, f"{kind}.labelcolor")
+    axis.set_tick_params(which="both", color=mark, labelcolor=label)
+    axis.get_offset_text().set_color(label)
+
+
+class Border(Polygon):
+    """The outline of a domain, and the frame of a view that shows only a part of the domain."""
+
+    axes: Any
+
+    def draw(self, renderer: Any) -> None:
+        """Draw the outline, and if it is cut off, the frame."""
+        super().draw(renderer)
+        view, box = self.axes.viewLim, self.axes.bbox
+        low, high = self.get_xy().min(0), self.get_xy().max(0)
+        if self.get_visible() and ((low < view.min) | (high > view.max)).any():
+            frame = Rectangle(box.min, box.width, box.height, fill=False, edgecolor=self.get_edgecolor())
+            frame.set(linewidth=_CUT_WIDTH, transform=IdentityTransform(), figure=self.figure)
+            frame.draw(renderer)
 
 
 def draw_border(ax: Axes, domain: Domain, *, zorder: float = 3.5) -> Polygon:
     """The outline of the domain."""
-    outline = Polygon(
+    outline = Border(
         domain.corners.cpu().numpy(),
         closed=True,
         fill=False,
-        edgecolor=INK,
+        edgecolor=ink_on(background(ax)),
         linewidth=BORDER_WIDTH,
         joinstyle="miter",
         zorder=zorder,
@@ -107,157 +151,110 @@ def clip_to(artist: Artist, ax: Axes, domain: Domain) -> None:
 
 def _letters(ax: Axes) -> float:
     """The size of letters that suits the axes, in points."""
-    width = 72 * ax.bbox.width / figure_of(ax).dpi
-    return _TINY if width < _NARROW else _SMALL
+    return letters(slot_size(ax)[0])
 
 
-def round_number(most: float) -> float:
-    """The largest of 1, 2 and 5 times a power of ten that is not above a number.
-
-    >>> round_number(0.3), round_number(7e6)
-    (0.2, 5000000.0)
-    """
-    power = math.floor(math.log10(most))
-    digit = max(d for d in (1, 2, 5) if d * 10.0**power <= most)
-    return float(f"{digit}e{power}")
+def is_flat(domain: Domain) -> bool:
+    """Whether colours are better explained below the domain's picture than beside it."""
+    extent = domain.corners.amax(0) - domain.corners.amin(0)
+    return float(extent[0]) > _FLAT * float(extent[1])
 
 
-def short_number(value: float) -> str:
-    """A positive number as it is, or with a power of ten where that is shorter.
-
-    >>> short_number(0.5), short_number(2e-6), short_number(1e6)
-    ('0.5', '2×10⁻⁶', '10⁶')
-    """
-    if _PLAIN[0] <= value < _PLAIN[1]:
-        return f"{value:g}"
-    digits, power = f"{value:.0e}".split("e")
-    return f"{digits}×10{str(int(power)).translate(_RAISED)}".removeprefix("1×")
+def make_room(ax: Axes) -> None:
+    """Let axes make room for what is beside them in figures that have no layout engine."""
+    if ax.get_axes_locator() is None:
+        ax.set_axes_locator(Room())
 
 
-class ScaleBar(Artist):
-    """A line of a round length in plane units, in the lower left corner, at any zoom."""
-
-    axes: Any
-    share = 0.22  # of the view's width, at most
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.set_zorder(6)
-        self.set_in_layout(False)
-
-    @property
-    def length(self) -> float:
-        """The length that the bar has now, in plane units."""
-        return round_number(self.share * abs(self.axes.viewLim.width))
-
-    def draw(self, renderer: Any) -> None:
-        """Draw a box, the line in it, and the length above the line."""
-        if not self.get_visible():
-            return
-        box, point = self.axes.bbox, renderer.points_to_pixels(1.0)
-        wide = self.length * box.width / abs(self.axes.viewLim.width)
-        left, low = box.x0 + 10 * point, box.y0 + 10 * point
-        here: Any = {"transform": IdentityTransform()}
-        text = Text(
-            left + wide / 2,
-            low + 3.0 * point,
-            short_number(self.length),
-            size=_letters(self.axes),
-            color=INK,
-            ha="center",
-            va="bottom",
-            **here,
-        )
-        line = Line2D([left, left + wide], [low, low], color=INK, linewidth=1.6, **here)
-        line.set_solid_capstyle("butt")
-        self._adopt(text)
-        size = text.get_window_extent(renderer)
-        x0, x1 = min(left, size.x0), max(left + wide, size.x1)
-        back = FancyBboxPatch(
-            (x0, low),
-            x1 - x0,
-            size.y1 - low,
-            boxstyle=f"round,pad={3.5 * point},rounding_size={2 * point}",
-            facecolor=PAPER,
-            alpha=0.82,
-            linewidth=0,
-            mutation_aspect=1,
-            **here,
-        )
-        for piece in (back, line, text):
-            self._adopt(piece)
-            piece.draw(renderer)
-        self.stale = False
-
-    def _adopt(self, piece: Artist) -> None:
-        if piece.figure is None:
-            piece.set_figure(self.figure)
-            piece.axes = self.axes
-
-
-def add_colorbar(ax: Axes, mappable: Any, label: str, *, extend: str = "neither") -> Colorbar:
-    """A slim colour bar beside the axes, which keep their place in a grid."""
-    beside = ax.inset_axes((1 + _GAP, 0.0, 0.035, 1.0))
-    figure = ax.figure
-    bar = figure.colorbar(mappable, cax=beside, extend=extend, extendfrac=0.025)
-    size = _letters(ax)
-    bar.set_label(label, size=size + 0.5, color=INK)
-    beside.tick_params(which="both", labelsize=size, width=0.5, color=INK, labelcolor=INK)
+def add_colorbar(
+    ax: Axes, mappable: Any, label: str, *, extend: str = "neither", below: bool = False
+) -> Colorbar:
+    """A slim colour bar beside or below the axes, behind the bars and legends that are there."""
+    size, (wide, high) = _letters(ax), slot_size(ax)
+    place = Place(ax, below, size, min(max(_BAR * wide, _THINNEST), _THICKEST))
+    beside: Any = ax.inset_axes((1.0, 0.0, 1.0, 1.0), axes_class=BarAxes)
+    beside.place = place
+    beside.set_axes_locator(place)
+    way = "horizontal" if below else "vertical"
+    bar = ax.figure.colorbar(mappable, cax=beside, extend=extend, extendfrac=0.025, orientation=way)
+    bar.set_label(label, size=size + 0.5, color=text_color(ax.figure, "axes.labelcolor"))
+    axis = beside.xaxis if below else beside.yaxis
+    _color_ticks(ax, axis)
+    beside.tick_params(which="both", labelsize=size, width=0.5)
     beside.tick_params(which="major", length=3)
     beside.tick_params(which="minor", length=1.5)
-    beside.yaxis.get_offset_text().set_fontsize(size)
+    axis.get_offset_text().set_fontsize(size)
     if isinstance(mappable.norm, LogNorm):
-        _log_ticks(bar, mappable.norm)
+        _log_ticks(axis, mappable.norm, (wide / 4 if below else high / 2) / size)
     bar.outline.set_linewidth(0.5)
-    bar.outline.set_edgecolor(INK)
+    bar.outline.set_edgecolor(text_color(ax.figure, "axes.edgecolor"))
     return bar
 
 
-def _log_ticks(bar: Colorbar, norm: LogNorm) -> None:
-    """Powers of ten, with 2 and 5 times them where there are few; plain numbers where short."""
+def _log_ticks(axis: Any, norm: LogNorm, most: float) -> None:
+    """Powers of ten, with 2 and 5 times them where there are few; plain numbers where short.
+
+    most: how many numbers there is room for.
+    """
     low, high = float(norm.vmin or 1), float(norm.vmax or 1)
     decades = math.log10(high / low)
-    subs: Sequence[float] = (1,) if decades > 2.5 else (1, 2, 5) if decades > 0.8 else range(1, 10)
-    bar.ax.yaxis.set_major_locator(LogLocator(subs=subs))
-    bar.ax.yaxis.set_minor_formatter(NullFormatter())
+    subs: Sequence[float] = (1,)
+    if decades <= 2.5 and 3 * decades <= most:
+        subs = (1, 2, 5) if decades > 0.8 else range(1, 10)
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_minor_formatter(NullFormatter())
     if _PLAIN[0] <= low < high <= _PLAIN[1]:
-        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_major_formatter(FuncFormatter(_plain_number))
+
+
+def _plain_number(value: float, _: Any) -> str:
+    return f"{value:g}"
 
 
 def add_legend(
-    ax: Axes, entries: Sequence[tuple[str, Any]], title: str = "", *, below: bool = False
-) -> Legend:
-    """Names with their colours beside or below the axes; ``ax.legend()`` remains free."""
+    ax: Axes,
+    entries: Sequence[tuple[str, Any]],
+    title: str = "",
+    *,
+    below: bool = False,
+    curves: bool = False,
+) -> SideLegend:
+    """Names with their colours beside or below the axes; ``ax.legend()`` remains free.
+
+    curves: the colours are those of lines.
+    """
+    ink = text_color(ax.figure)
     handles = [
-        Patch(facecolor=color, edgecolor=INK, linewidth=0.4, label=name) for name, color in entries
+        Line2D([], [], color=color, linewidth=1.8)
+        if curves
+        else Patch(facecolor=color, edgecolor=ink, linewidth=0.4)
+        for _, color in entries
     ]
-    size = _letters(ax)
-    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1 + _GAP, 1.0)}
-    columns = 1 + (len(handles) - 1) // 24
+    names = [name for name, _ in entries]
+    size, (wide, high) = _letters(ax), slot_size(ax)
+    longest = max(map(len, names), default=0)
     if below:
-        down = -_TICKS if ax.axison else 0
-        lower = ScaledTranslation(0, down, figure_of(ax).dpi_scale_trans)
-        place["bbox_to_anchor"] = (0.0, -_GAP)
-        place["bbox_transform"] = ax.transAxes + lower
-        columns = max(1, min(len(handles), 6))
-    legend = Legend(
-        ax,
+        columns = max(1, min(len(names), int(wide / (size * (3 + 0.6 * longest)))))
+    else:
+        columns = 1 + (len(names) - 1) // max(4, int(high / (1.6 * size)) - bool(title))
+    legend = SideLegend(
+        Place(ax, below, size),
         handles,
-        [name for name, _ in entries],
+        names,
+        curves=curves,
         title=title or None,
         ncols=columns,
         fontsize=size,
         title_fontsize=size,
-        labelcolor=INK,
+        labelcolor=ink,
         alignment="left",
         frameon=False,
-        handlelength=1.0,
+        handlelength=1.4 if curves else 1.0,
         handleheight=1.0,
-        borderaxespad=0.0,
         borderpad=0.0,
         columnspacing=1.2,
-        **place,
     )
+    legend.get_title().set_color(ink)
     ax.add_artist(legend)
     legend.set_clip_on(False)
     return legend
@@ -268,16 +265,7 @@ def fit_figure(ax: Axes, domain: Domain) -> None:
     figure = figure_of(ax)
     corners = domain.corners.cpu().numpy()
     extent = np.ptp(corners, axis=0)
-    right, below, left = 0.0, 0.0, 0.0
-    if ax.child_axes:
-        right = 0.85
-    for legend in ax.findobj(Legend):
-        size = legend.get_window_extent()
-        beside = legend.get_bbox_to_anchor().x0 >= ax.bbox.x1
-        right += size.width / figure.dpi + 0.12 if beside else 0.0
-        below += 0.0 if beside else size.height / figure.dpi + 0.12
-    if ax.axison:
-        left, below = 0.6, below + _TICKS
+    left, right, below = (size / figure.dpi for size in overhang(ax))
     width = figure.get_figwidth()
     height = (width - left - right) * float(extent[1] / extent[0]) + below
-    figure.set_figheight(min(max(height, width / 5), 2 * width))
+    figure.set_figheight(min(max(height, width / 8), 2 * width))

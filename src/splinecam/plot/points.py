@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,62 +14,130 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from splinecam.errors import SplineCamError
+from splinecam.errors import DomainError, SplineCamError
+from splinecam.plot.beside import slot_size
+from splinecam.plot.colors import class_names
 from splinecam.plot.palette import INK, PAPER, class_colors
+from splinecam.plot.scalebar import scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from splinecam.domain import Domain
+    from splinecam.partition import Partition
     from splinecam.plot.palette import Floats
 
     Whole = NDArray[np.int64]
 
-__all__ = ["Samples", "draw_points", "draw_thumbnails", "samples_of"]
+__all__ = ["Classes", "Samples", "draw_points", "draw_thumbnails", "samples_of"]
 
 _OFF = 0.01  # of the domain's diameter: samples farther off the plane are drawn hollow
 _SIZE = 0.15  # of thumbnails, of the picture's longer side
 _MOST = 64  # thumbnails on one picture
 _ENTRIES = 24  # of a legend, at most
+_GREY, _OTHER = "#a9aeb5", "other"  # points whose labels are no classes
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes that labels may name: how many there are, if that is known, and their names."""
+
+    count: int | None
+    names: Sequence[str] | None
+
+    @classmethod
+    def of(
+        cls, part: Partition, names: Sequence[str] | None, level: float, *, any_label: bool
+    ) -> Classes:
+        """Those of a partition's outputs; if ``any_label`` may come, a single output has none."""
+        if any_label and names is None and part.values.shape[1] == 1:
+            return cls(None, None)
+        known = class_names(part, names, level)
+        return cls(len(known), known)
+
+    def numbers(self, labels: Any, points: int) -> Whole:
+        """The classes of some points, (N,), from their numbers or names; -1 for all others."""
+        given = labels.detach().cpu() if isinstance(labels, torch.Tensor) else labels
+        array = np.asarray(given).reshape(-1)
+        if len(array) != points:
+            raise ValueError(f"labels has {len(array)} entries for {points} points: give one each")
+        if array.dtype.kind in "UO" and all(isinstance(label, str) for label in array):
+            return self._by_name(array)
+        kind, number = array.dtype, np.zeros(0)
+        if kind.kind in "iubf":
+            number = np.where(np.isfinite(array), array, -1)
+        if len(number) != points or (number != np.floor(number)).any():
+            raise ValueError(f"labels must be whole numbers or names of classes, not {kind}")
+        number = number.astype(np.int64)
+        count = max(number.max(initial=0) + 1, 0) if self.count is None else self.count
+        return np.where((number >= 0) & (number < count), number, -1)
+
+    def _by_name(self, labels: Any) -> Whole:
+        names = list(self.names or ())
+        place = {name: k for k, name in enumerate(names)}
+        unknown = next((str(label) for label in labels if label not in place), None)
+        if unknown is not None:
+            raise ValueError(
+                f"labels: {unknown!r} is not among the names of the classes, {names}: give these "
+                "in order by names="
+            )
+        return np.array([place[label] for label in labels], np.int64)
+
+    def name(self, number: int) -> str:
+        """What a class is called."""
+        return _OTHER if number < 0 else str(number) if self.names is None else self.names[number]
 
 
 @dataclass(frozen=True)
 class Samples:
     """Samples on the plane: uv (N, 2), whether they are off it (N,), and their labels (N,).
 
-    kept: (N,) which of the given samples they are: those in the domain.
+    kept: (N,) which of the given samples they are: those in the domain. given: how many those are.
     """
 
     uv: Floats
     off: NDArray[np.bool_]
     labels: Whole | None
     kept: Whole
+    given: int
+    classes: Classes
 
     def legend(self) -> tuple[tuple[str, Any], ...]:
-        """Names and colours of the classes there are."""
+        """Names and colours of the classes there are, in order, others last."""
         if self.labels is None:
             return ()
-        colors = class_colors(int(self.labels.max(initial=0)) + 1)
-        return tuple((str(k), colors[k]) for k in np.unique(self.labels)[:_ENTRIES])
+        found = np.unique(self.labels)
+        found = np.concatenate([found[found >= 0], found[found < 0]])[:_ENTRIES]
+        palette = _palette(self.labels)
+        return tuple((self.classes.name(k), palette[k]) for k in found.tolist())
+
+    def colors(self) -> Floats:
+        """The samples' colours, (N, 3)."""
+        if self.labels is None:
+            return np.tile(to_rgb(INK), (len(self.uv), 1))
+        return np.asarray(_palette(self.labels)[self.labels])
 
 
-def samples_of(domain: Domain, points: Any, labels: Any) -> Samples:
+def _palette(labels: Whole) -> Floats:
+    """Colours of classes, and last, so that -1 finds it, that of points without one."""
+    return np.concatenate([class_colors(int(labels.max(initial=-1)) + 1), [to_rgb(_GREY)]])
+
+
+def samples_of(domain: Domain, points: Any, labels: Any, classes: Classes) -> Samples:
     """Inputs (N, ...) projected to the plane; those outside the domain are left out."""
-    place, distance = domain.project(points)
+    try:
+        place, distance = domain.project(points)
+    except DomainError as error:
+        raise DomainError(str(error).replace("x has", "points has", 1)) from None
     uv, off = place.cpu().numpy(), (distance > _OFF * domain.diameter).cpu().numpy()
-    number = None
-    if labels is not None:
-        given = labels.detach().cpu() if isinstance(labels, torch.Tensor) else labels
-        number = np.asarray(given).reshape(-1)
-        if number.dtype.kind not in "iub" or len(number) != len(uv):
-            raise ValueError(
-                f"labels must be {len(uv)} whole numbers, one per point, not "
-                f"{len(number)} of {number.dtype}"
-            )
-        number = number.astype(np.int64)
+    lost = np.flatnonzero(~np.isfinite(uv).all(1))
+    if len(lost):
+        raise ValueError(f"points[{lost[0]}] is not finite, nor are {len(lost) - 1} others")
+    number = None if labels is None else classes.numbers(labels, len(uv))
     kept = np.flatnonzero(_inside(domain, uv))
-    return Samples(uv[kept], off[kept], None if number is None else number[kept], kept)
+    number = None if number is None else number[kept]
+    return Samples(uv[kept], off[kept], number, kept, len(uv), classes)
 
 
 def _inside(domain: Domain, uv: Floats) -> NDArray[np.bool_]:
@@ -84,11 +153,10 @@ def _inside(domain: Domain, uv: Floats) -> NDArray[np.bool_]:
 
 def draw_points(ax: Axes, samples: Samples, *, zorder: float = 4) -> None:
     """Discs with a white rim in the colours of their classes; hollow where off the plane."""
-    colors = np.tile(to_rgb(INK), (len(samples.uv), 1))
-    if samples.labels is not None:
-        colors = class_colors(int(samples.labels.max(initial=0)) + 1)[samples.labels]
+    colors = samples.colors()
     many = len(samples.uv) > 200
-    size = 12.0 if many else 26.0
+    scale = scale_of(slot_size(ax)[0])
+    size = (12.0 if many else 26.0) * scale**2
     for off, face, edge in ((False, colors, PAPER), (True, PAPER, colors)):
         rows = samples.off == off
         if rows.any():
@@ -98,7 +166,7 @@ def draw_points(ax: Axes, samples: Samples, *, zorder: float = 4) -> None:
                 s=size,
                 c=face[rows] if isinstance(face, np.ndarray) else face,
                 edgecolors=edge[rows] if isinstance(edge, np.ndarray) else edge,
-                linewidths=1.2 if off else 0.6 if many else 0.9,
+                linewidths=scale * (1.2 if off else 0.6 if many else 0.9),
                 zorder=zorder,
             )
 
@@ -108,16 +176,18 @@ def draw_thumbnails(
 ) -> None:
     """Small pictures (N, h, w) or (N, channels, h, w) beside their points, inside the axes."""
     pictures = _pictures(images)
-    if len(pictures) <= samples.kept.max(initial=-1):
-        raise ValueError(f"images: {len(pictures)} for {samples.kept.max() + 1} or more points")
+    if len(pictures) != samples.given:
+        raise ValueError(
+            f"images has {len(pictures)} pictures for {samples.given} points: give one each"
+        )
     shown = samples.kept[:_MOST]
     low, high = np.stack([ax.get_xlim(), ax.get_ylim()], 1)
     h, w = pictures.shape[1:3]
     size = _SIZE * float((high - low).max()) * np.array([w, h]) / max(h, w)
     corners = _places(samples.uv[:_MOST], size, low, high)
-    colors = None if samples.labels is None else class_colors(int(samples.labels.max()) + 1)
+    colors = samples.colors()
     for k, sample in enumerate(shown):
-        frame = INK if colors is None or samples.labels is None else colors[samples.labels[k]]
+        frame = colors[k]
         _draw_thumbnail(ax, pictures[sample], samples.uv[k], corners[k], size, frame, zorder)
 
 

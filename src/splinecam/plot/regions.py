@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from splinecam.plot.palette import INK, new_axes, require_matplotlib
+from splinecam.plot.palette import INK, flat_axes, new_axes, require_matplotlib
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
 
     from splinecam.partition import Partition
+    from splinecam.plot.colors import Coloring
     from splinecam.plot.furniture import AxesStyle
+    from splinecam.plot.points import Classes
 
 __all__ = ["plot"]
 
@@ -25,36 +29,41 @@ def plot(
     output: int | None = None,
     cmap: Any = None,
     limits: tuple[float, float] | None = None,
-    edges: Any = True,
+    edges: Any = None,
     boundary: bool | None = None,
     level: float = 0.0,
     points: Any = None,
     labels: Any = None,
     images: Any = None,
+    names: Sequence[str] | None = None,
     axes: AxesStyle = "scale",
     colorbar: bool = True,
     legend: bool = True,
     linewidth: float | None = None,
-    boundary_color: Any = INK,
+    boundary_color: Any = None,
     seed: int = 0,
 ) -> Axes:
     """Draw the regions, the edges by the layer that drew them, and the decision boundary.
 
     color: ``"class"`` (the winner, paler where it leads by less), ``"slope"`` (size of the gradient
     in the plane), ``"area"``, ``"output"`` (its exact value at every pixel), ``"layer"`` (the last
-    one that bounds the region), ``"vertices"``, ``"random"`` (by ``seed``; neighbours differ), an
-    array of numbers (F,) or colours (F, 3 or 4), or one colour for all (``"white"``, ``"none"``).
-    By default the class if there are several outputs or a final sigmoid was left out, else the
-    output. output: which one ``"slope"`` and
-    ``"output"`` mean. cmap, limits: the colour map, and the numbers at its ends, by default those
-    below which 1 % and 99 % of the area lie.
+    one that bounds the region), ``"vertices"``, ``"random"`` (by ``seed``; neighbours differ),
+    ``"merged"`` (likewise, the pieces of ``part.merged()``), an array of numbers (F,), colours
+    (F, 3 or 4) or names of colours (F,), or one colour for all (``"white"``, ``"none"``). By
+    default the class if there are several outputs or a final sigmoid was left out, else the output.
+    output: which one ``"slope"`` and ``"output"`` mean. cmap, limits: the colour map, and the
+    numbers at its ends, by default those below which 1 % and 99 % of the area lie; slopes and areas
+    are on a logarithmic scale. For pictures with equal limits that share a colour bar, switch off
+    theirs, and call ``figure.colorbar(ax.images[0], ax=axes)``.
 
-    edges: False, or numbers of the edges to draw, such as ``part.merged().edges``. boundary: by
-    default drawn on classes and where there are several outputs; with one output it is where that
-    equals ``level``. points: inputs (N, ...), drawn where they project to, and hollow if they are
-    off the plane; labels: their classes (N,); images: thumbnails (N, h, w) or (N, channels, h, w)
-    beside them, or True if the points are images themselves. axes: ``"scale"`` for a scale bar,
-    ``"ticks"``, or ``"off"``, all in plane units. linewidth: of edges, in points.
+    edges: False, the name of a colour for all of them, or the numbers of those to draw, such as
+    ``part.merged().edges``. boundary: by default drawn on classes and where there are several
+    outputs; with one output it is where that equals ``level``. points: inputs (N, ...), drawn where
+    they project to, and hollow if they are off the plane; labels: their classes (N,), by number or
+    name, grey if they are none; images: thumbnails (N, h, w) or (N, channels, h, w) beside them, or
+    True if the points are images themselves. names: of the classes, two if there is one output.
+    axes: ``"scale"`` for a scale bar, ``"ticks"``, or ``"off"`` without axis labels, all in plane
+    units. linewidth: of edges, in points. Lines are dark, or light on dark paper.
 
     The regions are an image that is computed in the resolution of the picture, also in PDF and SVG
     and after zooming; lines stay lines, unless there are very many.
@@ -68,25 +77,45 @@ def plot(
     require_matplotlib()
     from splinecam.plot.colors import Asked, coloring
     from splinecam.plot.edges import draw_boundary, draw_edges
-    from splinecam.plot.fill import CellImage
-    from splinecam.plot.furniture import draw_border, fit_figure, set_frame
+    from splinecam.plot.fill import CellImage, ink_over
+    from splinecam.plot.furniture import (
+        add_colorbar,
+        draw_border,
+        fit_figure,
+        is_flat,
+        make_room,
+        set_frame,
+    )
+    from splinecam.plot.points import Classes
 
     several, own = part.values.shape[1] > 1, ax is None
     if color is None:
         color = "class" if several or part.stripped else "output"
     classes = isinstance(color, str) and color == "class"
     with torch.no_grad():
-        made = coloring(part, color, Asked(output, cmap, _pair(limits), level, seed))
-        ax = new_axes(part.domain) if ax is None else ax
+        known = Classes.of(part, names, level, any_label=not classes)
+        made = coloring(part, color, Asked(output, cmap, _pair(limits), level, seed, names))
+        ax = new_axes(part.domain) if ax is None else flat_axes(ax)
+        _forget(ax)
         set_frame(ax, part.domain, axes)
+        make_room(ax)
         image = CellImage(ax, made.mesh, part.frame, made.shade, norm=made.norm, cmap=made.cmap)
         ax.add_image(image)
-        draw_edges(part, ax, edges, linewidth)
+        ink = ink_over(ax)
+        if edges is None:
+            edges = True if made.edges is None else made.edges
+        draw_edges(part, ax, edges, linewidth, ink)
         draw_border(ax, part.domain)
         if (classes or several) if boundary is None else boundary:
-            draw_boundary(ax, part.decision_boundary(level=level), boundary_color, rim=not classes)
-        named = _draw_samples(part, ax, points, labels, images)
-    _explain(ax, image, made, named if several or not classes else (), colorbar, legend)
+            line = ink if boundary_color is None else boundary_color
+            rim = ink == INK and not classes
+            draw_boundary(ax, part.decision_boundary(level=level), line, rim=rim)
+        samples = _draw_samples(part, ax, points, labels, images, known)
+    below = is_flat(part.domain)
+    if colorbar and made.norm is not None:
+        add_colorbar(ax, image, made.label, extend=made.extend, below=below)
+    if legend:
+        _add_legends(ax, made, samples, known.names if classes else None, below)
     if own:
         fit_figure(ax, part.domain)
     return ax
@@ -103,8 +132,20 @@ def _pair(limits: Any) -> tuple[float, float] | None:
     return low, high
 
 
+def _forget(ax: Axes) -> None:
+    """Remove the colour bar and the legends of regions that are about to be covered."""
+    from splinecam.plot.beside import SideLegend
+
+    for image in ax.images:
+        if image.colorbar is not None and image.colorbar.ax in ax.child_axes:
+            image.colorbar.remove()
+    for legend in [each for each in ax.artists if isinstance(each, SideLegend)]:
+        if not legend.curves:
+            legend.remove()
+
+
 def _draw_samples(
-    part: Partition, ax: Axes, points: Any, labels: Any, images: Any
+    part: Partition, ax: Axes, points: Any, labels: Any, images: Any, classes: Classes
 ) -> tuple[tuple[str, Any], ...]:
     """Points and thumbnails; the names and colours of their classes."""
     from splinecam.plot.points import draw_points, draw_thumbnails, samples_of
@@ -113,23 +154,25 @@ def _draw_samples(
         if labels is not None or images is not None:
             raise ValueError("labels and images belong to points: give points= as well")
         return ()
-    samples = samples_of(part.domain, points, labels)
+    samples = samples_of(part.domain, points, labels, classes)
     draw_points(ax, samples)
     if images is not None and images is not False:
         draw_thumbnails(ax, part.domain, samples, points if images is True else images)
     return samples.legend()
 
 
-def _explain(ax: Axes, image: Any, made: Any, samples: Any, colorbar: bool, legend: bool) -> None:
-    """The colour bar or the legend of the regions, and the legend of the samples."""
-    from splinecam.plot.furniture import add_colorbar, add_legend
+def _add_legends(ax: Axes, made: Coloring, samples: Any, names: Any, below: bool) -> None:
+    """The legend of the regions and that of the samples; one if both are classes, with names."""
+    from splinecam.plot.furniture import add_legend
 
-    if colorbar and made.norm is not None:
-        add_colorbar(ax, image, made.label, extend=made.extend)
-    if legend and made.legend:
-        known = {name for name, _ in made.legend} if made.label == "class" else set()
-        entries = (*made.legend, *(entry for entry in samples if known and entry[0] not in known))
-        add_legend(ax, entries, made.label)
-        samples = () if known else samples
-    if legend and samples:
+    if made.legend:
+        entries = list(made.legend)
+        if names is not None:
+            known = {name for name, _ in entries}
+            entries += [entry for entry in samples if entry[0] not in known]
+            place = {name: k for k, name in enumerate(names)}
+            entries.sort(key=lambda entry: place.get(entry[0], len(place)))
+            samples = ()
+        add_legend(ax, entries, made.label, below=below)
+    if samples:
         add_legend(ax, samples, below=True)

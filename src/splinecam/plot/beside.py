@@ -1,0 +1,178 @@
+"""Places for colour bars and legends beside or below axes, one after the other, and room for them.
+
+All is found when the figure is drawn, so that it holds after zooming and in figures of other sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.legend import Legend
+from matplotlib.transforms import Bbox
+
+from splinecam.plot.lines import figure_of
+
+__all__ = ["BarAxes", "Place", "Room", "SideLegend", "overhang", "slot_size"]
+
+_PAD = 4.0  # points left free at the edge of a figure
+_LEAST = 0.4  # of its slot that axes keep, whatever is beside them
+
+
+@dataclass(eq=False)
+class Place:
+    """A place beside or below axes, behind what came there earlier.
+
+    rank: the places' order; thick: of a colour bar across; gap: before it; both in points.
+    """
+
+    parent: Axes
+    below: bool
+    gap: float
+    thick: float = 0.0
+    rank: int = 0
+
+    def __post_init__(self) -> None:
+        self.rank = max((item.place.rank for item in _items(self.parent)), default=0) + 1
+
+    def start(self) -> float:
+        """Where the place begins: its left or, below the axes, its upper end, in pixels."""
+        earlier = [item for item in _items(self.parent) if item.place.rank < self.rank]
+        gap = self.gap * _point(self.parent)
+        end = _end(self.parent, earlier, self.below)
+        return end - gap if self.below else end + gap
+
+    def __call__(self, ax: Any, renderer: Any) -> Any:
+        """Where a colour bar is, as ``set_axes_locator`` wants it."""
+        box, start, thick = self.parent.bbox, self.start(), self.thick * _point(self.parent)
+        place = Bbox.from_extents(start, box.y0, start + thick, box.y1)
+        if self.below:
+            place = Bbox.from_extents(box.x0, start - thick, box.x1, start)
+        return _in_figure(self.parent, place)
+
+    def anchor(self) -> Bbox:
+        """The upper left corner of a legend."""
+        box, start = self.parent.bbox, self.start()
+        x, y = (box.x0, start) if self.below else (start, box.y1)
+        return Bbox.from_bounds(x, y, 0, 0)
+
+
+class BarAxes(Axes):
+    """The axes of a colour bar in its place."""
+
+    place: Place
+
+
+class SideLegend(Legend):
+    """A legend in its place; of curves, or else of what is beneath them."""
+
+    def __init__(self, place: Place, *args: Any, curves: bool = False, **style: Any) -> None:
+        self.place, self.curves = place, curves
+        super().__init__(place.parent, *args, loc="upper left", borderaxespad=0.0, **style)
+
+    def get_bbox_to_anchor(self) -> Any:
+        """Where the legend's upper left corner is."""
+        return self.place.anchor()
+
+
+class Room:
+    """Makes axes smaller by what is beside them, in figures whose layout nobody cares for."""
+
+    def __call__(self, ax: Any, renderer: Any) -> Any:
+        """The part of the axes' slot that the axes themselves get."""
+        slot: Any = ax.get_position(original=True)
+        if ax.figure.get_layout_engine() is not None:
+            return slot
+        whole = slot.transformed(ax.figure.transSubfigure)
+        room = slot
+        for _ in range(2):  # a smaller colour bar has other ticks
+            ax.apply_aspect(room)
+            left, right, below = _missing(ax, whole)
+            width, height = whole.width, whole.height
+            left, right = np.array([left, right]) * min(
+                1, (1 - _LEAST) * width / max(left + right, 1)
+            )
+            below = min(below, (1 - _LEAST) * height)
+            room = _in_figure(
+                ax, Bbox.from_extents(whole.x0 + left, whole.y0 + below, whole.x1 - right, whole.y1)
+            )
+        return room
+
+
+def _missing(ax: Axes, slot: Bbox) -> tuple[float, float, float]:
+    """By how much what surrounds axes is too large at the left, right and below, in pixels.
+
+    If the figure has no other axes, the margins around the slot are used first.
+    """
+    left, right, below = overhang(ax)
+    others = [other.get_position(original=True).bounds for other in figure_of(ax).axes]
+    if any(bounds != ax.get_position(original=True).bounds for bounds in others):
+        return 0.0, right, below - _ticks(ax, True)
+    page, pad = ax.figure.bbox, _PAD * _point(ax)
+    free = (slot.x0 - page.x0, page.x1 - slot.x1, slot.y0 - page.y0)
+    left, right, below = (
+        max(0.0, out - max(0.0, margin - pad))
+        for out, margin in zip((left, right, below), free, strict=True)
+    )
+    return left, right, below
+
+
+def overhang(ax: Axes) -> tuple[float, float, float]:
+    """How far ticks, colour bars and legends reach out at the left, right and below, in pixels."""
+    items = _items(ax)
+    right = _end(ax, items, False) - ax.bbox.x1
+    return _ticks(ax, False), right, ax.bbox.y0 - _end(ax, items, True)
+
+
+def slot_size(ax: Axes) -> tuple[float, float]:
+    """Width and height of the place that axes have, whatever their aspect, in points."""
+    slot = ax.get_position(original=True).transformed(ax.figure.transSubfigure)
+    return slot.width / _point(ax), slot.height / _point(ax)
+
+
+def _items(ax: Axes) -> list[Any]:
+    """What is beside axes, and seen."""
+    items = [*ax.child_axes, *ax.artists]
+    return [i for i in items if isinstance(i, BarAxes | SideLegend) and i.get_visible()]
+
+
+def _end(ax: Axes, items: list[Any], below: bool) -> float:
+    """How far what is beside, or below, axes reaches, in pixels."""
+    end = float(ax.bbox.y0) - _ticks(ax, True) if below else float(ax.bbox.x1)
+    boxes = [_extent(item) for item in items if item.place.below == below]
+    if below:
+        return min([end, *(float(box.y0) for box in boxes)])
+    return max([end, *(float(box.x1) for box in boxes)])
+
+
+def _extent(item: BarAxes | SideLegend) -> Any:
+    ruler = _ruler(figure_of(item.place.parent).dpi)
+    return item.get_window_extent(ruler) if isinstance(item, Legend) else item.get_tightbbox(ruler)
+
+
+def _ticks(ax: Axes, below: bool) -> float:
+    """How far the ticks and the label of an axis reach out, in pixels."""
+    axis: Any = ax.xaxis if below else ax.yaxis
+    box = axis.get_tightbbox(_ruler(figure_of(ax).dpi)) if ax.axison else None
+    if box is None:
+        return 0.0
+    return max(0.0, float(ax.bbox.y0 - box.y0 if below else ax.bbox.x0 - box.x0))
+
+
+@lru_cache(maxsize=8)
+def _ruler(dpi: float) -> Any:
+    """Measures letters, in the same way for all kinds of files."""
+    return RendererAgg(1, 1, dpi)  # type: ignore[no-untyped-call]
+
+
+def _point(ax: Axes) -> float:
+    return float(figure_of(ax).dpi) / 72
+
+
+def _in_figure(ax: Axes, box: Bbox) -> Any:
+    """A box in pixels as shares of the figure that axes are on."""
+    return box.transformed(ax.figure.transSubfigure.inverted())
