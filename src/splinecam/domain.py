@@ -276,12 +276,9 @@ def _frame(x: Tensor) -> Tensor:
     d1, d2 = x[1] - x[0], x[2] - x[0]
     scale = max(float(d1.abs().max()), float(d2.abs().max()))
     _require_resolved(x, scale)
-    n1 = float(torch.linalg.vector_norm(d1 / scale)) if scale else 0.0
+    n1 = float(torch.linalg.vector_norm(d1 / scale))
     if n1 <= DEGENERATE:
-        raise DomainError(
-            "The samples a and b are identical, so they span no plane. Give three different "
-            "samples that are not on one line."
-        )
+        raise DomainError("The samples a and b are identical. Give three that span a plane.")
     u = d1 / (scale * n1)
     rest = d2 / scale
     # Twice is enough: the second pass removes what rounding left of u in the difference.
@@ -289,10 +286,7 @@ def _frame(x: Tensor) -> Tensor:
     v = v - (v @ u) * u
     n2 = float(torch.linalg.vector_norm(v))
     if n2 <= DEGENERATE:
-        raise DomainError(
-            "The samples a, b and c lie on one line, so they span no plane. Give three samples "
-            "that are not on one line."
-        )
+        raise DomainError("The samples a, b and c lie on one line. Give three that span a plane.")
     return torch.stack([u, v / n2])
 
 
@@ -300,23 +294,21 @@ def _plane_basis(x: Tensor) -> Tensor:
     """The frame of three well-spread points of ``x: (k, D)``: 0, its farthest, the most off."""
     rays = x - x[0]
     scale = float(rays.abs().max())
-    if scale == 0:
-        raise DomainError(f"All {len(x)} points are identical; give the corners of a polygon.")
+    _require_resolved(x, scale)
     rays = rays / scale
     far = int(torch.linalg.vector_norm(rays, dim=1).argmax())
     u = rays[far] / torch.linalg.vector_norm(rays[far])
     off = torch.linalg.vector_norm(rays - (rays @ u)[:, None] * u, dim=1)
     if float(off.max()) <= DEGENERATE:
-        raise DomainError(
-            f"All {len(x)} points lie on one line, so they span no polygon. Give at least three "
-            "points that are not on one line."
-        )
+        raise DomainError(f"All {len(x)} points lie on one line. Give three that span a plane.")
     return _frame(torch.stack([x[0], x[far], x[int(off.argmax())]]))
 
 
 def _require_resolved(x: Tensor, extent: float) -> None:
     """Points so far from zero that float64 cannot tell them apart make no polygon."""
     magnitude = float(x.abs().max())
+    if extent == 0:
+        raise DomainError(f"All {len(x)} points are identical. Give three that span a plane.")
     if extent <= EPS * magnitude:
         raise DomainError(
             f"The points are identical to float64 precision: they extend over {extent:.3g} at "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import operator
 import re
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from io import StringIO
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -80,7 +83,7 @@ def _put_back(value: Any, contents: Any) -> None:
         value.extend(contents) if isinstance(value, list) else value.update(contents)
 
 
-@contextmanager
+@contextlib.contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
     """Undo what running ``forward`` did to the attributes of the model and of its submodules."""
     saved = []
@@ -118,7 +121,9 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
         except CaptureError:
             raise
         except Exception as error:
-            raise CaptureError(_explain(error, input_shape)) from None
+            if known := _known_cause(error):
+                raise CaptureError(known) from None
+            raise CaptureError(_unknown_cause(error, input_shape)) from error
         _inline(exported.graph_module)
         if _make_functional(exported.graph):
             return exported
@@ -134,6 +139,8 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
 
 def _export(model: nn.Module, x: Tensor) -> Any:
     """Export for a batch of any size, or for the sizes for which CUDA has one kernel."""
+    # Before anything is tried: looked up in an except clause, it would first have to be imported.
+    from torch._dynamo.exc import UserError
 
     def export(most: int) -> Any:
         shapes = ({0: torch.export.Dim("batch", max=most)},)
@@ -141,22 +148,30 @@ def _export(model: nn.Module, x: Tensor) -> Any:
 
     try:
         return export(_MAX_BATCH)
-    except torch._dynamo.exc.UserError:
+    except UserError:
         if x.device.type != "cuda":
             raise
         return export(_CUDA_BATCH)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep torch from logging the traceback of an error that is reported as our own."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    """Keep torch from telling of an error, in its logs or on stderr, that we report ourselves."""
+    known = logging.root.manager.loggerDict
+    loggers = [known[name] for name in list(known) if name.partition(".")[0] == "torch"]
+    handlers = {handler for logger in loggers for handler in getattr(logger, "handlers", ())}
+
+    def silent(record: logging.LogRecord) -> bool:
+        return record.levelno < logging.WARNING  # what is below was asked for, with TORCH_LOGS
+
+    for handler in handlers:
+        handler.addFilter(silent)
     try:
-        yield
+        with contextlib.redirect_stderr(StringIO()):
+            yield
     finally:
-        logger.setLevel(level)
+        for handler in handlers:
+            handler.removeFilter(silent)
 
 
 def first_line(error: Exception) -> str:
@@ -166,16 +181,17 @@ def first_line(error: Exception) -> str:
     return text if len(text) <= 240 else text[:240] + " ..."
 
 
-def _explain(error: Exception, input_shape: tuple[int, ...]) -> str:
-    text, line = str(error), first_line(error)
+def _known_cause(error: Exception) -> str | None:
+    """Why a model cannot be exported, if that is understood."""
+    text, line, at = str(error), first_line(error).removesuffix("."), _place(error)
     if isinstance(error, TypeError) and "argument" in line:
         return (
-            f"the model cannot be called with one input: {line}. "
+            f"the model cannot be called with one input: {line}{at}. "
             "Wrap it in a module whose forward takes one tensor."
         )
     if "data-dependent" in text or "data dependent" in text:
         return (
-            "the model's control flow depends on the values of its input, "
+            f"the model's control flow depends on the values of its input{at}, "
             f"so it has no fixed graph: {line}. {_TEACH}"
         )
     if "batch" in text and ("specialize" in text or "Constraints violated" in text):
@@ -185,18 +201,39 @@ def _explain(error: Exception, input_shape: tuple[int, ...]) -> str:
             "says len(x) or int(x.shape[0]), write x.shape[0]"
         )
     if "numpy" in line or "tensor subclasses" in line:
-        return f"the model leaves torch on the way: {line}. {_TEACH}"
-    line = re.sub(r"\bs\d+\b", "batch", line)  # torch's symbol for the size of the batch
+        return f"the model leaves torch on the way{at}: {line}. {_TEACH}"
+    return None
+
+
+def _unknown_cause(error: Exception, input_shape: tuple[int, ...]) -> str:
+    """What went wrong when a model was run, and for which shape."""
+    line = re.sub(r"\bs\d+\b", "batch", first_line(error).removesuffix("."))  # as torch calls it
+    hint, batch = "", f"(batch, {', '.join(map(str, input_shape))})"
+    if not isinstance(error, RuntimeError):  # which is what torch raises for a wrong shape
+        line = f"{type(error).__name__}: {line}"
+    elif input_shape == (2,):
+        hint = ". For more inputs than two use Domain.through or around"
+    elif input_shape[:1] == (1,):
+        hint = ". Samples of a domain carry no batch dimension"
     return (
-        f"the model cannot be run on an input of shape (batch, {_shape(input_shape)}), where "
-        f"({_shape(input_shape)}) is the domain's input shape: {line}"
-        + (" (samples of a domain carry no batch dimension)" if input_shape[:1] == (1,) else "")
-        + (". For more inputs than two use Domain.through or around" if input_shape == (2,) else "")
+        f"the model cannot be run on an input of shape {batch}, where {input_shape} is the "
+        f"domain's input shape: {line}{_place(error)}{hint}"
     )
 
 
-def _shape(shape: tuple[int, ...]) -> str:
-    return ", ".join(map(str, shape))
+def _place(error: Exception) -> str:
+    """Where in the user's code an error was raised, in brackets."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = _last_of_the_user([(frame.filename, frame.lineno) for frame in frames])
+    return f" (at {place})" if place else ""
+
+
+def _last_of_the_user(frames: list[tuple[str, Any]]) -> str:
+    """The last of some files and lines that is in the user's code: ``net.py:31``, or nothing."""
+    package, ours = Path(torch.__file__).parent, Path(__file__).parents[1]
+    not_theirs = (str(package), str(ours), contextlib.__file__, functools.__file__, "<")
+    theirs = [(path, line) for path, line in frames if not path.startswith(not_theirs)]
+    return f"{Path(theirs[-1][0]).name}:{theirs[-1][1]}" if theirs else ""
 
 
 def _is_fresh(node: Any) -> bool:
@@ -294,12 +331,8 @@ def _qualified(kind: type) -> str:
 
 def location_of(node: fx.Node) -> str:
     """Where the call stands in the user's code: ``net.py:31``, or nothing."""
-    inside = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
-    found = ""
-    for path, line in re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or ""):
-        if not path.startswith(inside):
-            found = f"{Path(path).name}:{line}"
-    return found
+    stack = node.meta.get("stack_trace") or ""
+    return _last_of_the_user(re.findall(r'File "([^"]+)", line (\d+)', stack))
 
 
 def argument_names(node: fx.Node) -> tuple[str, ...]:
