@@ -108,27 +108,58 @@ class Stats(Mapping[str, Any]):
 _ONLY_FULL = ("slope_spectral_full", "slope_frobenius_full", "lipschitz_input")
 
 
-def compare(several: Mapping[str, Stats], *, keys: Sequence[str] = _COMPARED) -> str:
+def compare(
+    several: Mapping[str, Stats | Partition] | Sequence[Stats | Partition],
+    *,
+    keys: Sequence[str] = _COMPARED,
+) -> str:
     """A text table of some numbers of several partitions, side by side.
 
+    several: statistics or partitions, by name or in a list, where they are called by their places.
     keys: names of numbers; a dot leads into a summary, as in ``"area.median"``.
 
     >>> import torch, splinecam as sc
     >>> relu = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
     >>> boxes = {"small": sc.Domain.box(-1, 1), "large": sc.Domain.box(-2, 2)}
     >>> parts = {name: sc.partition(relu, box, progress=False) for name, box in boxes.items()}
-    >>> print(compare({k: part.stats() for k, part in parts.items()}, keys=["NR", "area.median"]))
+    >>> print(compare(parts, keys=["NR", "area.median"]))
                      small    large
       NR                 4        4
       area.median        1        4
     """
 
-    def look_up(found: Stats, key: str) -> str:
+    def look_up(found: Mapping[str, Any], key: str) -> str:
         name, _, inner = key.partition(".")
         return _number(found[name][inner] if inner else found[name])
 
-    rows = [(key, [look_up(found, key) for found in several.values()]) for key in keys]
-    return _Group("", tuple(several), rows).text(2 + max((len(key) for key in keys), default=0))
+    columns = {name: _stats_of(each) for name, each in by_name(several).items()}
+    rows = [(key, [look_up(found, key) for found in columns.values()]) for key in keys]
+    return _Group("", tuple(columns), rows).text(2 + max((len(key) for key in keys), default=0))
+
+
+def by_name(several: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """Several things by their names, those in a list by their places.
+
+    >>> by_name(["this", "that"])
+    {'[0]': 'this', '[1]': 'that'}
+    """
+    if isinstance(several, Mapping) and not isinstance(several, Stats):
+        return {str(name): each for name, each in several.items()}
+    if isinstance(several, list | tuple):
+        return {f"[{k}]": each for k, each in enumerate(several)}
+    raise TypeError(
+        "give partitions by name, such as {'before': part, 'after': other}, or in a list, "
+        f"not {type(several).__name__}"
+    )
+
+
+def _stats_of(each: Any) -> Mapping[str, Any]:
+    """Statistics as they are, and those of a partition."""
+    if isinstance(each, Mapping):
+        return each
+    if not hasattr(each, "stats"):
+        raise TypeError(f"give partitions or their stats(), not {type(each).__name__}")
+    return stats(each)
 
 
 # -- the numbers ------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from splinecam.errors import SplineCamError
-from splinecam.plot.palette import CLASSES, INK, require_matplotlib
+from splinecam.plot.palette import CLASSES, INK, background, ink_on, require_matplotlib, text_color
 from splinecam.predicates import EPS
+from splinecam.stats import by_name
 from splinecam.table import table
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = ["plot_histograms"]
 _DASHES = ("-", "--", "-.", ":")  # to be told apart in grey print, too
 _MOST_WHOLE = 40  # whole numbers that get a bin each
 _DECADES = 2.0  # a range of more than so many decades gets a logarithmic axis
+_LIGHTER = 0.35  # of the way to white, on dark paper
 _PANEL = 3.2, 2.5  # inches
 _PATCHES = 2  # that a histogram is drawn with: area and outline
 
@@ -42,7 +44,7 @@ _LABELS = {
 
 
 def plot_histograms(
-    part: Partition | Mapping[str, Partition],
+    part: Partition | Mapping[str, Partition] | Sequence[Partition],
     *,
     columns: Sequence[str] = ("area", "eccentricity", "vertices", "slope_frobenius"),
     log: bool | None = None,
@@ -53,7 +55,7 @@ def plot_histograms(
 ) -> Figure:
     """Draw a histogram of each of some columns of ``part.table()``, with the median.
 
-    Several partitions, by name, are drawn over each other, in shares of their regions; so is one
+    Several partitions, by name or in a list, are drawn over each other, in shares of their regions; so is one
     with a ``label``, which can be added to the ``axes`` (one per column) of another. ``log`` says
     whether bins and axis are logarithmic, by default where the numbers span more than two decades;
     regions with a zero, up to rounding, are then counted in a note. Whole numbers have a bin each.
@@ -67,7 +69,7 @@ def plot_histograms(
     >>> figure = sc.plot.plot_histograms({"whole": part, "quarter": half}, by_area=True)
     """
     require_matplotlib()
-    several = dict(part) if isinstance(part, Mapping) else {label or "": part}
+    several = by_name({label or "": part} if hasattr(part, "areas") else part)
     names = [columns] if isinstance(columns, str) else list(columns)
     if not several or not names:
         raise ValueError("give at least one partition and one column")
@@ -86,6 +88,8 @@ def plot_histograms(
 
 def _read(part: Partition, names: list[str]) -> dict[str, Floats]:
     """The wanted columns of a partition's table, (F,) each."""
+    if not hasattr(part, "areas"):
+        raise TypeError(f"give partitions, not {type(part).__name__}")
     found = table(part, full=any(name.endswith("_full") for name in names))
     missing = [name for name in names if name not in found]
     if missing:
@@ -192,7 +196,7 @@ def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
 
 def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floats) -> None:
     """One partition's bars, median, and note of what has no bar."""
-    color, dash = CLASSES[k % len(CLASSES)], _DASHES[k % len(_DASHES)]
+    color, dash = _color(ax, k), _DASHES[k % len(_DASHES)]
     heights, aside = bars.count(values, weight)
     middle, ordered = _median(values, weight), bars.column != "class"
     ax.stairs(heights, bars.edges, fill=True, color=color, alpha=0.12 if name else 0.35)
@@ -201,11 +205,20 @@ def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floa
     if ordered and middle > bars.floor:
         ax.axvline(middle, color=color, linewidth=0.9, linestyle=(0, (4, 2)), alpha=0.9)
     if ordered and not name:
-        ax.set_title(f"median {middle:.3g}", loc="right", fontsize=8, color=INK)
+        ax.set_title(f"median {middle:.3g}", loc="right", fontsize=8, color=text_color(ax.figure))
     if aside:
         amount = f"{aside:.2g} %" if name else f"{aside:,.0f}"
         note, height = f"at 0: {amount}", 0.93 - 0.09 * len(ax.texts)
         ax.text(0.03, height, note, transform=ax.transAxes, fontsize=7, color=color)
+
+
+def _color(ax: Axes, k: int) -> tuple[float, float, float]:
+    """The colour of the k-th partition, lighter on dark paper."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = to_rgb(CLASSES[k % len(CLASSES)])
+    share = 0.0 if ink_on(background(ax)) == INK else _LIGHTER
+    return tuple(c + share * (1 - c) for c in (red, green, blue))
 
 
 def _describe(ax: Axes, bars: _Bins, *, by_area: bool, shares: bool) -> None:
@@ -220,6 +233,7 @@ def _describe(ax: Axes, bars: _Bins, *, by_area: bool, shares: bool) -> None:
     ax.set_xlabel(_LABELS.get(bars.column, bars.column.replace("_", " ")), fontsize=9)
     ax.set_ylabel(f"{counted} (%)" if shares else counted, fontsize=9)
     ax.tick_params(labelsize=8, color="#888888")
+    ax.set_axisbelow(True)  # a grid that the user's settings ask for goes behind the bars
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color("#888888")
     named = len(ax.get_legend_handles_labels()[0])

@@ -12,7 +12,7 @@ import torch
 
 from splinecam.boundary import Boundary, LevelSet
 from splinecam.errors import SplineCamError
-from splinecam.plot.palette import INK, require_matplotlib
+from splinecam.plot.palette import require_matplotlib, text_color
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["image_grid", "plot_samples"]
+__all__ = ["font_that_fits", "image_grid", "plot_samples"]
 
 _COLOURS = (1, 3)  # numbers of channels that can be shown
 _GAP, _MARGIN = 0.06, 0.04  # inches between images, and around the grid
@@ -63,7 +63,7 @@ def image_grid(
     names = _names(titles, count)
     across = _columns(columns, count)
     down = math.ceil(count / across)
-    font = _font(names, size)
+    font = font_that_fits(names, size, _FONT, _SMALLEST)
     head = _LINE * font / 72 if any(names) else 0.0
     tall = size * high / wide
     step = size + _GAP, tall + head + _GAP
@@ -72,13 +72,13 @@ def image_grid(
     if ax is None:
         ax = plt.figure(figsize=total).add_axes((0, 0, 1, 1))
     ax.set_axis_off()  # its coordinates are inches, from the top
-    scale = _scaled(pixels, limits)
+    scale, ink = _scaled(pixels, limits), text_color(ax.figure)
     for k in range(count):
         left = _MARGIN + k % across * step[0]
         top = _MARGIN + k // across * step[1] + head
         box = (left, left + size, top + tall, top)
         ax.imshow(scale[k], cmap=cmap, vmin=0, vmax=1, extent=box, aspect="auto")
-        ax.text(left + size / 2, top - 0.25 * head, names[k], size=font, color=INK, ha="center")
+        ax.text(left + size / 2, top - 0.25 * head, names[k], size=font, color=ink, ha="center")
     ax.set(xlim=(0, total[0]), ylim=(total[1], 0), aspect="auto" if alone else "equal")
     return ax.figure
 
@@ -100,6 +100,11 @@ def plot_samples(
     unit. ``shape`` is that of one image, where the model's inputs are flat; ``style`` goes to
     ``image_grid``: ax, columns, limits, cmap, size.
 
+    As inputs far from the samples that span a plane have far too dark and bright pixels, which
+    would make all others grey, ``limits`` are by default 0 and 1 where the domain's origin (a
+    sample, for ``Domain.through`` and ``around``) and most pixels are between them, and else the
+    first and the last percentile of all pixels.
+
     >>> import splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
     >>> domain = sc.Domain.around(torch.rand(8, 8), side=20.0)
@@ -116,6 +121,8 @@ def plot_samples(
     label, order = torch.sort(curves.label[segment], stable=True)
     made = part.inputs(uv[order], dtype=torch.float64).cpu()
     headings = [_heading(curves, k, names) for k in label.tolist()] if titles else None
+    if style.get("limits") is None:
+        style["limits"] = _sample_limits(made.numpy(), part.domain.origin.cpu().numpy())
     return image_grid(made, shape=shape, titles=headings, **style)
 
 
@@ -205,12 +212,22 @@ def _usual_limits(pixels: NDArray[Any]) -> tuple[float, float]:
     return (low, high) if low < 0 or high > 1 else (0.0, 1.0)
 
 
-def _font(names: list[str], size: float) -> float:
-    """A font size with which the longest title is no wider than an image."""
+def _sample_limits(pixels: Floats, sample: Floats) -> tuple[float, float]:
+    """Numbers for black and white that a few images far from a sample do not decide."""
+    shade = 0.5 / 255  # as much darker than black or brighter than white as is not seen
+    usual = (pixels >= -shade) & (pixels <= 1 + shade)
+    if sample.min() >= 0 and sample.max() <= 1 and usual.mean() > 2 / 3:
+        return 0.0, 1.0
+    low, high = np.percentile(pixels, (1, 99))
+    return (float(low), float(high)) if high > low else _usual_limits(pixels)
+
+
+def font_that_fits(lines: Sequence[str], width: float, most: float, least: float) -> float:
+    """A font size, in points, with which the longest of some lines has a width in inches."""
     from matplotlib.textpath import TextPath
 
-    longest = max(names, key=len)
+    longest = max(lines, key=len)
     if not longest.strip():
-        return _FONT
-    width = float(TextPath((0, 0), longest, size=_FONT).get_extents().width) / 72
-    return max(_SMALLEST, min(_FONT, 0.95 * _FONT * size / width))
+        return most
+    size = float(TextPath((0, 0), longest, size=most).get_extents().width) / 72
+    return max(least, min(most, 0.95 * most * width / size))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from splinecam.growth import regions_by_layer
 from splinecam.neurons import op_of
-from splinecam.plot.palette import INK, PAPER, require_matplotlib
+from splinecam.plot.palette import background, ink_on, require_matplotlib, text_color
 from splinecam.plot.regions import plot
 from splinecam.ragged import lengths
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_layers"]
 
-_EARLIER = "#a9b0b9"
+_EARLIER = 0.37  # of the ink that a layer's lines have, for those before it
 _HIGHLIGHT = "#D55E00"
 # Widths in points and as a share of the lines' spacing: of a layer's lines, of those before it.
 _LATEST, _LATEST_SHARE = 0.9, 0.12
 _BEFORE, _BEFORE_SHARE = 0.5, 0.08
 _CURVE, _RIM = 1.7, 1.4
-_HEAD = 0.42  # inches for the title of a panel
+_PAD, _GAP = 0.07, 0.055  # inches around a panel with its title, and between the two
+_FONT, _SMALLEST, _LINE = 8.0, 5.0, 1.25  # of titles: sizes in points, and the height of a line
 _MANY = 100_000  # regions up to which curves of units are made with the model
 
 
@@ -48,8 +49,8 @@ def plot_layers(
     """Draw a panel per layer: the regions that it and the layers before it make, and one unit.
 
     The lines that a layer adds are dark, those of the layers before it grey, and the curve on which
-    one of its units switches is drawn in the colour ``highlight``. With ``whole`` a last panel has
-    all regions, as ``part.plot`` draws them with ``style``: color, boundary, points, ...
+    one of its units switches is drawn in the colour ``highlight``; a title says so where a unit
+    switches nowhere on the domain. With ``whole`` a last panel has all regions, as ``part.plot`` draws them with ``style``: color, boundary, points, ...
 
     layers: names of ``part.cuts`` or indices into them, by default all that add lines. unit: which
     units to show, one for each layer or by layer (others then show none); by default the one with
@@ -66,27 +67,21 @@ def plot_layers(
     >>> figure = part.plot_layers(unit={"1": 3}, color="slope")
     """
     require_matplotlib()
-    import matplotlib.pyplot as plt
-
     ops = _ops(part, layers)
     units = _units(part, ops, unit)
-    counts = regions_by_layer(part)
-    panels = len(ops) + whole
-    if not panels:
+    if not len(ops) + whole:
         raise ValueError("there is nothing to draw: no layer adds lines, and whole is False")
-    across = _across(columns, panels)
-    down = math.ceil(panels / across)
-    extent = part.domain.corners.amax(0) - part.domain.corners.amin(0)
-    high = float(extent[1] / extent[0]) * size + _HEAD
-    figure = plt.figure(figsize=(across * size, down * high), layout="constrained")
-    for k, (op, chosen) in enumerate(zip(ops, units, strict=True)):
-        ax = figure.add_subplot(down, across, k + 1)
-        _panel(part, ax, op, chosen, highlight)
-        _title(ax, f"layer {part.cuts[op]}", counts[op], chosen)
+    curves = [_curve(part, *each) for each in zip(ops, units, strict=True)]
+    counts = regions_by_layer(part)
+    titles = [_title(part, *each, counts) for each in zip(ops, units, curves, strict=True)]
+    titles += [f"all layers\n{_regions(len(part))}"] * whole
+    figure = _new_panels(part, titles, _across(columns, len(titles)), size)
+    for ax, op, curve in zip(figure.axes, ops, curves, strict=False):
+        _panel(part, ax, op, curve, highlight)
     if whole:
-        ax = figure.add_subplot(down, across, panels)
-        plot(part, ax=ax, **{"axes": "off", "legend": False, "colorbar": False, **style})
-        _title(ax, "all layers", len(part), None)
+        options = {"axes": "off", "legend": False, "colorbar": False, **style}
+        plot(part, ax=figure.axes[-1], **options)
+        _make_room(figure)
     return figure
 
 
@@ -144,30 +139,67 @@ def _longest(part: Partition, op: int) -> int | None:
 # -- drawing ---------------------------------------------------------------------------------
 
 
-def _panel(part: Partition, ax: Axes, op: int, unit: int | None, highlight: str) -> None:
-    """Draw the lines up to a layer, and the curve of a unit."""
-    from splinecam.plot.furniture import draw_border, set_frame
+def _new_panels(part: Partition, titles: list[str], across: int, size: float) -> Figure:
+    """Axes with titles, on a figure that is as high as they ask for."""
+    import matplotlib.pyplot as plt
 
-    set_frame(ax, part.domain, "off")
+    from splinecam.plot.furniture import set_frame
+    from splinecam.plot.images import font_that_fits
+
+    wide = size - 2 * _PAD
+    lines = [line for title in titles for line in title.split("\n")]
+    font = font_that_fits(lines, wide, _FONT, _SMALLEST)
+    figure = plt.figure()
+    down = math.ceil(len(titles) / across)
+    for k, title in enumerate(titles):
+        ax = figure.add_subplot(down, across, k + 1)
+        set_frame(ax, part.domain, "off")
+        ax.set_title(title, fontsize=font, color=text_color(figure), pad=72 * _GAP)
+    view = figure.axes[0].viewLim
+    high = wide * view.height / view.width + 2 * _LINE * font / 72 + _GAP + 2 * _PAD
+    figure.set_size_inches(across * size, down * high)
+    figure.set_layout_engine("compressed", w_pad=_PAD, h_pad=_PAD, wspace=0, hspace=0)
+    return figure
+
+
+def _make_room(figure: Figure) -> None:
+    """Let the figure grow by what the user wants to have around the last panel."""
+    from splinecam.plot.beside import overhang
+
+    left, right, below = (size / figure.dpi for size in overhang(figure.axes[-1]))
+    wide, high = figure.get_size_inches()
+    figure.set_size_inches(wide + left + right, high + below)
+
+
+def _panel(part: Partition, ax: Axes, op: int, curve: Tensor | None, highlight: str) -> None:
+    """Draw the lines up to a layer, and the curve of a unit, as they are seen on the figure."""
+    from matplotlib.colors import to_rgb
+
+    from splinecam.plot.furniture import draw_border
+
     by, ends = part.edge_op, part.vertices[part.edges]
-    _lines(part, ax, ends[(by >= 0) & (by < op)], _EARLIER, _BEFORE, _BEFORE_SHARE)
-    _lines(part, ax, ends[by == op], INK, _LATEST, _LATEST_SHARE)
-    if unit is not None:
-        curve = _curve(part, op, unit)
-        _lines(part, ax, curve, PAPER, _CURVE + _RIM)
+    paper = to_rgb(background(ax))
+    ink = to_rgb(ink_on(paper))
+    pale = tuple(b + _EARLIER * (a - b) for a, b in zip(ink, paper, strict=True))
+    _lines(part, ax, ends[(by >= 0) & (by < op)], pale, _BEFORE, _BEFORE_SHARE)
+    _lines(part, ax, ends[by == op], ink, _LATEST, _LATEST_SHARE)
+    if curve is not None:
+        _lines(part, ax, curve, paper, _CURVE + _RIM)
         _lines(part, ax, curve, highlight, _CURVE)
     draw_border(ax, part.domain)
 
 
-def _curve(part: Partition, op: int, unit: int) -> Tensor:
+def _curve(part: Partition, op: int, unit: int | None) -> Tensor | None:
     """Where a unit switches, (S, 2, 2)."""
+    if unit is None:
+        return None
     if len(part) <= _MANY:
         return part.neurons(layer=op, unit=unit).ends
     return part.vertices[part.edges[(part.edge_op == op) & (part.edge_unit == unit)]]
 
 
 def _lines(
-    part: Partition, ax: Axes, ends: Tensor, color: str, most: float, share: float | None = None
+    part: Partition, ax: Axes, ends: Tensor, color: Any, most: float, share: float | None = None
 ) -> None:
     """Segments (S, 2, 2) of a width in points, thinner where they are closer together."""
     from splinecam.plot.lines import Lines, Pen
@@ -181,7 +213,15 @@ def _lines(
     ax.add_collection(drawn, autolim=False)
 
 
-def _title(ax: Axes, name: str, regions: int, unit: int | None) -> None:
-    shown = "" if unit is None else f", unit {unit}"
-    text = f"{name}{shown}\n{regions:,} region{'s' * (regions != 1)}"
-    ax.set_title(text, fontsize=8, color=INK, pad=4)
+def _title(
+    part: Partition, op: int, unit: int | None, curve: Tensor | None, counts: list[int]
+) -> str:
+    """Which layer it is, the regions so far, and the unit."""
+    text = f"layer {op + 1} of {len(part.cuts)} ({part.cuts[op]!r})\n{_regions(counts[op])}"
+    if curve is None:
+        return text
+    return f"{text}, unit {unit}" + ("" if len(curve) else " switches nowhere")
+
+
+def _regions(count: int) -> str:
+    return f"{count:,} region{'s' * (count != 1)}"

@@ -35,6 +35,7 @@ NEAREST = 2  # a half: that of the eye
 _PATHS = 15_000  # items up to which vector output has paths
 _SEAM = 0.2  # points by which polygons overlap in vector output
 _THINNEST = 0.1  # pixels: of a ribbon
+_WIDE, _FINEST = 380.0, 0.4  # points: surfaces narrower than this have thinner lines, down to a share
 _JOIN = 0.3  # of the width of a line, by which its ends go beyond its points
 _BLOCK = 1 << 18  # items turned into triangles at a time
 
@@ -171,7 +172,8 @@ class Scene(PolyCollection):
         items, order = self.items, self._order
         uv = items.projected(self._projection)[0]
         # Whoever shows paths smooths their borders: polygons overlap a little, to hide the seams.
-        width = np.where(items.face[order, 3] > 0, _SEAM, items.width[order])
+        lines = items.width[order] * self._fineness(self.get_transform().transform(uv), 1.0)
+        width = np.where(items.face[order, 3] > 0, _SEAM, lines)
         style: Any = {"facecolor": items.face[order], "edgecolor": items.line[order]}
         self.set(verts=uv[items.corners[order]], linewidth=width, **style)
         super().draw(renderer)
@@ -198,19 +200,24 @@ class Scene(PolyCollection):
         flat = page + Affine2D().scale(2)
         uv = flat.transform(self.items.projected(self._projection)[0])
         gc, still = agg.new_gc(), Affine2D()
+        fine = self._fineness(uv, 2 * point)
         gc.set_linewidth(0)
         for some in self._runs():
             if len(some) == 1 and self.items.face[some[0], 3] > 0:
                 outline, face = uv[self.items.corners[some[0]]], self.items.face[some[0]]
                 agg.draw_path(gc, Path(outline), still, tuple(face))
                 continue
-            triangle, color = self._triangles(uv, some, 2 * point)
+            triangle, color = self._triangles(uv, some, 2 * point * fine)
             agg.draw_gouraud_triangles(gc, triangle, color, still)
         pixels = np.asarray(agg.buffer_rgba())[::-1].reshape(high, 2, wide, 2, 4) / 255
         alpha = pixels[..., 3:]
         mean, share = (pixels[..., :3] * alpha).mean((1, 3)), alpha.mean((1, 3))
         rgb = mean / np.where(share > 0, share, 1)
         return np.asarray(255 * np.concatenate([rgb, share], 2) + 0.5, np.uint8)
+
+    def _fineness(self, uv: Floats, point: float) -> float:
+        """How wide lines are, as a share, on a surface whose points are at uv (P, 2) in pixels."""
+        return float(np.clip(np.ptp(uv[:, 0]) / (_WIDE * point), _FINEST, 1))
 
     def _runs(self) -> list[Whole]:
         """The items in order, so many at a time, and a plane that shines through by itself."""

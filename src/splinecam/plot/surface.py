@@ -78,8 +78,9 @@ def plot_surface(
     """
     require_matplotlib()
     from splinecam.plot.colors import Asked, coloring
+    from splinecam.plot.furniture import axis_names
     from splinecam.plot.scene import Scene
-    from splinecam.plot.space import explain_colors, fit_to_figure, label_axes, new_axes_in_space
+    from splinecam.plot.space import explain_colors, fit_height, label_axes, place_axes
 
     k = output_of(part, output)
     _check(part, ax, plane)
@@ -87,16 +88,15 @@ def plot_surface(
         made = coloring(part, color, Asked(k, cmap, limits, level, seed))
         solid = _Solid.of(part, k, level, cut=plane or made.mesh is not part.mesh)
         slope = _steepness(part, solid, k, height)
-        own = ax is None
-        if ax is None:
-            ax = new_axes_in_space(colorbar)
+        ax, fit = place_axes(ax, colorbar)
+        if fit.own:
             view = view or _best_view(solid, slope)
         if view is not None:
             ax.view_init(*view)
         name = "f" if part.values.shape[1] == 1 else f"f, output {k}"
-        label_axes(ax, solid.limits([level] * plane), height, name)
-        if own:
-            fit_to_figure(ax)
+        label_axes(fit, solid.limits([level] * plane), height, (*axis_names(part.domain), name))
+        if fit.own:
+            fit_height(fit)
         colors = _face_colors(made)
         colors = colors if made.mesh is solid.mesh else colors[solid.region]
         colors = _shaded(colors, slope, ax.azim)
@@ -112,7 +112,7 @@ def plot_surface(
     scene = Scene(_joined(items), _neighbours(solid), level=level, clip_on=False)
     ax.add_collection(scene)
     if colorbar:
-        explain_colors(ax, made, own=own)
+        explain_colors(fit, made)
     return ax
 
 
