@@ -8,24 +8,30 @@
 True
 """
 
-from splinecam import nn
-from splinecam.boundary import Boundary, LevelSet
-from splinecam.classes import ClassRegions
-from splinecam.domain import Domain
-from splinecam.errors import (
-    CaptureError,
-    DomainError,
-    FileError,
-    LimitError,
-    SplineCamError,
-    UnsupportedOpError,
-    ValidationError,
-)
-from splinecam.neurons import NeuronCurves
-from splinecam.ops import op_table
-from splinecam.ops.register import register_op, unregister_op
-from splinecam.partition import Partition, Region, Unresolved, load, partition
-from splinecam.stats import Stats, compare
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from splinecam import nn
+    from splinecam.boundary import Boundary, LevelSet
+    from splinecam.classes import ClassRegions
+    from splinecam.domain import Domain
+    from splinecam.errors import (
+        CaptureError,
+        DomainError,
+        FileError,
+        LimitError,
+        SplineCamError,
+        UnsupportedOpError,
+        ValidationError,
+    )
+    from splinecam.neurons import NeuronCurves
+    from splinecam.ops import op_table
+    from splinecam.ops.register import register_op, unregister_op
+    from splinecam.partition import Partition, Region, Unresolved, load, partition
+    from splinecam.stats import Stats, compare
 
 __version__ = "0.1.0"
 
@@ -54,3 +60,48 @@ __all__ = [
     "register_op",
     "unregister_op",
 ]
+
+# Where a name comes from. It is imported when it is first used: torch takes seconds, which the
+# command line's help, and who interrupts it, need not wait for.
+_MODULES = {
+    "boundary": ("Boundary", "LevelSet"),
+    "classes": ("ClassRegions",),
+    "domain": ("Domain",),
+    "errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "neurons": ("NeuronCurves",),
+    "ops": ("op_table",),
+    "ops.register": ("register_op", "unregister_op"),
+    "partition": ("Partition", "Region", "Unresolved", "load", "partition"),
+    "stats": ("Stats", "compare"),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+
+class _Package(ModuleType):
+    """A package of which ``partition`` is the function, not the module that it is in."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType) and _HOME.get(name) == name:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+if not TYPE_CHECKING:  # which would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        """A public name, or a module of the package."""
+        place = f"{__name__}.{_HOME.get(name, name)}"
+        if not name.startswith("_"):
+            try:
+                module = import_module(place)
+                return getattr(module, name) if name in _HOME else module
+            except ModuleNotFoundError as error:
+                if error.name != place:
+                    raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
