@@ -1,9 +1,8 @@
-"""Surfaces, layer by layer panels, histograms and grids of images: what is drawn is what is so."""
+"""Layer by layer panels, histograms and grids of images: what is drawn is what is so."""
 
 from __future__ import annotations
 
-import io
-import itertools
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,34 +11,21 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.patches import StepPatch
 from torch import nn
 
 import splinecam as sc
-from splinecam.plot import histograms, layers, scene
+from drawing import cut_up, network, pixels, scene_of
+from splinecam.plot import histograms, layers
+from splinecam.plot import images as images_module
 from splinecam.plot.lines import Lines
-from splinecam.table import centroid_values
 
 
 @pytest.fixture(autouse=True)
 def _close_figures() -> Iterator[None]:
     yield
     plt.close("all")
-
-
-def network(outputs: int, width: int = 12, depth: int = 2, inputs: int = 2) -> nn.Sequential:
-    torch.manual_seed(outputs)
-    sizes = [inputs, *[width] * depth]
-    hidden = [x for a, b in itertools.pairwise(sizes) for x in (nn.Linear(a, b), nn.ReLU())]
-    model = nn.Sequential(*hidden, nn.Linear(width, outputs)).double()
-    with torch.no_grad():
-        model[-1].bias -= model(torch.zeros(1, inputs).double())[0]
-    return model
-
-
-def cut_up(model: nn.Module, side: float = 3.0) -> sc.Partition:
-    return sc.partition(model, sc.Domain.box(-side, side), progress=False)
 
 
 @pytest.fixture(scope="module", params=[1, 3])
@@ -50,188 +36,6 @@ def part(request: pytest.FixtureRequest) -> sc.Partition:
 @pytest.fixture(scope="module")
 def single() -> sc.Partition:
     return cut_up(network(1))
-
-
-def pixels(figure: Any) -> np.ndarray:
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba(), float)[:, :, :3] / 255
-
-
-def written(figure: Any, kind: str) -> int:
-    file = io.BytesIO()
-    figure.savefig(file, format=kind)
-    return file.tell()
-
-
-# -- surfaces ------------------------------------------------------------------------------------
-
-
-def scene_of(ax: Any) -> scene.Scene:
-    (found,) = (c for c in ax.collections if isinstance(c, scene.Scene))
-    return found
-
-
-@pytest.mark.parametrize("color", ["output", "slope", "random", "numbers"])
-def test_facets_are_the_regions_at_their_heights(part: sc.Partition, color: str) -> None:
-    given = part.areas if color == "numbers" else color
-    ax = part.plot_surface(output=0, color=given)
-    items = scene_of(ax).items
-    V, F, E = len(part.vertices), len(part), len(part.edges)
-    assert np.array_equal(items.points[:V, :2], part.vertices)
-    assert np.array_equal(items.points[:V, 2], part.values[:, 0])
-    assert len(items.corners) == F + E + len(part.decision_boundary())
-    for region in part.regions:
-        drawn = items.points[items.corners[region.index]]
-        assert np.array_equal(np.unique(drawn[:, :2], axis=0), np.unique(region.vertices, axis=0))
-    assert pixels(ax.figure).min() < 0.9
-
-
-def test_facets_of_classes_and_the_boundary_lie_on_the_graph(part: sc.Partition) -> None:
-    k = part.values.shape[1] - 1
-    for color in ("class", "output"):
-        items = scene_of(part.plot_surface(output=k, color=color)).items
-        z = part.model(torch.tensor(items.points[:, :2]))
-        assert np.allclose(items.points[:, 2], z[:, k].detach(), atol=1e-12)
-        line = items.points[items.corners[items.rank == 2][:, :2]].reshape(-1, 3)
-        out = part.model(torch.tensor(line[:, :2])).detach()
-        top = out.topk(2).values if k else torch.cat([out, 0 * out], 1)
-        assert len(line) == 2 * len(part.decision_boundary()) > 0
-        assert torch.allclose(top[:, 0], top[:, 1], atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["persp", "ortho"])
-@pytest.mark.parametrize("view", [(30, -60), (10, 17), (-25, 200), (89, 45)])
-def test_whatever_hides_another_is_drawn_later(
-    single: sc.Partition, kind: str, view: tuple[float, float]
-) -> None:
-    ax = single.plot_surface(view=view)
-    ax.set_proj_type(kind)
-    eye = scene.eye_of(np.asarray(ax.get_proj()))
-    turn = scene.painters_order(scene_of(ax).pairs, eye)
-    random = np.random.default_rng(0)
-    for target in random.uniform(-2.9, 2.9, (40, 2)):
-        along = eye[:2] - eye[3] * target
-        line = target + np.linspace(-9, 9, 4001)[:, None] * along / np.linalg.norm(along)
-        if eye[3] and np.abs(eye[:2]).max() < 3:  # nothing hides another seen from above
-            line = line[(line - eye[:2]) @ along <= 0]
-        cell = single.locate(torch.tensor(line)).numpy()
-        met = turn[cell[cell >= 0]]
-        assert (np.diff(met) >= 0).all()
-    assert len(np.unique(turn)) > 5
-
-
-def test_contradictions_do_not_stop_the_painter() -> None:
-    along = np.array([[0.0, 1.0]] * 3)
-    ring = np.arange(3)
-    pairs = scene.Neighbours(ring, np.roll(ring, 1), np.zeros((3, 2)), along, 3)
-    turn = scene.painters_order(pairs, np.array([-1.0, 0.0, 0.0, 0.0]))
-    assert sorted(turn) == [0, 1, 2]
-
-
-def test_the_plane_is_between_what_is_above_and_below(single: sc.Partition) -> None:
-    level = float(single.values.median())
-    for view in [(30, -60), (-30, -60)]:
-        ax = single.plot_surface(plane=True, level=level, view=view, color="slope")
-        drawn = scene_of(ax)
-        items, order = drawn.items, drawn.items.order(drawn.pairs, ax.get_proj(), level)
-        heights = items.points[items.corners, 2] - level
-        above, below = heights.max(1) > 1e-9, heights.min(1) < -1e-9
-        assert not (above & below).any()
-        place = np.argsort(order)
-        plane = place[items.half == 0]
-        assert len(plane) == 1
-        first, last = (below, above) if view[0] > 0 else (above, below)
-        assert place[first].max() < plane < place[last].min()
-
-
-@pytest.mark.parametrize("colorbar", [False, True])
-@pytest.mark.parametrize("size", [(2, 2), (4, 1), (1, 3)])
-def test_labels_are_inside_the_figure(colorbar: bool, size: tuple[int, int]) -> None:
-    model = network(1)[0]
-    with torch.no_grad():
-        model.weight *= 1000
-    part = sc.partition(model, sc.Domain.box((0, 0), size), progress=False)
-    for view in [None, (60, 10), (5, 130)]:
-        ax = part.plot_surface(output=0, view=view, colorbar=colorbar)
-        ax.figure.canvas.draw()
-        inner = ax.figure.bbox.padded(1)
-        boxes = [axis.get_tightbbox() for axis in (ax.xaxis, ax.yaxis, ax.zaxis)]
-        boxes += [other.get_tightbbox() for other in ax.figure.axes if other is not ax]
-        corners = np.concatenate([box.get_points() for box in boxes])
-        assert all(inner.contains(*corner) for corner in corners)
-        assert ax.get_zlabel() == "f, output 0"
-
-
-def test_every_facet_is_seen_from_above(single: sc.Partition) -> None:
-    from mpl_toolkits.mplot3d import proj3d
-
-    ax = single.plot_surface(view=(90, -90), edges=False, boundary=False, color="random")
-    figure, items = ax.figure, scene_of(ax).items
-    figure.set_dpi(200)
-    shown = pixels(figure)
-    middle = np.concatenate([single.centroids, centroid_values(single)], 1)
-    x, y, _ = proj3d.proj_transform(*middle.T, ax.M)
-    column, row = ax.transData.transform(np.stack([x, y], 1)).astype(int).T
-    wide = (single.areas > 0.02).numpy()
-    found = shown[len(shown) - 1 - row, column]
-    assert wide.sum() > 50
-    assert np.abs(found - items.face[: len(single), :3])[wide].max() < 0.01
-
-
-def test_the_plane_shows_no_seams() -> None:
-    model = nn.Linear(2, 1)
-    with torch.no_grad():
-        model.weight.zero_()
-    flat = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
-    ax = flat.plot_surface(plane=True, level=2.0, view=(90, -90), edges=False, boundary=False)
-    shown = pixels(ax.figure)
-    high, wide = shown.shape[:2]
-    inside = shown[high // 3 : 2 * high // 3, wide // 3 : 2 * wide // 3]
-    assert np.ptp(inside, axis=(0, 1)).max() == 0
-    assert inside.max() < 0.9
-
-
-@pytest.mark.parametrize("kind", ["svg", "pdf"])
-def test_vector_output(single: sc.Partition, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = written(single.plot_surface().figure, kind)
-    monkeypatch.setattr(scene, "_PATHS", 0)
-    image = written(single.plot_surface().figure, kind)
-    assert min(paths, image) > 10_000
-    assert paths != image
-
-
-def test_surface_on_axes_of_ones_own(single: sc.Partition) -> None:
-    figure = plt.figure()
-    ax = figure.add_subplot(projection="3d")
-    ax.view_init(20, 20)
-    assert single.plot_surface(ax=ax, edges=False, boundary=False, color="class") is ax
-    assert (ax.elev, ax.azim) == (20, 20)
-    before = pixels(figure)
-    ax.view_init(20, 140)
-    assert np.abs(pixels(figure) - before).mean() > 0.01
-
-
-def test_flat_surfaces() -> None:
-    model = nn.Linear(2, 1)
-    with torch.no_grad():
-        model.weight.zero_()
-    flat = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
-    ax = flat.plot_surface()
-    assert len(scene_of(ax).items.corners) == 1 + 4
-    low, high = ax.get_zlim()
-    assert low < float(model.bias.detach()) < high
-
-
-def test_surface_rejects(single: sc.Partition) -> None:
-    with pytest.raises(sc.SplineCamError, match="3 outputs"):
-        cut_up(network(3)).plot_surface()
-    with pytest.raises(sc.SplineCamError, match="one output"):
-        cut_up(network(3)).plot_surface(output=0, plane=True)
-    with pytest.raises(TypeError, match="projection"):
-        single.plot_surface(ax=plt.figure().add_subplot())
-    with pytest.raises(sc.SplineCamError, match="choose"):
-        single.plot_surface(color="blurple")
 
 
 # -- layers --------------------------------------------------------------------------------------
@@ -272,8 +76,8 @@ def test_panels_have_the_lines_of_their_layers() -> None:
         assert np.array_equal(curve, part.neurons(layer=op, unit=unit).ends)
         assert np.array_equal(curve, rim)
         title = ax.get_title()
-        assert f"layer {part.cuts[op]}, unit {unit}" in title
-        assert f"{part.regions_by_layer()[op]:,} regions" in title
+        regions = part.regions_by_layer()[op]
+        assert title == f"layer {op + 1} of 3 ({part.cuts[op]!r})\n{regions:,} regions, unit {unit}"
     assert pixels(figure).min() < 0.5
 
 
@@ -299,6 +103,33 @@ def test_large_partitions_show_the_lines_that_units_drew(monkeypatch: pytest.Mon
         return float(np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1).sum())
 
     assert length(own) == pytest.approx(length(exact))
+
+
+def test_units_that_do_not_switch_are_named_so() -> None:
+    model = network(1)
+    with torch.no_grad():
+        model[2].weight[7], model[2].bias[7] = 0.0, 1.0
+    first, second, whole = cut_up(model).plot_layers(unit=[0, 7]).axes
+    assert second.get_title().endswith("unit 7 switches nowhere")
+    assert first.get_title().endswith("regions, unit 0")
+    assert whole.get_title().startswith("all layers\n")
+
+
+@pytest.mark.parametrize("size", [(2, 2), (4, 1), (1, 3)])
+@pytest.mark.parametrize("options", [{}, {"axes": "ticks", "legend": True}])
+def test_panels_fill_their_figure(size: tuple[int, int], options: dict[str, Any]) -> None:
+    part = sc.partition(network(3), sc.Domain.box((0, 0), size), progress=False)
+    figure = part.plot_layers(unit=[None, 1], **options)
+    ink = pixels(figure).min(2) < 0.5
+    inch = figure.dpi
+    (top, bottom), (left, right) = (np.flatnonzero(ink.any(k))[[0, -1]] for k in (1, 0))
+    high, wide = ink.shape
+    assert 0.03 < top / inch < 0.2
+    assert 0.03 < left / inch < 0.2
+    assert max(high - bottom, wide - right) / inch < 0.2 + 0.1 * bool(options)
+    for ax in figure.axes:
+        assert ax.get_window_extent().width > 1.8 * inch
+        assert ax.title.get_window_extent().width < ax.get_window_extent().width + 2
 
 
 def test_layers_reject() -> None:
@@ -384,6 +215,15 @@ def test_columns_of_all_kinds(single: sc.Partition) -> None:
     assert figure.axes[0].get_title(loc="right") == ""
     lonely = cut_up(nn.Linear(2, 1)).plot_histograms(log=True)
     assert [heights(ax)[0].sum() for ax in lonely.axes] == [1] * 4
+
+
+def test_partitions_in_a_list(single: sc.Partition) -> None:
+    (ax,) = sc.plot.plot_histograms([single, single], columns="area").axes
+    names = [text.get_text().split(":")[0] for text in ax.get_legend().get_texts()]
+    assert names == ["[0]", "[1]"]
+    for wrong in (3, "area", [single, 3], {"a": single.stats()}):
+        with pytest.raises(TypeError, match="partitions"):
+            sc.plot.plot_histograms(wrong)
 
 
 def test_histograms_reject(single: sc.Partition) -> None:
@@ -513,6 +353,92 @@ def test_samples_that_are_no_images(part: sc.Partition, pictures: sc.Partition) 
     assert part.decision_boundary().plot_samples(2, shape=(1, 2)).axes
     with pytest.raises(ValueError, match="2 names for 4"):
         pictures.decision_boundary().plot_samples(names=["a", "b"])
+
+
+def test_a_far_sample_leaves_the_others_their_contrast() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), *network(4, width=20, inputs=36))
+    corners = torch.rand(3, 6, 6, dtype=torch.float64)
+    for shift, spread in [(0.0, 1.0), (-7.0, 10.0)]:
+        given = shift + spread * corners
+        with torch.no_grad():
+            model[-1].bias -= model(given.mean(0, keepdim=True))[0]
+        domain = sc.Domain.through(*given, margin=0.3)
+        boundary = sc.partition(model, domain, progress=False).decision_boundary()
+        images = boundary.plot_samples(40).axes[0].images
+        shown = np.stack([np.asarray(image.get_array()) for image in images])
+        assert shown.min() == 0
+        assert shown.max() == 1
+        assert np.ptp(np.percentile(shown, (10, 90))) > 0.4
+    pixels = np.array([*np.linspace(0.1, 0.9, 97), -5.0, 0.0, 30.0])
+    assert images_module._sample_limits(pixels, np.array([0.2, 0.8])) == (0, 1)
+    low, high = images_module._sample_limits(pixels, np.array([0.2, 1.8]))
+    assert -1 < low < 0.2 < 0.8 < high < 2
+    assert images_module._sample_limits(np.full(9, 3.0), np.array([3.0])) == (3.0, 4.0)
+
+
+# -- styles -----------------------------------------------------------------------------------
+
+
+def brightness(color: Any) -> float:
+    return float(np.mean(to_rgb(color)))
+
+
+def figures(part: sc.Partition, pictures: sc.Partition) -> dict[str, Any]:
+    grid = plt.figure().add_subplot(1, 2, 1, projection="3d")
+    return {
+        "surface": part.plot_surface(output=0, colorbar=True).figure,
+        "given": part.plot_surface(output=0, ax=grid, color="class", colorbar=True).figure,
+        "layers": part.plot_layers(),
+        "histograms": part.plot_histograms(),
+        "several": sc.plot.plot_histograms([part, part]),
+        "samples": pictures.decision_boundary().plot_samples(4),
+    }
+
+
+def test_figures_can_be_pickled(part: sc.Partition, pictures: sc.Partition) -> None:
+    for name, figure in figures(part, pictures).items():
+        pixels(figure)  # layouts settle
+        before = pixels(figure)
+        again = pickle.loads(pickle.dumps(figure))
+        assert np.array_equal(pixels(again), before), name
+
+
+def test_dark_backgrounds(part: sc.Partition, pictures: sc.Partition) -> None:
+    from matplotlib.text import Text
+
+    with plt.style.context("dark_background"):
+        made = figures(part, pictures)
+    for name, figure in made.items():
+        assert pixels(figure)[:3].mean() < 0.1
+        texts = [text for text in figure.findobj(Text) if text.get_text().strip()]
+        colors = [brightness(text.get_color()) for text in texts if text.get_visible()]
+        assert min(colors) > 0.6, name
+    first, second = made["layers"].axes[:2]
+    earlier, latest, *_ = (each for each in second.collections if isinstance(each, Lines))
+    for lines in (latest, first.collections[1]):
+        assert brightness(lines.get_color()[0]) > 0.8
+    assert 0.2 < brightness(earlier.get_color()[0]) < 0.6
+
+
+def test_settings_of_grids_and_letters(part: sc.Partition, pictures: sc.Partition) -> None:
+    plain = pixels(part.plot_layers())
+    with plt.rc_context({"axes.grid": True, "grid.color": "red", "axes.facecolor": "#eeeeff"}):
+        assert np.array_equal(pixels(part.plot_layers()), plain)
+        for ax in part.plot_histograms().axes:
+            assert ax.get_axisbelow() is True
+    letters = {"text.color": "green", "axes.labelcolor": "blue", "xtick.labelcolor": "red"}
+    with plt.rc_context(letters):
+        ax = part.plot_surface(output=0)
+        layers = part.plot_layers()
+        bars = part.plot_histograms(columns="area").axes[0]
+    assert ax.zaxis.label.get_color() == "blue"
+    assert {label.get_color() for label in ax.xaxis.get_ticklabels()} == {"red"}
+    assert {panel.title.get_color() for panel in layers.axes} == {"green"}
+    assert (
+        bars.findobj(lambda text: "median" in getattr(text, "get_text", str)())[0].get_color()
+        == "green"
+    )
 
 
 # -- without the model ---------------------------------------------------------------------------

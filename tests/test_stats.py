@@ -334,6 +334,11 @@ def test_comparing_partitions(flat: sc.Partition, deep: sc.Partition):
     assert rows[0].split() == ["NR", f"{len(flat):,}", f"{len(deep):,}"]
     assert [row.split()[0] for row in rows[:4]] == list(SHORT)
     assert "area.q05" in compare(several, keys=["area.q05"])
+    assert compare({"flat": flat, "deep and wide": several["deep and wide"]}) == text
+    assert compare([flat, deep]) == compare({"[0]": flat, "[1]": deep})
+    for wrong in (flat, several["flat"], "flat", [3], {"flat": None}):
+        with pytest.raises(TypeError, match="partitions"):
+            compare(wrong)
 
 
 # -- the table --------------------------------------------------------------------------------

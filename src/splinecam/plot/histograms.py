@@ -55,11 +55,11 @@ def plot_histograms(
 ) -> Figure:
     """Draw a histogram of each of some columns of ``part.table()``, with the median.
 
-    Several partitions, by name or in a list, are drawn over each other, in shares of their regions; so is one
-    with a ``label``, which can be added to the ``axes`` (one per column) of another. ``log`` says
-    whether bins and axis are logarithmic, by default where the numbers span more than two decades;
-    regions with a zero, up to rounding, are then counted in a note. Whole numbers have a bin each.
-    With ``by_area`` regions count by their areas.
+    Several partitions, by name or in a list, are drawn over each other, in shares of their regions;
+    so is one with a ``label``, which can be added to the ``axes`` (one per column) of another.
+    ``log`` says whether bins and axis are logarithmic, by default where the numbers span more than
+    two decades; regions with a zero, up to rounding, are then counted in a note. Whole numbers have
+    a bin each. With ``by_area`` regions count by their areas.
 
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
@@ -212,13 +212,12 @@ def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floa
         ax.text(0.03, height, note, transform=ax.transAxes, fontsize=7, color=color)
 
 
-def _color(ax: Axes, k: int) -> tuple[float, float, float]:
+def _color(ax: Axes, k: int) -> tuple[float, ...]:
     """The colour of the k-th partition, lighter on dark paper."""
     from matplotlib.colors import to_rgb
 
-    red, green, blue = to_rgb(CLASSES[k % len(CLASSES)])
     share = 0.0 if ink_on(background(ax)) == INK else _LIGHTER
-    return tuple(c + share * (1 - c) for c in (red, green, blue))
+    return tuple(c + share * (1 - c) for c in to_rgb(CLASSES[k % len(CLASSES)]))
 
 
 def _describe(ax: Axes, bars: _Bins, *, by_area: bool, shares: bool) -> None:

@@ -209,7 +209,7 @@ def _usual_limits(pixels: NDArray[Any]) -> tuple[float, float]:
         return 0.0, 255.0
     finite = pixels[np.isfinite(pixels)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    return (low, high) if low < 0 or high > 1 else (0.0, 1.0)
+    return (low, max(high, low + (low == high))) if low < 0 or high > 1 else (0.0, 1.0)
 
 
 def _sample_limits(pixels: Floats, sample: Floats) -> tuple[float, float]:

@@ -49,8 +49,9 @@ def plot_layers(
     """Draw a panel per layer: the regions that it and the layers before it make, and one unit.
 
     The lines that a layer adds are dark, those of the layers before it grey, and the curve on which
-    one of its units switches is drawn in the colour ``highlight``; a title says so where a unit
-    switches nowhere on the domain. With ``whole`` a last panel has all regions, as ``part.plot`` draws them with ``style``: color, boundary, points, ...
+    one of its units switches is drawn in the colour ``highlight``; where a unit switches nowhere on
+    the domain, the title says so. With ``whole`` a last panel has all regions, as ``part.plot``
+    draws them with ``style``: color, boundary, points, ...
 
     layers: names of ``part.cuts`` or indices into them, by default all that add lines. unit: which
     units to show, one for each layer or by layer (others then show none); by default the one with

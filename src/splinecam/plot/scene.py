@@ -35,7 +35,10 @@ NEAREST = 2  # a half: that of the eye
 _PATHS = 15_000  # items up to which vector output has paths
 _SEAM = 0.2  # points by which polygons overlap in vector output
 _THINNEST = 0.1  # pixels: of a ribbon
-_WIDE, _FINEST = 380.0, 0.4  # points: surfaces narrower than this have thinner lines, down to a share
+_WIDE, _FINEST = (
+    380.0,
+    0.4,
+)  # points: surfaces narrower than this have thinner lines, down to a share
 _JOIN = 0.3  # of the width of a line, by which its ends go beyond its points
 _BLOCK = 1 << 18  # items turned into triangles at a time
 

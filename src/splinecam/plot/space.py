@@ -72,7 +72,8 @@ class Fit:
             for _ in range(_ROUNDS):  # letters keep their size, so that the first is not exact
                 if self._fill(cell, self.content(renderer)):
                     break
-        return ax.bbox.transformed(ax.figure.transSubfigure.inverted())
+        place: Bbox = ax.bbox.transformed(ax.figure.transSubfigure.inverted())
+        return place
 
     def get_subplotspec(self) -> Any:
         """The place in a grid, for which layouts ask whoever finds that of axes."""
@@ -129,7 +130,7 @@ class Fit:
         low = view.min - (moved - corner) * extent / side
         off = np.abs([*(middle - old), (scale - 1) * max(content.size), *(frame.min - corner)])
         view.set_points(np.stack([low, low + extent]))
-        square = Bbox.from_bounds(*corner, side, side)
+        square = Bbox(np.stack([corner, corner + side]))
         ax.apply_aspect(square.transformed(ax.figure.transSubfigure.inverted()))
         return bool(off.max() < _EXACT)
 
@@ -141,7 +142,7 @@ class Fit:
         high = max(shown) + gap if shown else 0.0
         above = [text for text in figure.texts if text.get_text() == figure.get_suptitle() != ""]
         lows = [text.get_window_extent(renderer).y0 for text in above]
-        return high + max([0.0, *(top - low + gap for low in lows)])
+        return float(high + max([0.0, *(top - low + gap for low in lows)]))
 
 
 def _gutter(ax: Axes3D) -> float:
@@ -182,7 +183,8 @@ def label_axes(fit: Fit, limits: Any, height: float, names: tuple[str, str, str]
 
 
 def _number_color(ax: Axes3D, kind: str) -> Any:
-    own = rcParams[f"{kind}.labelcolor"] != "inherit"
+    settings: Any = rcParams
+    own = settings[f"{kind}.labelcolor"] != "inherit"
     return text_color(ax.figure, f"{kind}.labelcolor" if own else f"{kind}.color")
 
 
