@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.legend import Legend
@@ -17,7 +16,7 @@ from matplotlib.transforms import Bbox
 
 from splinecam.plot.lines import figure_of
 
-__all__ = ["BarAxes", "Place", "Room", "SideLegend", "overhang", "slot_size"]
+__all__ = ["BarAxes", "Place", "Room", "SideLegend", "overhang", "picture_size"]
 
 _PAD = 4.0  # points left free at the edge of a figure
 _LEAST = 0.4  # of its slot that axes keep, whatever is beside them
@@ -79,28 +78,44 @@ class SideLegend(Legend):
         return self.place.anchor()
 
 
+@dataclass(eq=False)
 class Room:
     """Makes axes smaller by what is beside them, in figures whose layout nobody cares for."""
 
+    axes: Axes
+
     def __call__(self, ax: Any, renderer: Any) -> Any:
         """The part of the axes' slot that the axes themselves get."""
-        slot: Any = ax.get_position(original=True)
-        if ax.figure.get_layout_engine() is not None:
-            return slot
+        slot = ax.get_position(original=True)
         whole = slot.transformed(ax.figure.transSubfigure)
+        if ax.figure.get_layout_engine() is not None:
+            return _in_figure(ax, _moved(ax, slot, whole))
         room = slot
         for _ in range(2):  # a smaller colour bar has other ticks
             ax.apply_aspect(room)
             left, right, below = _missing(ax, whole)
-            width, height = whole.width, whole.height
-            left, right = np.array([left, right]) * min(
-                1, (1 - _LEAST) * width / max(left + right, 1)
-            )
-            below = min(below, (1 - _LEAST) * height)
-            room = _in_figure(
-                ax, Bbox.from_extents(whole.x0 + left, whole.y0 + below, whole.x1 - right, whole.y1)
-            )
+            across = min(1.0, (1 - _LEAST) * whole.width / max(left + right, 1.0))
+            below = min(below, (1 - _LEAST) * whole.height)
+            x0, x1 = whole.x0 + across * left, whole.x1 - across * right
+            room = _in_figure(ax, Bbox.from_extents(x0, whole.y0 + below, x1, whole.y1))
         return room
+
+    def get_subplotspec(self) -> Any:
+        """The axes' place in a grid, which ``tight_layout`` asks for."""
+        return self.axes.get_subplotspec()
+
+
+def _moved(ax: Axes, slot: Any, whole: Any) -> Any:
+    """The slot of axes, or its right end if they leave some of it free, but not enough.
+
+    Layouts make room for what reaches beyond the slot. This is then always the same, however much
+    of the slot is free in the first of their rounds.
+    """
+    ax.apply_aspect(slot)
+    free, right = whole.width - ax.bbox.width, overhang(ax)[1]
+    if ax.get_anchor() != "C" or free >= 2 * right:
+        return whole
+    return Bbox.from_extents(whole.x0 + free, whole.y0, whole.x1, whole.y1)
 
 
 def _missing(ax: Axes, slot: Bbox) -> tuple[float, float, float]:
@@ -109,11 +124,15 @@ def _missing(ax: Axes, slot: Bbox) -> tuple[float, float, float]:
     If the figure has no other axes, the margins around the slot are used first.
     """
     left, right, below = overhang(ax)
-    others = [other.get_position(original=True).bounds for other in figure_of(ax).axes]
-    if any(bounds != ax.get_position(original=True).bounds for bounds in others):
-        return 0.0, right, below - _ticks(ax, True)
     page, pad = ax.figure.bbox, _PAD * _point(ax)
-    free = (slot.x0 - page.x0, page.x1 - slot.x1, slot.y0 - page.y0)
+    others = [
+        other.get_position(original=True).transformed(other.figure.transSubfigure)
+        for other in figure_of(ax).axes
+    ]
+    edge = max((other.x1 for other in others if other.x1 <= slot.x0), default=page.x0)
+    free = [slot.x0 - edge, page.x1 - slot.x1, slot.y0 - page.y0]
+    if any(other.bounds != slot.bounds for other in others):
+        free[1:] = pad, pad + _ticks(ax, True)
     left, right, below = (
         max(0.0, out - max(0.0, margin - pad))
         for out, margin in zip((left, right, below), free, strict=True)
@@ -128,10 +147,14 @@ def overhang(ax: Axes) -> tuple[float, float, float]:
     return _ticks(ax, False), right, ax.bbox.y0 - _end(ax, items, True)
 
 
-def slot_size(ax: Axes) -> tuple[float, float]:
-    """Width and height of the place that axes have, whatever their aspect, in points."""
+def picture_size(ax: Axes) -> tuple[float, float]:
+    """Width and height that axes have before there is anything beside them, in points."""
     slot = ax.get_position(original=True).transformed(ax.figure.transSubfigure)
-    return slot.width / _point(ax), slot.height / _point(ax)
+    wide, high, aspect = slot.width / _point(ax), slot.height / _point(ax), ax.get_aspect()
+    if aspect == "auto":
+        return wide, high
+    steep = abs(float(aspect) * ax.viewLim.height / ax.viewLim.width)
+    return min(wide, high / steep), min(high, wide * steep)
 
 
 def _items(ax: Axes) -> list[Any]:

@@ -45,8 +45,8 @@ _ENTRIES = 24  # of a legend, at most
 
 # The default colour maps, and between which of their ends dark lines are seen.
 _LIGHT = {
-    "magma_r": (0.0, 0.62),
-    "YlGnBu_r": (0.12, 1.0),
+    "magma_r": (0.0, 0.6),
+    "YlGnBu_r": (0.17, 1.0),
     "viridis": (0.12, 1.0),
     "RdBu_r": (0.06, 0.94),
 }

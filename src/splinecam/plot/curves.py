@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from splinecam.boundary import LevelSet
-from splinecam.plot.palette import class_colors, flat_axes, new_axes, require_matplotlib
+from splinecam.plot.palette import INK, class_colors, flat_axes, new_axes, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,7 @@ def plot_curves(
     require_matplotlib()
     from matplotlib.collections import LineCollection
 
-    from splinecam.plot.beside import slot_size
+    from splinecam.plot.beside import picture_size
     from splinecam.plot.fill import ink_over
     from splinecam.plot.furniture import clip_to, draw_border, fit_figure, set_frame
     from splinecam.plot.lines import Lines
@@ -61,7 +61,7 @@ def plot_curves(
     given = {k for k in _COLORS & style.keys() if style[k] is not None}
     several = isinstance(curves, LevelSet) and len(curves.levels) > 1
     plain = {k: v.detach().cpu().numpy() if isinstance(v, Tensor) else v for k, v in style.items()}
-    style = {"linewidth": 1.6 * scale_of(slot_size(ax)[0]), "zorder": 3.3, **plain}
+    style = {"linewidth": 1.6 * scale_of(max(picture_size(ax))), "zorder": 3.3, **plain}
     if not given and (several if each is None else each):
         _plot_each(curves, ax, colorbar, legend, style)
     else:
@@ -90,6 +90,10 @@ def _plot_each(
     curves: Curves, ax: Axes, colorbar: bool, legend: bool, style: dict[str, Any]
 ) -> None:
     """A colour for every label: by a colour map for levels, from the palette otherwise."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    from splinecam.plot.fill import ink_over
     from splinecam.plot.furniture import add_colorbar, add_legend, is_flat, make_room
     from splinecam.plot.lines import Lines
 
@@ -100,7 +104,9 @@ def _plot_each(
     groups: Any = {"groups": count.tolist()}
     if isinstance(curves, LevelSet):
         levels = np.asarray(curves.levels)[found.cpu().numpy()]
-        style = {"cmap": "viridis", "clim": (min(curves.levels), max(curves.levels)), **style}
+        dark = ink_over(ax) == INK
+        shades = ListedColormap(colormaps["viridis"](np.linspace(0 if dark else 0.3, 1, 256)))
+        style = {"cmap": shades, "clim": (min(curves.levels), max(curves.levels)), **style}
         lines = Lines(segments, array=levels, **groups, **style)
         ax.add_collection(lines)
         if colorbar:

@@ -13,13 +13,13 @@ from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon, Rectangle
 from matplotlib.path import Path
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import IdentityTransform
 
-from splinecam.plot.beside import BarAxes, Place, Room, SideLegend, overhang, slot_size
+from splinecam.plot.beside import BarAxes, Place, Room, SideLegend, overhang, picture_size
 from splinecam.plot.lines import figure_of
 from splinecam.plot.palette import background, ink_on, text_color
-from splinecam.plot.scalebar import ScaleBar, letters
+from splinecam.plot.scalebar import ScaleBar, letters, scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,9 @@ AxesStyle = Literal["scale", "ticks", "off"]
 
 _MARGIN = 0.006  # of the picture's extent, left free for the border line
 _BAR, _THINNEST, _THICKEST = 0.035, 5.0, 12.0  # of the width of axes, and in points, across a bar
+_ROWS = 4  # of a legend below a picture; longer ones are beside it
 _FLAT = 2.5  # width by height from which on colours are explained below a picture
+_AROUND = 0.083  # inches that layouts leave free, at both ends together
 _PLAIN = (1e-3, 1e5)  # between these a logarithmic scale has no powers of ten
 BORDER_WIDTH = 0.9
 _CUT_WIDTH = 0.6  # of the frame of a view that does not show the whole domain
@@ -80,12 +82,13 @@ def set_frame(ax: Axes, domain: Domain, style: AxesStyle = "scale") -> None:
 
 
 def _set_ticks(ax: Axes, domain: Domain) -> None:
-    size = _letters(ax)
+    size, (wide, high) = _letters(ax), picture_size(ax)
     for axis in (ax.xaxis, ax.yaxis):
         _color_ticks(ax, axis)
         axis.set_tick_params(labelsize=size, width=0.6, length=3)
         axis.get_offset_text().set_fontsize(size)
-    ax.locator_params(nbins=5)
+    ax.locator_params(axis="x", nbins=max(1, min(5, int(wide / size / 5))))
+    ax.locator_params(axis="y", nbins=max(1, min(5, int(high / size / 2.5))))
     ax.ticklabel_format(useOffset=True, scilimits=(-3, 4))
     color = text_color(ax.figure, "axes.labelcolor")
     first, second = axis_names(domain)
@@ -122,7 +125,9 @@ class Border(Polygon):
         view, box = self.axes.viewLim, self.axes.bbox
         low, high = self.get_xy().min(0), self.get_xy().max(0)
         if self.get_visible() and ((low < view.min) | (high > view.max)).any():
-            frame = Rectangle(box.min, box.width, box.height, fill=False, edgecolor=self.get_edgecolor())
+            frame = Rectangle(
+                box.min, box.width, box.height, fill=False, edgecolor=self.get_edgecolor()
+            )
             frame.set(linewidth=_CUT_WIDTH, transform=IdentityTransform(), figure=self.figure)
             frame.draw(renderer)
 
@@ -134,7 +139,7 @@ def draw_border(ax: Axes, domain: Domain, *, zorder: float = 3.5) -> Polygon:
         closed=True,
         fill=False,
         edgecolor=ink_on(background(ax)),
-        linewidth=BORDER_WIDTH,
+        linewidth=BORDER_WIDTH * scale_of(max(picture_size(ax))),
         joinstyle="miter",
         zorder=zorder,
     )
@@ -151,26 +156,30 @@ def clip_to(artist: Artist, ax: Axes, domain: Domain) -> None:
 
 def _letters(ax: Axes) -> float:
     """The size of letters that suits the axes, in points."""
-    return letters(slot_size(ax)[0])
+    return letters(max(picture_size(ax)))
 
 
 def is_flat(domain: Domain) -> bool:
     """Whether colours are better explained below the domain's picture than beside it."""
-    extent = domain.corners.amax(0) - domain.corners.amin(0)
-    return float(extent[0]) > _FLAT * float(extent[1])
+    return _height_by_width(domain) * _FLAT < 1
+
+
+def _height_by_width(domain: Domain) -> float:
+    width, height = (domain.corners.amax(0) - domain.corners.amin(0)).tolist()
+    return float(height / width)
 
 
 def make_room(ax: Axes) -> None:
     """Let axes make room for what is beside them in figures that have no layout engine."""
     if ax.get_axes_locator() is None:
-        ax.set_axes_locator(Room())
+        ax.set_axes_locator(Room(ax))
 
 
 def add_colorbar(
     ax: Axes, mappable: Any, label: str, *, extend: str = "neither", below: bool = False
 ) -> Colorbar:
     """A slim colour bar beside or below the axes, behind the bars and legends that are there."""
-    size, (wide, high) = _letters(ax), slot_size(ax)
+    size, (wide, high) = _letters(ax), picture_size(ax)
     place = Place(ax, below, size, min(max(_BAR * wide, _THINNEST), _THICKEST))
     beside: Any = ax.inset_axes((1.0, 0.0, 1.0, 1.0), axes_class=BarAxes)
     beside.place = place
@@ -180,6 +189,7 @@ def add_colorbar(
     bar.set_label(label, size=size + 0.5, color=text_color(ax.figure, "axes.labelcolor"))
     axis = beside.xaxis if below else beside.yaxis
     _color_ticks(ax, axis)
+    beside.grid(False, which="both")
     beside.tick_params(which="both", labelsize=size, width=0.5)
     beside.tick_params(which="major", length=3)
     beside.tick_params(which="minor", length=1.5)
@@ -198,10 +208,11 @@ def _log_ticks(axis: Any, norm: LogNorm, most: float) -> None:
     """
     low, high = float(norm.vmin or 1), float(norm.vmax or 1)
     decades = math.log10(high / low)
-    subs: Sequence[float] = (1,)
-    if decades <= 2.5 and 3 * decades <= most:
-        subs = (1, 2, 5) if decades > 0.8 else range(1, 10)
-    axis.set_major_locator(LogLocator(subs=subs))
+    if decades > 0.8:
+        few = decades <= 2.5 and 3 * decades <= most
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+    else:
+        axis.set_major_locator(MaxNLocator(min(9, max(2, int(most))), steps=[1, 2, 5, 10]))
     axis.set_minor_formatter(NullFormatter())
     if _PLAIN[0] <= low < high <= _PLAIN[1]:
         axis.set_major_formatter(FuncFormatter(_plain_number))
@@ -221,7 +232,7 @@ def add_legend(
 ) -> SideLegend:
     """Names with their colours beside or below the axes; ``ax.legend()`` remains free.
 
-    curves: the colours are those of lines.
+    below: unless there are too many; curves: the colours are those of lines.
     """
     ink = text_color(ax.figure)
     handles = [
@@ -231,11 +242,11 @@ def add_legend(
         for _, color in entries
     ]
     names = [name for name, _ in entries]
-    size, (wide, high) = _letters(ax), slot_size(ax)
+    size, (wide, high) = _letters(ax), picture_size(ax)
     longest = max(map(len, names), default=0)
-    if below:
-        columns = max(1, min(len(names), int(wide / (size * (3 + 0.6 * longest)))))
-    else:
+    columns = max(1, min(len(names), int(wide / (size * (3 + 0.6 * longest)))))
+    below = below and len(names) <= _ROWS * columns
+    if not below:
         columns = 1 + (len(names) - 1) // max(4, int(high / (1.6 * size)) - bool(title))
     legend = SideLegend(
         Place(ax, below, size),
@@ -263,9 +274,7 @@ def add_legend(
 def fit_figure(ax: Axes, domain: Domain) -> None:
     """Make a new figure as high as the picture and what is beside it ask for."""
     figure = figure_of(ax)
-    corners = domain.corners.cpu().numpy()
-    extent = np.ptp(corners, axis=0)
     left, right, below = (size / figure.dpi for size in overhang(ax))
     width = figure.get_figwidth()
-    height = (width - left - right) * float(extent[1] / extent[0]) + below
-    figure.set_figheight(min(max(height, width / 8), 2 * width))
+    height = (width - left - right - _AROUND) * _height_by_width(domain) + below + _AROUND
+    figure.set_figheight(min(max(height, width / 10), 2 * width))

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from splinecam.errors import DomainError, SplineCamError
-from splinecam.plot.beside import slot_size
+from splinecam.plot.beside import picture_size
 from splinecam.plot.colors import class_names
 from splinecam.plot.palette import INK, PAPER, class_colors
 from splinecam.plot.scalebar import scale_of
@@ -36,6 +36,7 @@ _OFF = 0.01  # of the domain's diameter: samples farther off the plane are drawn
 _SIZE = 0.15  # of thumbnails, of the picture's longer side
 _MOST = 64  # thumbnails on one picture
 _ENTRIES = 24  # of a legend, at most
+_SAID = 8  # names in an error message, at most
 _GREY, _OTHER = "#a9aeb5", "other"  # points whose labels are no classes
 
 
@@ -78,9 +79,10 @@ class Classes:
         place = {name: k for k, name in enumerate(names)}
         unknown = next((str(label) for label in labels if label not in place), None)
         if unknown is not None:
+            known = ", ".join(map(repr, names[:_SAID])) + ", ..." * (len(names) > _SAID)
             raise ValueError(
-                f"labels: {unknown!r} is not among the names of the classes, {names}: give these "
-                "in order by names="
+                f"labels: {unknown!r} is not among the names of the classes ({known or 'none'}): "
+                "give these in order by names="
             )
         return np.array([place[label] for label in labels], np.int64)
 
@@ -129,11 +131,11 @@ def samples_of(domain: Domain, points: Any, labels: Any, classes: Classes) -> Sa
     try:
         place, distance = domain.project(points)
     except DomainError as error:
-        raise DomainError(str(error).replace("x has", "points has", 1)) from None
+        raise DomainError(f"points{str(error).removeprefix('x')}") from None
     uv, off = place.cpu().numpy(), (distance > _OFF * domain.diameter).cpu().numpy()
     lost = np.flatnonzero(~np.isfinite(uv).all(1))
     if len(lost):
-        raise ValueError(f"points[{lost[0]}] is not finite, nor are {len(lost) - 1} others")
+        raise ValueError(f"points[{lost[0]}] is not finite ({len(lost)} of {len(uv)} points)")
     number = None if labels is None else classes.numbers(labels, len(uv))
     kept = np.flatnonzero(_inside(domain, uv))
     number = None if number is None else number[kept]
@@ -155,7 +157,7 @@ def draw_points(ax: Axes, samples: Samples, *, zorder: float = 4) -> None:
     """Discs with a white rim in the colours of their classes; hollow where off the plane."""
     colors = samples.colors()
     many = len(samples.uv) > 200
-    scale = scale_of(slot_size(ax)[0])
+    scale = scale_of(max(picture_size(ax)))
     size = (12.0 if many else 26.0) * scale**2
     for off, face, edge in ((False, colors, PAPER), (True, PAPER, colors)):
         rows = samples.off == off

@@ -13,26 +13,30 @@ from matplotlib.patheffects import Stroke, withStroke
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox, IdentityTransform
 
+from splinecam.plot.fill import ink_over
 from splinecam.plot.lines import figure_of
-from splinecam.plot.palette import INK, PAPER
+from splinecam.plot.palette import INK, PAPER, background
 
 __all__ = ["ScaleBar", "letters", "round_number", "scale_of", "short_number"]
 
 _LARGEST, _SMALLEST = 8.0, 5.5  # sizes of letters, in points
-_PER_LETTER = 24.0  # width of a picture of a size of letters
-_FULL, _LEAST = 240.0, 0.45  # width from which on nothing is smaller, and how small things get
+_PER_LETTER = 24.0  # longer side of a picture by size of letters
+_FULL, _LEAST = (
+    240.0,
+    0.45,
+)  # longer side from which on nothing is smaller, and how small things get
 _PLAIN = (1e-3, 1e5)  # numbers between these are not written as powers of ten
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def letters(width: float) -> float:
-    """The size of letters that suits a picture of a width, both in points."""
-    return min(max(width / _PER_LETTER, _SMALLEST), _LARGEST)
+def letters(span: float) -> float:
+    """The size of letters that suits a picture with a longer side, both in points."""
+    return min(max(span / _PER_LETTER, _SMALLEST), _LARGEST)
 
 
-def scale_of(width: float) -> float:
-    """How large points and scale bars are on a picture of a width in points, at most 1."""
-    return min(max(width / _FULL, _LEAST), 1.0)
+def scale_of(span: float) -> float:
+    """How large points and scale bars are on a picture with a longer side in points, at most 1."""
+    return min(max(span / _FULL, _LEAST), 1.0)
 
 
 def round_number(most: float) -> float:
@@ -82,14 +86,16 @@ class ScaleBar(Artist):
         scale = self._scale()
         here: Any = {"transform": IdentityTransform()}
         middle, halo = (box.x0 + box.x1) / 2, 2.4 * scale
+        ink = ink_over(self.axes)
+        paper = PAPER if ink == INK else background(self.axes)
         wide = self.length * self.axes.bbox.width / abs(self.axes.viewLim.width)
         ends = [middle - wide / 2, middle + wide / 2]
         text = self._text()
-        text.set(x=middle, y=box.y0 + 2.6 * scale * point, **here)
-        text.set_path_effects([withStroke(linewidth=halo, foreground=PAPER, alpha=0.9)])
-        line = Line2D(ends, [box.y0] * 2, color=INK, linewidth=1.6 * scale, **here)
+        text.set(x=middle, y=box.y0 + 2.6 * scale * point, color=ink, **here)
+        text.set_path_effects([withStroke(linewidth=halo, foreground=paper, alpha=0.9)])
+        line = Line2D(ends, [box.y0] * 2, color=ink, linewidth=1.6 * scale, **here)
         line.set_solid_capstyle("butt")
-        glow = Stroke(linewidth=1.6 * scale + halo, foreground=PAPER, alpha=0.9, capstyle="round")
+        glow = Stroke(linewidth=1.6 * scale + halo, foreground=paper, alpha=0.9, capstyle="round")
         back = Line2D(ends, [box.y0] * 2, path_effects=[glow], **here)
         for piece in (back, line, text):
             self._adopt(piece).draw(renderer)
@@ -120,15 +126,15 @@ class ScaleBar(Artist):
         return boxes, np.concatenate([np.zeros((0, 2)), *dots])
 
     def _scale(self) -> float:
-        return scale_of(self._width())
+        return scale_of(self._span())
 
-    def _width(self) -> float:
-        return float(72 * self.axes.bbox.width / figure_of(self).dpi)
+    def _span(self) -> float:
+        return float(72 * max(self.axes.bbox.size) / figure_of(self).dpi)
 
     def _text(self) -> Text:
-        size = letters(self._width())
+        size = letters(self._span())
         name = short_number(self.length)
-        return Text(0, 0, name, size=size, color=INK, ha="center", va="bottom")
+        return Text(0, 0, name, size=size, ha="center", va="bottom")
 
     def _adopt(self, piece: Any) -> Any:
         piece.set_figure(self.figure)
