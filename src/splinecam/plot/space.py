@@ -39,7 +39,7 @@ def place_axes(ax: Axes3D | None, beside: bool) -> tuple[Axes3D, Fit]:
         before = before.before if isinstance(before, Fit) else before
         fit = Fit(ax, before=before, beside=_BESIDE * beside)
     else:
-        figure = plt.figure(figsize=(_WIDTH + _BESIDE * beside, _WIDTH))
+        figure = plt.figure(figsize=(_WIDTH + _BESIDE * beside, _WIDTH), layout="none")
         ax = figure.add_subplot(projection="3d")
         fit = Fit(ax, own=True, beside=_BESIDE * beside)
         fit.fill_figure()
