@@ -134,8 +134,8 @@ def _farewell(out: Path) -> str:
 {files}
 
 Try next:
-  {command} plot {out / "demo.npz"} --color slope --out {out / "slope.png"}
-  {command} partition {out / "demo.pt2"} --box -0.25 0.25 --out {zoom}
+  {command} plot {out / "demo.npz"} --color slope --boundary --out {out / "slope.png"}
+  {command} partition {out / "demo.pt2"} --box -0.25 0.25 --boundary --out {zoom}
   {command} stats {out / "demo.npz"} {zoom / "partition.npz"}"""
 
 

@@ -1,8 +1,9 @@
 """The command ``splinecam``: partitions, pictures and statistics from a terminal.
 
-``parser`` has the options and their help, ``commands`` what each command does; ``models`` and
-``exported`` find the network, ``samples`` the domain; ``console`` writes. Exit codes: 0 success,
-1 an error of the user's or the model's, 2 wrong usage, 130 interrupted.
+``parser`` has the options and their help, ``words`` what may be written for them and ``usage``
+which of them go together; ``commands`` has what each command does; ``models`` and ``exported``
+find the network, ``samples`` the domain; ``console`` writes. Exit codes: 0 success, 1 an error of
+the user's or the model's, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import os
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from splinecam.cli.console import in_options
 from splinecam.cli.parser import make_parser
+from splinecam.cli.usage import parse
 from splinecam.errors import SplineCamError
 
 __all__ = ["main"]
@@ -28,20 +31,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         relu6
     0
     """
-    parser = make_parser()
-    options = parser.parse_args(argv)
+    options = parse(argv)
     if options.command is None:
-        parser.print_help()
+        make_parser().print_help()
         return 0
     try:
         return _run(options)
     except KeyboardInterrupt:
-        sys.stderr.write("\nInterrupted.\n")
-        return 130
+        return _interrupted()
     except BrokenPipeError:  # whoever read the results has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if any(isinstance(cause, KeyboardInterrupt) for cause in _causes(error)):
+            return _interrupted()
         sys.stderr.write(_told(error, debug=options.debug))
         return 1
 
@@ -54,13 +57,28 @@ def _run(options: Namespace) -> int:
     return code
 
 
+def _interrupted() -> int:
+    sys.stderr.write("\nInterrupted.\n")
+    return 130
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, what led to it, and so on: modules half imported fail for another reason."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 def _told(error: Exception, *, debug: bool) -> str:
     """An error as the user is told of it."""
     if debug:
         return "".join(traceback.format_exception(error))
-    if isinstance(error, (SplineCamError, OSError, MemoryError)):
-        return f"splinecam: error: {error or type(error).__name__}\n"
+    notes = "".join(f"{note}\n" for note in getattr(error, "__notes__", ()))
+    if isinstance(error, SplineCamError):
+        return f"splinecam: error: {in_options(str(error))}\n{notes}"
+    if isinstance(error, (OSError, MemoryError)):
+        return f"splinecam: error: {str(error) or type(error).__name__}\n{notes}"
     return (
         f"splinecam: unexpected {type(error).__name__}: {error}\n"
-        "This may be a fault of SplineCam; --debug shows where it happened.\n"
+        f"This may be a fault of SplineCam; --debug shows where it happened.\n{notes}"
     )

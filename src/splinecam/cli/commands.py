@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import textwrap
 from argparse import Namespace
@@ -17,14 +18,12 @@ from splinecam import __version__, demo
 from splinecam.capture import capture
 from splinecam.cli.console import Console, claim, plain
 from splinecam.cli.models import find_model
-from splinecam.cli.parser import FORMATS
-from splinecam.cli.pictures import draw, prepare_pictures
-from splinecam.cli.samples import domain_of
+from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
+from splinecam.cli.samples import domain_of, picked, read_samples
 from splinecam.domain import Domain
 from splinecam.errors import (
     CaptureError,
     DomainError,
-    FileError,
     SplineCamError,
     UnsupportedOpError,
 )
@@ -42,7 +41,7 @@ __all__ = ["COMMANDS"]
 
 def _partition(options: Namespace) -> int:
     console = Console(options.quiet)
-    formats = () if options.no_plot else tuple(dict.fromkeys(options.format))
+    formats = () if options.no_plot else tuple(dict.fromkeys(options.format or ["png"]))
     if formats:
         prepare_pictures()
     device_of(options.device)
@@ -67,10 +66,16 @@ def _partition(options: Namespace) -> int:
     }
     numbers.write_text(_json(about))
     text.write_text(f"{options.model}\n{part!r}\n{domain!r}\n\n{stats}\n")
-    with console.timed("picture"):
-        draw(part, pictures, options, anchors=anchors)
+    try:
+        with console.timed("picture"):
+            draw(part, pictures, options, anchors=anchors)
+    except Exception as error:
+        command = shlex.join(["splinecam", "plot", str(saved), "--out", str(pictures[0])])
+        error.add_note(f"The partition is saved. This draws it with the usual options: {command}")
+        raise
     if pictures:
         console.note("Picture", console.took("picture"))
+        _note_boundary(part, options, console)
     console.note("", "")
     console.out(f"{stats}\n\nWritten to {options.out}: {', '.join(names)}")
     return 0
@@ -81,6 +86,9 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
     with console.timed("model"):
         found = find_model(options.model, arguments=dict(options.arg), weights=options.weights)
     _require_shape(options.model, found.input_shape, domain)
+    if options.output is not None or options.level is not None or options.color == "output":
+        program = capture(found.model, domain.input_shape)
+        require_outputs(options, prod(program.output_shape))
     console.note("Model", f"{options.model}, {console.took('model')}")
     console.note("Domain", repr(domain).removeprefix("Domain(").removesuffix(")"))
     with console.timed("partition"), console.progress():
@@ -146,17 +154,37 @@ def _json(content: Any) -> str:
 def _plot(options: Namespace) -> int:
     console = Console(options.quiet)
     out: Path = options.out or options.saved.with_suffix(".png")
-    if out.suffix.lower().removeprefix(".") not in FORMATS:
-        kinds = ", ".join(f".{kind}" for kind in FORMATS)
-        raise FileError(f"{out} is no picture that can be written: end its name in {kinds}.")
     prepare_pictures()
     claim([out], force=options.force)
-    part = load(options.saved)
+    part = _loaded(options.saved, options)
+    anchors = None
+    if options.points is not None:
+        shape = part.domain.input_shape
+        samples = read_samples(options.points, key=options.key, input_shape=shape)
+        anchors = picked(samples, options.pick, options.points)
+    require_outputs(options, int(part.values.shape[1]), kind=options.kind)
     out.parent.mkdir(parents=True, exist_ok=True)
     with console.timed("picture"):
-        draw(part, [out], options, kind=options.kind)
+        draw(part, [out], options, kind=options.kind, anchors=anchors)
     console.out(f"{len(part):,} regions drawn to {out} in {console.took('picture')}")
+    _note_boundary(part, options, console)
     return 0
+
+
+def _note_boundary(part: Partition, options: Namespace, console: Console) -> None:
+    """Say so if the boundary that was asked for is nowhere on the domain."""
+    asked, level = options.boundary or options.level is not None, options.level or 0.0
+    low, high = float(part.values.min()), float(part.values.max())
+    if asked and part.values.shape[1] == 1 and not low <= level <= high:
+        console.note("Boundary", f"none: the output is {low:.4g} to {high:.4g}, never {level:g}")
+
+
+def _loaded(path: Path, options: Namespace) -> Partition:
+    """A saved partition, with its model where that is given."""
+    if options.model is None:
+        return load(path)
+    found = find_model(options.model, arguments=dict(options.arg), weights=options.weights)
+    return load(path, model=found.model)
 
 
 # -- statistics -----------------------------------------------------------------------------------
@@ -165,12 +193,10 @@ def _plot(options: Namespace) -> int:
 def _stats(options: Namespace) -> int:
     console = Console()
     paths: list[Path] = options.saved
-    if options.table is not None and len(paths) > 1:
-        raise SplineCamError("--table is for one saved partition at a time.")
     if options.table is not None:
         claim([options.table], force=options.force)
-    parts = {str(path): load(path) for path in paths}
-    found = {name: part.stats() for name, part in parts.items()}
+    parts = {str(path): _loaded(path, options) for path in paths}
+    found = {name: part.stats(full=options.full) for name, part in parts.items()}
     if options.json:
         content = [{"file": name, **_about(parts[name], found[name])} for name in parts]
         console.out(_json(content[0] if len(content) == 1 else content).rstrip())
@@ -248,7 +274,7 @@ def _obstacles(model: str, error: UnsupportedOpError) -> str:
 def _description(program: Program) -> str:
     """The input, the output, and the cuts with their units."""
     cuts = program.cuts
-    rows = [("cut", "operation", "shape", "units")]
+    rows = [("cut", "operation", "input shape", "units")]
     rows += [(cut.name, cut.target, str(cut.shape), f"{prod(cut.shape):,}") for cut in cuts]
     total = sum(prod(cut.shape) for cut in cuts)
     rows.append(("all", "", "", f"{total:,}"))
@@ -310,6 +336,7 @@ def _op_block(title: str, rows: Sequence[OpRow]) -> str:
 
 
 def _demo(options: Namespace) -> int:
+    claim([options.out / "demo.png"], force=True)
     demo.run(options.out, device=options.device, dpi=options.dpi, steps=options.steps)
     return 0
 

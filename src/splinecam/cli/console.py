@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import os
+import re
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +16,40 @@ from typing import Any
 
 from splinecam.errors import FileError
 
-__all__ = ["Console", "claim", "plain"]
+__all__ = ["Console", "claim", "in_options", "plain"]
 
 _PAUSE = 5.0  # seconds between two lines of progress
+
+_DOMAINS = r"(box|polygon|through|around)\b"
+# The library's messages name what one writes in Python; these are the options that do the same.
+_OPTIONS = (
+    (r"\bmax_regions=([\d,]+)", r"--max-regions \1"),
+    (r"\bmax_regions\b", "--max-regions"),
+    (r"\bmemory=([\d,]+)", r"--memory \1"),
+    (r"\braise memory\b", "raise --memory"),
+    (r"\boutput=(\d+)", r"--output \1"),
+    (r"\bdevice '([\w:]+)'", r"--device \1"),
+    (r"\bsplinecam\.op_table\(\)", "splinecam ops"),
+    (r"\bsc\.load\(path, model=model\), or part\.attach\(model\)", "--model MODEL"),
+    (r"\bThe samples a and b are\b", "The first two of the three samples (--pick) are"),
+    (r"\bThe samples a, b and c lie\b", "The three samples (--pick) lie"),
+)
+
+
+def in_options(text: str) -> str:
+    """A message of the library in the words of the command line.
+
+    >>> in_options("Raise max_regions. For more inputs than two use Domain.through or around")
+    'Raise --max-regions. For more inputs than two use --through or --around'
+    """
+    for pattern, option in _OPTIONS:
+        text = re.sub(pattern, option, text)
+    # Domain.through, around or polygon: several of them after one "Domain."
+    return re.sub(
+        rf"\bDomain\.{_DOMAINS}(?:(?:,| or|, or) {_DOMAINS})*",
+        lambda found: re.sub(rf"\b{_DOMAINS}", r"--\1", found[0].removeprefix("Domain.")),
+        text,
+    )
 
 
 @dataclass
@@ -90,12 +122,33 @@ def claim(paths: Sequence[Path], *, force: bool) -> None:
             f"{taken[0]} exists already{others}. Say --force to overwrite it, or choose another "
             "place."
         )
+    folders = [path for path in taken if path.is_dir()]
+    if folders:
+        raise FileError(f"{folders[0]} cannot be written: it is a folder.")
     folder = paths[0].parent
     there = next(place for place in (folder, *folder.resolve().parents) if place.exists())
     if not there.is_dir():
         raise FileError(f"{folder} cannot be a folder: {there} is a file.")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise FileError(f"Nothing can be written to {there}: permission denied.")
+    try:
+        with _made(folder), tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise FileError(f"Nothing can be written to {folder}: {error.strerror}.") from error
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """A folder for as long as it takes to try it out."""
+    absent = [place for place in (folder, *folder.parents) if not place.exists()]
+    made: list[Path] = []
+    try:
+        for place in reversed(absent):
+            place.mkdir()
+            made.append(place)
+        yield
+    finally:
+        for place in reversed(made):
+            place.rmdir()
 
 
 def plain(value: Any) -> Any:

@@ -53,7 +53,8 @@ def find_model(
     if not source or Path(word).is_file() or Path(word).suffix == ".pt2":
         if arguments or weights:
             raise SplineCamError(
-                f"--arg and --weights are for factories (package.module:factory); {word} is none."
+                "--arg and --weights are for a model that is made by Python code "
+                f"(package.module:factory), not for {word}."
             )
         return _from_file(Path(word))
     model = _built(_imported(source), source, name, arguments or {})
@@ -64,7 +65,7 @@ def find_model(
 
 def _from_file(path: Path) -> Found:
     suffix = path.suffix.lower()
-    if suffix == ".py" and path.is_file():
+    if (suffix == ".py" and path.is_file()) or _is_module(str(path)):
         raise SplineCamError(
             f"{path} is Python code: say which function or class makes the model, as in "
             f"{path}:build. {_offers(_imported(str(path)))}"
@@ -149,6 +150,17 @@ def _module(source: str) -> ModuleType:
         ) from cause
 
 
+def _is_module(word: str) -> bool:
+    """Whether a word that is no file names a module of Python."""
+    if Path(word).is_file() or Path(word).suffix in (*_CHECKPOINTS, ".pt2", ".onnx", ".py"):
+        return False
+    _importable(Path())
+    try:
+        return importlib.util.find_spec(word) is not None
+    except (ImportError, ValueError):
+        return False
+
+
 def _importable(folder: Path) -> None:
     place = str(folder.resolve())
     if place not in sys.path:
@@ -170,6 +182,7 @@ def _built(module: ModuleType, source: str, name: str, arguments: Mapping[str, A
     if not callable(target) or isinstance(target, nn.Module):
         kind = "is a module already, and takes no --arg" if callable(target) else "is no factory"
         raise SplineCamError(f"{source}:{name} {kind}. {_offers(module)}")
+    _require_arguments(target, f"{source}:{name}", arguments)
     with _users_code(f"{source}:{name}"):
         made = target(**arguments)
     if not isinstance(made, nn.Module):
@@ -177,6 +190,25 @@ def _built(module: ModuleType, source: str, name: str, arguments: Mapping[str, A
             f"{source}:{name} gave {type(made).__name__}, but a factory must return an nn.Module."
         )
     return made
+
+
+def _require_arguments(factory: Any, name: str, arguments: Mapping[str, Any]) -> None:
+    """An error that says how to give a factory what it needs."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return  # some that are written in C do not tell
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    absent = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind not in several
+        and parameter.name not in arguments
+    ]
+    if absent:
+        given = " ".join(f"--arg {word}=..." for word in absent)
+        raise SplineCamError(f"{name} needs {', '.join(absent)}: say {given}")
 
 
 def _offers(module: ModuleType) -> str:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import ast
-from argparse import (
-    ArgumentParser,
-    ArgumentTypeError,
-    BooleanOptionalAction,
-    RawDescriptionHelpFormatter,
-)
+from argparse import ArgumentParser, BooleanOptionalAction, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from splinecam import __version__
+from splinecam.cli import words
 
-__all__ = ["COLORS", "make_parser"]
+__all__ = ["COLORS", "DPI", "FORMATS", "KINDS", "make_parser"]
 
-COLORS = ("class", "slope", "area", "output", "layer", "vertices", "random")
+COLORS = ("class", "slope", "area", "output", "layer", "vertices", "random", "merged")
 FORMATS = ("png", "pdf", "svg")
 KINDS = ("regions", "surface", "layers", "histograms")
 AXES = ("scale", "ticks", "off")
-_UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+DPI = 200
 
 _MODEL = """\
 MODEL is one of
@@ -55,6 +50,7 @@ def make_parser() -> ArgumentParser:
             formatter_class=_wide,
         )
         found.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        found.set_defaults(fail=found.error)
         return found
 
     for name, (arguments, summary, text, add_options) in _COMMANDS.items():
@@ -82,10 +78,14 @@ def _demo(parser: ArgumentParser) -> None:
     )
     _add_device(parser)
     parser.add_argument(
-        "--dpi", type=_count, default=200, metavar="N", help="resolution of the pictures (200)"
+        "--dpi",
+        type=words.resolution,
+        default=DPI,
+        metavar="N",
+        help=f"dots per inch of the pictures ({DPI})",
     )
     parser.add_argument(
-        "--steps", type=_count, default=800, metavar="N", help="training steps (800)"
+        "--steps", type=words.count, default=800, metavar="N", help="training steps (800)"
     )
 
 
@@ -114,18 +114,22 @@ def _partition(parser: ArgumentParser) -> None:
         "--format",
         nargs="+",
         choices=FORMATS,
-        default=["png"],
         metavar="KIND",
-        help="of the picture: png, pdf, svg, or several of them (png)",
+        help="format of the picture: png, pdf, svg, or several of them (png)",
     )
     outputs.add_argument("--no-plot", action="store_true", help="draw no picture")
     _add_picture(outputs)
     how = parser.add_argument_group("computation")
     _add_device(how)
     how.add_argument(
-        "--memory", type=_amount, metavar="BYTES", help="stay within so many, such as 2e9 or 2GB"
+        "--memory",
+        type=words.bytes_of_memory,
+        metavar="BYTES",
+        help="memory to use, such as 500MB or 2GB",
     )
-    how.add_argument("--max-regions", type=_amount, metavar="N", help="stop beyond so many regions")
+    how.add_argument(
+        "--max-regions", type=words.amount, metavar="N", help="stop if there are more regions"
+    )
     how.add_argument(
         "--validate",
         action=BooleanOptionalAction,
@@ -141,6 +145,8 @@ examples:
   splinecam plot out/partition.npz --color slope --out slope.pdf
   splinecam plot out/partition.npz --kind surface --output 0 --out surface.png
   splinecam plot out/partition.npz --color output --output 2 --axes ticks --out two.svg
+  splinecam plot out/partition.npz --points digits.npz --key x --pick 3 8 14 --out marked.png
+  splinecam plot out/partition.npz --kind layers --model net.py:build --out layers.png
 """
 
 
@@ -158,9 +164,14 @@ def _plot(parser: ArgumentParser) -> None:
         choices=KINDS,
         default=KINDS[0],
         metavar="KIND",
-        help=f"of {', '.join(KINDS)} (regions)",
+        help=f"what to draw: {', '.join(KINDS)} (regions)",
     )
     _add_picture(parser)
+    parser.add_argument(
+        "--points", type=Path, metavar="FILE", help="mark samples: .npy, .npz or .pt of a batch"
+    )
+    _add_pick(parser, "all")
+    _add_model_option(parser, "the network, which --kind layers needs to show units")
     _add_quiet(parser)
 
 
@@ -170,6 +181,7 @@ examples:
   splinecam stats out/partition.npz --json | jq .stats.NR
   splinecam stats small.npz large.npz        side by side
   splinecam stats out/partition.npz --table regions.csv
+  splinecam stats out/partition.npz --full --model net.py:build
 """
 
 
@@ -182,6 +194,10 @@ def _stats(parser: ArgumentParser) -> None:
         "--table", type=Path, metavar="FILE.csv", help="write one row per region to a file"
     )
     _add_force(parser)
+    parser.add_argument(
+        "--full", action="store_true", help="also the slopes in input space, which need --model"
+    )
+    _add_model_option(parser, "the network, for --full")
 
 
 _CHECK = f"""\
@@ -210,8 +226,9 @@ examples:
 
 
 def _ops(parser: ArgumentParser) -> None:
-    parser.add_argument("--search", metavar="WORD", help="only those with this word")
-    parser.add_argument("--markdown", action="store_true", help="print a page in Markdown")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--search", metavar="WORD", help="only those with this word")
+    which.add_argument("--markdown", action="store_true", help="print a page in Markdown")
 
 
 _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
@@ -236,7 +253,7 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
         _check,
     ),
     "ops": (
-        "[--search WORD] [--markdown]",
+        "[--search WORD | --markdown]",
         "list the operations that are supported, and those that are not",
         _OPS,
         _ops,
@@ -249,11 +266,22 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
 
 def _add_model(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="the network: see below")
+    _add_factory(parser)
+
+
+def _add_model_option(parser: ArgumentParser, summary: str) -> None:
+    parser.add_argument(
+        "--model", metavar="MODEL", help=f"{summary}; written as for splinecam partition"
+    )
+    _add_factory(parser)
+
+
+def _add_factory(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--arg",
         action="append",
         default=[],
-        type=_argument,
+        type=words.argument,
         metavar="NAME=VALUE",
         help="argument of the factory; may be repeated",
     )
@@ -272,43 +300,53 @@ def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
     which = group.add_mutually_exclusive_group(required=required)
     which.add_argument(
         "--box",
-        type=_numbers,
+        type=words.numbers,
         nargs="+",
         metavar="X",
-        help="LO HI, or XMIN YMIN XMAX YMAX: a rectangle, for models of two numbers; "
-        "--box=-1e3,1e3 if there are exponents",
+        help="a rectangle, for models with two inputs: LO HI, or XMIN YMIN XMAX YMAX",
     )
     which.add_argument(
-        "--through", type=Path, metavar="FILE", help="the plane through three samples"
+        "--through", type=Path, metavar="FILE", help="a square in the plane through three samples"
     )
-    which.add_argument("--around", type=Path, metavar="FILE", help="a random plane at a sample")
-    which.add_argument("--polygon", type=Path, metavar="FILE", help="the convex polygon of corners")
-    group.add_argument(
-        "--pick", type=int, nargs="+", metavar="I", help="numbers of the samples (the first ones)"
+    which.add_argument(
+        "--around", type=Path, metavar="FILE", help="a square in a random plane around a sample"
     )
-    group.add_argument("--key", metavar="NAME", help="which array, if FILE holds several")
+    which.add_argument(
+        "--polygon", type=Path, metavar="FILE", help="the convex polygon with these corners"
+    )
+    _add_pick(group, "the first ones; all corners")
     group.add_argument(
         "--input-shape",
-        type=_shape,
+        type=words.shape,
         metavar="1,28,28",
         help="the shape of one input, if the samples in FILE have another one",
     )
     group.add_argument(
         "--margin",
-        type=float,
-        default=0.2,
+        type=words.share,
         metavar="X",
-        help="of --through: added on each side, as a share of the samples' extent (0.2)",
+        help="with --through: room on each side, as a share of the samples' extent (0.2)",
     )
     group.add_argument(
-        "--tight", action="store_true", help="of --through: a tight rectangle, not a square"
+        "--tight", action="store_true", help="with --through: a tight rectangle, not a square"
     )
     group.add_argument(
-        "--side", type=float, default=1.0, metavar="X", help="of --around: side of the square (1)"
+        "--side", type=words.positive, metavar="X", help="with --around: side of the square (1)"
     )
     group.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of --around: orientation (0)"
+        "--seed", type=int, metavar="N", help="with --around: which random plane (0)"
     )
+
+
+def _add_pick(parser: Any, default: str) -> None:
+    parser.add_argument(
+        "--pick",
+        type=int,
+        nargs="+",
+        metavar="I",
+        help=f"which samples of FILE, counted from 0 ({default})",
+    )
+    parser.add_argument("--key", metavar="NAME", help="which array, if FILE holds several")
 
 
 def _add_picture(parser: Any) -> None:
@@ -316,22 +354,35 @@ def _add_picture(parser: Any) -> None:
         "--color", choices=COLORS, metavar="BY", help=f"colour by {', '.join(COLORS)}"
     )
     parser.add_argument(
-        "--output", type=int, metavar="K", help="which output --color slope or output means"
+        "--output", type=int, metavar="K", help="which output, for --color slope or output"
     )
     parser.add_argument(
-        "--level", type=float, metavar="X", help="of one output: where the decision boundary is (0)"
+        "--boundary",
+        action=BooleanOptionalAction,
+        help="draw the decision boundary (yes, if there are several outputs or classes are shown)",
     )
     parser.add_argument(
-        "--axes", choices=AXES, metavar="KIND", help="a scale bar, ticks or off (scale)"
+        "--level",
+        type=words.number,
+        metavar="X",
+        help="draw the boundary where a single output has this value (0)",
     )
     parser.add_argument("--no-edges", action="store_true", help="draw no edges of regions")
-    parser.add_argument("--no-boundary", action="store_true", help="draw no decision boundary")
-    parser.add_argument("--size", type=float, metavar="INCHES", help="width of the picture")
-    parser.add_argument("--dpi", type=_count, default=200, metavar="N", help="resolution (200)")
+    parser.add_argument(
+        "--axes", choices=AXES, metavar="STYLE", help="a scale bar, ticks or off (scale)"
+    )
+    parser.add_argument("--size", type=words.inches, metavar="INCHES", help="width of the picture")
+    parser.add_argument("--dpi", type=words.resolution, metavar="N", help=f"dots per inch ({DPI})")
 
 
 def _add_device(parser: Any) -> None:
-    parser.add_argument("--device", default="auto", metavar="D", help="auto, cpu or cuda (auto)")
+    parser.add_argument(
+        "--device",
+        type=words.device,
+        default="auto",
+        metavar="D",
+        help="auto, cpu or cuda (auto: a GPU if there is one)",
+    )
 
 
 def _add_force(parser: Any) -> None:
@@ -340,52 +391,3 @@ def _add_force(parser: Any) -> None:
 
 def _add_quiet(parser: Any) -> None:
     parser.add_argument("--quiet", action="store_true", help="print errors only")
-
-
-# -- words ----------------------------------------------------------------------------------------
-
-
-def _numbers(word: str) -> list[float]:
-    """One number, or several with commas between them."""
-    try:
-        return [float(number) for number in word.split(",")]
-    except ValueError:
-        raise ArgumentTypeError(f"{word!r} is not a number; MODEL goes before --box") from None
-
-
-def _count(word: str) -> int:
-    if not (word.isdecimal() and int(word)):
-        raise ArgumentTypeError(f"{word!r} is not a whole number above 0")
-    return int(word)
-
-
-def _amount(word: str) -> int:
-    """A whole number, which may be written 1e6, 2G or 2GB."""
-    text = word.lower().removesuffix("b")
-    unit = _UNITS.get(text[-1:], 1)
-    try:
-        number = float(text[:-1] if unit > 1 else text) * unit
-        if number >= 1 and number.is_integer():
-            return int(number)
-    except (ValueError, OverflowError):
-        pass
-    raise ArgumentTypeError(f"{word!r} is not a whole number above 0, such as 500000, 1e6 or 2GB")
-
-
-def _shape(word: str) -> tuple[int, ...]:
-    """Numbers with commas, or with ``x`` between them."""
-    sizes = word.strip("()").replace("x", ",").replace(" ", "").rstrip(",").split(",")
-    if not all(size.isdecimal() and int(size) for size in sizes):
-        raise ArgumentTypeError(f"{word!r} is not a shape such as 2 or 1,28,28")
-    return tuple(map(int, sizes))
-
-
-def _argument(word: str) -> tuple[str, Any]:
-    """``width=64``: a name, and a Python literal or else a plain word."""
-    name, equals, value = word.partition("=")
-    if not (equals and name.isidentifier()):
-        raise ArgumentTypeError(f"{word!r} is not NAME=VALUE")
-    try:
-        return name, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return name, value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from splinecam.cli.parser import DPI
 from splinecam.errors import SplineCamError
 from splinecam.plot import (
     plot,
@@ -22,7 +22,7 @@ from splinecam.plot import (
 if TYPE_CHECKING:
     from splinecam.partition import Partition
 
-__all__ = ["draw", "prepare_pictures"]
+__all__ = ["draw", "prepare_pictures", "require_outputs"]
 
 _KINDS: dict[str, Callable[..., Any]] = {
     "regions": plot,
@@ -30,6 +30,7 @@ _KINDS: dict[str, Callable[..., Any]] = {
     "layers": plot_layers,
     "histograms": plot_histograms,
 }
+_THUMBNAILS = 16  # samples up to which images are shown beside their points
 
 
 def prepare_pictures() -> None:
@@ -38,6 +39,21 @@ def prepare_pictures() -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+
+
+def require_outputs(options: Namespace, outputs: int, *, kind: str = "regions") -> None:
+    """An error if a picture is asked for that a model with so many outputs does not have."""
+    several = f"The model has {outputs} output{'s' * (outputs != 1)}"
+    if options.output is not None and not -outputs <= options.output < outputs:
+        raise SplineCamError(
+            f"{several}, numbered from 0, so there is no --output {options.output}."
+        )
+    if outputs == 1:
+        return
+    if options.output is None and (options.color == "output" or kind == "surface"):
+        raise SplineCamError(f"{several}: say which one, --output 0 to {outputs - 1}.")
+    if options.level is not None and options.level != 0:
+        raise SplineCamError(f"{several}: --level is for models with one.")
 
 
 def draw(
@@ -53,37 +69,31 @@ def draw(
         return
     import matplotlib.pyplot as plt
 
-    style = _style(options, kind)
+    style = _style(options)
     if anchors is not None:
         style |= {"points": anchors, "images": _are_images(anchors)}
-    try:
-        made: Any = _KINDS[kind](part, **style)
-    except (IndexError, ValueError) as error:
-        raise SplineCamError(f"There is no such picture: {error}.") from error
+    made: Any = _KINDS[kind](part, **style)
     figure = made if hasattr(made, "savefig") else made.figure
     if options.size is not None:
         wide, high = figure.get_size_inches()
         figure.set_size_inches(options.size, options.size * high / wide)
     for path in paths:
-        figure.savefig(path, dpi=options.dpi)
+        figure.savefig(path, dpi=options.dpi or DPI)
     plt.close(figure)
 
 
-def _style(options: Namespace, kind: str) -> dict[str, Any]:
-    """What the function that draws is to be given; an error if it does not know of an option."""
+def _style(options: Namespace) -> dict[str, Any]:
+    """What the function that draws is to be given."""
     words = {name: getattr(options, name) for name in ("color", "output", "level", "axes")}
-    style = {name: value for name, value in words.items() if value is not None}
-    style |= {name: False for name in ("edges", "boundary") if getattr(options, f"no_{name}")}
-    parameters = inspect.signature(_KINDS[kind]).parameters
-    known = parameters | inspect.signature(plot).parameters if "style" in parameters else parameters
-    for name in style:
-        if name not in known or (name, kind) == ("axes", "histograms"):
-            option = f"no-{name}" if style[name] is False else name
-            raise SplineCamError(f"--{option} is not for a picture of {kind}.")
-    return style
+    words["edges"] = False if options.no_edges else None
+    # Whoever names a level wants to see where it is.
+    implied = None if options.level is None else True
+    words["boundary"] = implied if options.boundary is None else options.boundary
+    return {name: value for name, value in words.items() if value is not None}
 
 
 def _are_images(samples: Tensor) -> bool:
-    """Whether samples (N, ...) have the shape of pictures: grey or in colour."""
+    """Whether samples (N, ...) are a few in the shape of pictures: grey or in colour."""
     *channels, high, wide = samples.shape[1:] if samples.ndim > 2 else (0, 0)
-    return min(high, wide) > 3 and (not channels or channels in ([1], [3]))
+    few = len(samples) <= _THUMBNAILS
+    return few and min(high, wide) > 3 and (not channels or channels in ([1], [3]))

@@ -6,10 +6,9 @@ import pickle
 import zipfile
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,46 +17,36 @@ from torch import Tensor
 from splinecam.domain import Domain
 from splinecam.errors import DomainError, FileError
 
-__all__ = ["domain_of", "load_tensors", "read_samples", "require_file"]
+__all__ = ["domain_of", "load_tensors", "picked", "read_samples", "require_file"]
 
 _PICKLED = "it holds pickled objects, which are not opened, because opening them can run any code"
+_FOREIGN = "it was not written by NumPy (np.save, np.savez)"
 
 
 def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
     """The domain that --box, --through, --around or --polygon describes, and its own samples."""
     shape = options.input_shape
     if options.box is not None:
-        low, high = _corners(list(chain.from_iterable(options.box)))
-        return Domain.box(low, high, input_shape=shape), None
+        return Domain.box(*options.box, input_shape=shape), None
     path = options.through or options.around or options.polygon
     if path is None:
         return None
     samples = read_samples(path, key=options.key, input_shape=shape)
     if options.through is not None:
-        a, b, c = anchors = _picked(samples, options.pick or (0, 1, 2), 3, path)
-        form: Literal["tight", "square"] = "tight" if options.tight else "square"
-        return Domain.through(a, b, c, margin=options.margin, shape=form), anchors
+        a, b, c = anchors = picked(samples, options.pick or (0, 1, 2), path)
+        how: dict[str, Any] = {"shape": "tight"} if options.tight else {}
+        if options.margin is not None:
+            how["margin"] = options.margin
+        return Domain.through(a, b, c, **how), anchors
     if options.around is not None:
-        anchors = _picked(samples, options.pick or (0,), 1, path)
-        return Domain.around(anchors[0], side=options.side, seed=options.seed), anchors
-    corners = _picked(samples, options.pick or range(len(samples)), None, path)
-    return Domain.polygon(corners), None
+        anchors = picked(samples, options.pick or (0,), path)
+        return Domain.around(anchors[0], side=options.side or 1.0, seed=options.seed or 0), anchors
+    return Domain.polygon(picked(samples, options.pick, path)), None
 
 
-def _corners(numbers: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
-    if len(numbers) not in (2, 4):
-        raise DomainError(
-            f"--box takes two numbers (lo hi) or four (xmin ymin xmax ymax), not {len(numbers)}."
-        )
-    half = len(numbers) // 2
-    return numbers[:half], numbers[half:]
-
-
-def _picked(samples: Tensor, pick: Sequence[int], count: int | None, path: Path) -> Tensor:
-    """The samples with the given numbers, all finite."""
-    if count is not None and len(pick) != count:
-        numbers = " ".join("IJK"[:count])
-        raise DomainError(f"--pick takes {count} here ({numbers}), not {len(pick)}.")
+def picked(samples: Tensor, pick: Sequence[int] | None, path: Path) -> Tensor:
+    """The samples with the given numbers, by default all; an error unless they are finite."""
+    pick = range(len(samples)) if pick is None else pick
     beyond = [i for i in pick if not -len(samples) <= i < len(samples)]
     if beyond:
         raise DomainError(
@@ -91,6 +80,8 @@ def read_samples(
     if key is None and len(arrays) > 1:
         raise FileError(f"{path} holds {_names(arrays)}. Choose one with --key.")
     if key is not None and key not in arrays:
+        if not any(arrays):
+            raise FileError(f"{path} holds one array without a name: leave out --key.")
         raise FileError(f"{path} holds no {key!r}, but {_names(arrays)}.")
     samples = arrays[key] if key is not None else next(iter(arrays.values()))
     if samples.is_complex():
@@ -99,7 +90,7 @@ def read_samples(
         if samples.numel() % prod(input_shape):
             raise DomainError(
                 f"{path} holds {samples.numel()} numbers (shape {tuple(samples.shape)}), which "
-                f"are no samples of input shape {tuple(input_shape)}."
+                f"cannot be divided into samples of input shape {tuple(input_shape)}."
             )
         samples = samples.reshape(-1, *input_shape)
     if samples.ndim < 2:
@@ -120,7 +111,7 @@ def _arrays(path: Path) -> dict[str, Tensor]:
     if suffix in (".npy", ".npz"):
         return _numpy_arrays(path)
     if suffix not in (".pt", ".pth"):
-        raise FileError(f"{path} is no file of samples: give an .npy, .npz, .pt or .pth file.")
+        raise FileError(f"{path} cannot be read as samples: give an .npy, .npz, .pt or .pth file.")
     found = load_tensors(path)
     if isinstance(found, Tensor):
         return {"": found}
@@ -144,7 +135,10 @@ def _numpy_arrays(path: Path) -> dict[str, Tensor]:
         with found:
             arrays = {name: found[name] for name in found.files}
     except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        reason = _PICKLED if "allow_pickle" in str(error) else f"it is damaged ({error})"
+        reason = f"it is damaged ({error})"
+        if "allow_pickle" in str(error):  # which NumPy also says of files that are not its own
+            with path.open("rb") as file:
+                reason = _PICKLED if file.read(1) in (b"\x93", b"\x80", b"P") else _FOREIGN
         raise FileError(f"{path} cannot be read: {reason}.") from error
     kept = {name: array for name, array in arrays.items() if array.dtype.kind in "biufc"}
     if not kept:
@@ -170,9 +164,9 @@ def load_tensors(path: Path) -> Any:
             'torch.save(model.state_dict(), "weights.pt"), or torch.save(x, "samples.pt").'
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError) as error:
-        raise FileError(f"{path} cannot be read: it is damaged, or no file of torch.save.") from (
-            error
-        )
+        raise FileError(
+            f"{path} cannot be read: it is damaged, or not written by torch.save."
+        ) from (error)
 
 
 def require_file(path: Path) -> None:

@@ -1,0 +1,119 @@
+"""Which options go together: what the command line alone shows to be wrong."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from math import prod
+from typing import Any
+
+from splinecam.cli.parser import DPI, FORMATS, make_parser
+from splinecam.cli.words import without_exponents
+
+__all__ = ["NOT_FOR", "parse"]
+
+# Each of these options is for one of those beside it.
+_BELONGS = {
+    "pick": ("through", "around", "polygon", "points"),
+    "key": ("through", "around", "polygon", "points"),
+    "margin": ("through",),
+    "tight": ("through",),
+    "side": ("around",),
+    "seed": ("around",),
+    "arg": ("model",),
+    "weights": ("model",),
+    "full": ("model",),
+}
+_PICTURE = ("color", "output", "level", "axes", "no_edges", "boundary")
+NOT_FOR = {"surface": ("axes", "points"), "histograms": (*_PICTURE, "points")}
+_SAMPLES = {"through": 3, "around": 1}
+_WIDE = 6.0  # inches, about what pictures are wide by default
+_PIXELS = 25_000  # that a picture may be wide
+
+
+def parse(argv: Sequence[str] | None = None) -> Namespace:
+    """The options of a command; wrong ones end it with exit code 2.
+
+    >>> parse(["plot", "out/partition.npz", "--level", "-1e-3"]).level
+    -0.001
+    """
+    words = sys.argv[1:] if argv is None else argv
+    options = make_parser().parse_args(list(without_exponents(words)))
+    for problem in _problems(options):
+        options.fail(problem)
+    return options
+
+
+def _problems(options: Namespace) -> Iterator[str]:
+    given = {name: value for name, value in vars(options).items() if _is_given(name, value)}
+    for name, needed in _BELONGS.items():
+        if name in given and not any(other in given for other in needed):
+            known = [_option(other) for other in needed if hasattr(options, other)]
+            yield f"{_option(name)} goes with {_either(known)}"
+    if "box" in given:
+        yield from _box(options)
+    for name, samples in _SAMPLES.items():
+        if name in given and len(options.pick or range(samples)) != samples:
+            yield f"--pick takes {samples} number{'s' * (samples > 1)} with --{name}"
+    if "color" in vars(options):
+        yield from _picture(options, given)
+    if options.command == "stats":
+        yield from _table(options)
+
+
+def _is_given(name: str, value: Any) -> bool:
+    return value is not None and value != [] and (value is not False or name == "boundary")
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _either(words: Sequence[str]) -> str:
+    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def _box(options: Namespace) -> Iterator[str]:
+    corners = list(chain.from_iterable(options.box))
+    if len(corners) not in (2, 4):
+        yield f"--box takes two numbers (LO HI) or four (XMIN YMIN XMAX YMAX), not {len(corners)}"
+    half = len(corners) // 2
+    for low, high in zip(corners[:half], corners[half:], strict=True):
+        if low >= high:
+            yield f"--box: {low:g} must be below {high:g}"
+    options.box = corners[:half], corners[half:]
+    if options.input_shape is not None and prod(options.input_shape) != 2:
+        yield "--box is for inputs of two numbers; use --through, --around or --polygon"
+
+
+def _picture(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
+    asked = [name for name in (*_PICTURE, "points", "size", "dpi", "format") if name in given]
+    shown = {name: f"--no-{name}" for name in asked if given[name] is False}
+    kind = getattr(options, "kind", "regions")
+    for name in asked:
+        if getattr(options, "no_plot", False):
+            yield f"{shown.get(name, _option(name))} is for a picture, and --no-plot draws none"
+        if name in NOT_FOR.get(kind, ()):
+            yield f"{shown.get(name, _option(name))} is not for --kind {kind}"
+    if "output" in given and kind != "surface" and options.color not in ("slope", "output"):
+        where = " or --kind surface" if "kind" in given else ""
+        yield f"--output goes with --color slope, --color output{where}"
+    if "model" in given and "kind" in given and kind != "layers":
+        yield "--model is for --kind layers, where it shows a unit of each layer"
+    if (options.dpi or DPI) * (options.size or _WIDE) > _PIXELS:
+        wide = f"{_PIXELS:,} pixels wide"
+        yield f"--size or --dpi is too large: a picture may be {wide}"
+    out = options.out or options.saved.with_suffix(".png")
+    if "kind" in given and out.suffix.lower().removeprefix(".") not in FORMATS:
+        yield f"--out {out} must end in {_either([f'.{kind}' for kind in FORMATS])}"
+
+
+def _table(options: Namespace) -> Iterator[str]:
+    if options.table is not None and options.table.suffix.lower() != ".csv":
+        yield f"--table {options.table} must end in .csv"
+    if options.table is not None and len(options.saved) > 1:
+        yield "--table is for one saved partition at a time"
+    if options.force and options.table is None:
+        yield "--force goes with --table"

@@ -1,0 +1,155 @@
+"""What may be written for an option: numbers, amounts, shapes, arguments, devices."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import Any
+
+__all__ = [
+    "amount",
+    "argument",
+    "bytes_of_memory",
+    "count",
+    "device",
+    "inches",
+    "number",
+    "numbers",
+    "positive",
+    "resolution",
+    "shape",
+    "share",
+    "without_exponents",
+]
+
+_UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_LEAST_MEMORY = 10**6
+_SMALLEST, _LARGEST = 0.5, 100.0  # inches
+_FINEST = 2400  # dots per inch
+_NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?(,.*)?", re.IGNORECASE)
+
+
+def without_exponents(words: Iterable[str]) -> Iterator[str]:
+    """Negative numbers as argparse knows them: it takes -1e3 and -1,1 for options.
+
+    >>> list(without_exponents(["--box", "-1e3", "-2.5,1", "--level", "-1E-2"]))
+    ['--box', '-1000', '-2.5', '1', '--level', '-0.01']
+    """
+    for word in words:
+        if not _NEGATIVE.fullmatch(word):
+            yield word
+            continue
+        for part in word.split(","):
+            yield format(Decimal(part), "f") if _NEGATIVE.fullmatch(part) else part
+
+
+def number(word: str) -> float:
+    """A finite number."""
+    try:
+        found = float(word)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise ArgumentTypeError(f"{word!r} is not a finite number")
+    return found
+
+
+def numbers(word: str) -> list[float]:
+    """One number, or several with commas between them."""
+    try:
+        return [number(part) for part in word.split(",")]
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(f"{error}; MODEL goes before --box") from None
+
+
+def positive(word: str) -> float:
+    """A number above 0."""
+    found = number(word)
+    if found <= 0:
+        raise ArgumentTypeError(f"{word!r} is not a number above 0")
+    return found
+
+
+def share(word: str) -> float:
+    """A number that is at least 0."""
+    found = number(word)
+    if found < 0:
+        raise ArgumentTypeError(f"{word!r} is below 0")
+    return found
+
+
+def inches(word: str) -> float:
+    """The width of a picture."""
+    found = number(word)
+    if not _SMALLEST <= found <= _LARGEST:
+        raise ArgumentTypeError(f"{word!r} is not a width of {_SMALLEST} to {_LARGEST:g} inches")
+    return found
+
+
+def count(word: str) -> int:
+    """A whole number above 0."""
+    if not (word.isdecimal() and int(word)):
+        raise ArgumentTypeError(f"{word!r} is not a whole number above 0")
+    return int(word)
+
+
+def resolution(word: str) -> int:
+    """Dots per inch."""
+    if count(word) > _FINEST:
+        raise ArgumentTypeError(f"{word!r} is too fine: at most {_FINEST} dots per inch")
+    return int(word)
+
+
+def amount(word: str) -> int:
+    """A whole number, which may be written 1e6, 2k or 2M."""
+    found = _amount(word)
+    if found is None:
+        raise ArgumentTypeError(f"{word!r} is not a whole number above 0, such as 500000 or 1e6")
+    return found
+
+
+def bytes_of_memory(word: str) -> int:
+    """A number of bytes, which may be written 2e9, 2G or 2GB."""
+    found = _amount(word.lower().removesuffix("b"))
+    if found is None or found < _LEAST_MEMORY:
+        raise ArgumentTypeError(f"{word!r} is not an amount of memory, such as 500MB or 2GB")
+    return found
+
+
+def _amount(word: str) -> int | None:
+    unit = _UNITS.get(word[-1:].lower(), 1)
+    try:
+        found = float(word[:-1] if unit > 1 else word) * unit
+        return int(found) if found >= 1 and found.is_integer() else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def shape(word: str) -> tuple[int, ...]:
+    """Numbers with commas, or with ``x`` between them."""
+    sizes = word.strip("()").replace("x", ",").replace(" ", "").rstrip(",").split(",")
+    if not all(size.isdecimal() and int(size) for size in sizes):
+        raise ArgumentTypeError(f"{word!r} is not a shape such as 2 or 1,28,28")
+    return tuple(map(int, sizes))
+
+
+def argument(word: str) -> tuple[str, Any]:
+    """``width=64``: a name, and a Python literal or else a plain word."""
+    name, equals, value = word.partition("=")
+    if not (equals and name.isidentifier()):
+        raise ArgumentTypeError(f"{word!r} is not NAME=VALUE")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def device(word: str) -> str:
+    """The name of a device, whether it is there or not."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", word):
+        raise ArgumentTypeError(f"{word!r} is not auto, cpu or cuda")
+    return word
