@@ -43,7 +43,7 @@ __all__ = [
 AxesStyle = Literal["scale", "ticks", "off"]
 
 _MARGIN = 0.006  # of the picture's extent, left free for the border line
-_BAR, _THINNEST, _THICKEST = 0.035, 5.0, 12.0  # of the width of axes, and in points, across a bar
+_BAR, _THINNEST, _THICKEST = 0.035, 5.0, 12.0  # of a picture's side, and in points, across a bar
 _ROWS = 4  # of a legend below a picture; longer ones are beside it
 _FLAT = 2.5  # width by height from which on colours are explained below a picture
 _AROUND = 0.083  # inches that layouts leave free, at both ends together
@@ -87,7 +87,7 @@ def _set_ticks(ax: Axes, domain: Domain) -> None:
         _color_ticks(ax, axis)
         axis.set_tick_params(labelsize=size, width=0.6, length=3)
         axis.get_offset_text().set_fontsize(size)
-    ax.locator_params(axis="x", nbins=max(1, min(5, int(wide / size / 5))))
+    ax.locator_params(axis="x", nbins=max(1, min(5, int(wide / size / 4))))
     ax.locator_params(axis="y", nbins=max(1, min(5, int(high / size / 2.5))))
     ax.ticklabel_format(useOffset=True, scilimits=(-3, 4))
     color = text_color(ax.figure, "axes.labelcolor")
@@ -180,7 +180,7 @@ def add_colorbar(
 ) -> Colorbar:
     """A slim colour bar beside or below the axes, behind the bars and legends that are there."""
     size, (wide, high) = _letters(ax), picture_size(ax)
-    place = Place(ax, below, size, min(max(_BAR * wide, _THINNEST), _THICKEST))
+    place = Place(ax, below, size, min(max(_BAR * max(wide, high), _THINNEST), _THICKEST))
     beside: Any = ax.inset_axes((1.0, 0.0, 1.0, 1.0), axes_class=BarAxes)
     beside.place = place
     beside.set_axes_locator(place)

@@ -199,15 +199,18 @@ def _draw_thumbnail(
     """One picture in a thin frame, tied to its point."""
     (x, y), (w, h) = corner, size
     middle = corner + size / 2
-    tie = Line2D([point[0], middle[0]], [point[1], middle[1]], color=INK, linewidth=0.7)
+    scale = scale_of(max(picture_size(ax)))
+    tie = Line2D([point[0], middle[0]], [point[1], middle[1]], color=INK, linewidth=0.7 * scale)
     tie.set_zorder(zorder - 1.5)
     image = AxesImage(
         ax, extent=(x, x + w, y, y + h), cmap="gray", origin="upper", interpolation="none"
     )
     image.set_data(picture)
     image.set_zorder(zorder)
-    rim = Rectangle((x, y), w, h, fill=False, edgecolor=PAPER, linewidth=3.0, zorder=zorder - 0.1)
-    edge = Rectangle((x, y), w, h, fill=False, edgecolor=frame, linewidth=1.0, zorder=zorder + 0.1)
+    rim, edge = (
+        Rectangle((x, y), w, h, fill=False, edgecolor=color, linewidth=scale * line, zorder=place)
+        for color, line, place in ((PAPER, 3.0, zorder - 0.1), (frame, 1.0, zorder + 0.1))
+    )
     for artist in (tie, rim, edge):
         ax.add_artist(artist)
     ax.add_image(image)
