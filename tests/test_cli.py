@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import logging
 import re
 import shlex
 import shutil
@@ -22,8 +24,9 @@ import splinecam as sc
 from splinecam import cli
 from splinecam.cli import main
 from splinecam.cli.commands import COMMANDS
-from splinecam.cli.parser import COLORS, KINDS, make_parser
+from splinecam.cli.parser import COLORS, KINDS
 from splinecam.cli.pictures import _KINDS
+from splinecam.cli.usage import NOT_FOR, parse
 
 CODE = """
 import sys
@@ -50,6 +53,25 @@ class Holder:
     made = build()
 
 ready = build().train()
+
+def wide(width, depth):
+    return build(width)
+
+def single():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+
+class Typo(nn.Module):
+    def forward(self, x):
+        return self.missing(x)
+
+class Leaves(nn.Module):
+    def forward(self, x):
+        return torch.from_numpy(x.numpy())
+
+class Branches(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
 
 def broken():
     raise ValueError("no such data")
@@ -104,7 +126,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "nan.npy", x[:, None])
     np.save(folder / "bent.npy", np.random.default_rng(0).random((4, 1, 6, 6)))
     np.save(folder / "line.npy", np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]))
-    np.save(folder / "same.npy", np.zeros((3, 2)))
+    np.save(folder / "same.npy", np.ones((3, 2)))
+    np.save(folder / "pair.npy", np.array([[0.0, 0.0], [0.0, 0.0], [2.0, 2.0]]))
+    (folder / "text.npy").write_text("1, 2\n3, 4\n")
     np.save(folder / "corners.npy", np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     np.save(folder / "objects.npy", np.array([{}], object), allow_pickle=True)
     part = sc.partition(build(), sc.Domain.box(-1, 1), progress=False)
@@ -166,34 +190,50 @@ def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> 
     assert f"splinecam {command}" in capsys.readouterr().out.partition("examples:")[2]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["nonsense"], "invalid choice"),
-        (["partition", "m:f", "--out", "x"], "--box --through --around --polygon is required"),
-        (["partition", "m:f", *BOX], "--out"),
-        (["partition", "m:f", "--box", "a", "--out", "x"], "'a' is not a number"),
-        (["partition", "m:f", *BOX, "--through", "x.npy", "--out", "x"], "not allowed with"),
-        (["partition", "m:f", *BOX, "--out", "x", "--memory", "much"], "such as"),
-        (["partition", "m:f", *BOX, "--out", "x", "--arg", "3"], "NAME=VALUE"),
-        (["partition", "m:f", *BOX, "--out", "x", "--dpi", "0"], "above 0"),
-        (["plot", "x.npz", "--color", "nice"], "invalid choice"),
-        (["check", "m:f", "--input-shape", "big"], "not a shape"),
-    ],
-)
-def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(words)
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
-
-
 def test_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setitem(COMMANDS, "ops", interrupted)
     assert run("ops")[::2] == (130, "\nInterrupted.\n")
+
+
+def test_errors_on_the_way_out_of_an_interrupt(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> int:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise AttributeError("a module that is half imported")
+
+    monkeypatch.setitem(COMMANDS, "ops", fails)
+    assert run("ops")[::2] == (130, "\nInterrupted.\n")
+
+
+def test_interrupted_while_a_model_is_captured(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch.export, "export", interrupted)
+    monkeypatch.setattr(torch, "_dynamo", None)  # as if it were not imported yet
+    code, _, err = run("check", "little.py:build", *BOX)
+    assert code == 130
+    assert "cannot be run" not in err
+
+
+def test_models_that_fail_keep_the_cause_and_torchs_logs(here: Path) -> None:
+    sys.path.insert(0, str(here))
+    import little  # type: ignore[import-not-found]
+
+    loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
+    before = [list(handler.filters) for logger in loggers for handler in logger.handlers]
+    with pytest.raises(sc.CaptureError) as unknown:
+        sc.partition(little.Typo(), sc.Domain.box(-1, 1))
+    assert isinstance(unknown.value.__cause__, AttributeError)
+    with pytest.raises(sc.CaptureError, match="depends on the values") as known:
+        sc.partition(little.Branches(), sc.Domain.box(-1, 1))
+    assert known.value.__suppress_context__
+    after = [list(handler.filters) for logger in loggers for handler in logger.handlers]
+    assert before == after
 
 
 def test_unexpected_errors_are_short(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,10 +264,19 @@ def test_as_a_module_with_a_closed_pipe() -> None:
 
 
 def test_options_name_what_there_is() -> None:
-    from splinecam.plot import colors
+    from splinecam.plot import colors, plot
 
     assert set(COLORS) == set(colors._KINDS)
     assert set(KINDS) == set(_KINDS)
+    of_regions = {*inspect.signature(plot).parameters}
+    for kind, draw in _KINDS.items():
+        parameters = {*inspect.signature(draw).parameters}
+        known = parameters | of_regions if "style" in parameters else parameters
+        options = {name: name.removeprefix("no_") for name in NOT_FOR["histograms"]}
+        unknown = {option for option, name in options.items() if name not in known}
+        if kind == "histograms":  # whose axes are others
+            unknown |= {"axes"}
+        assert set(NOT_FOR.get(kind, ())) == unknown
 
 
 # -- partition ------------------------------------------------------------------------------------
@@ -325,7 +374,8 @@ def test_progress_lines_where_there_is_no_terminal(
 def test_limits(run: Run, here: Path) -> None:
     words = ("partition", "little:build", *BOX, "--out", "a")
     code, _, err = run(*words, "--max-regions", "3")
-    assert (code, "max_regions=3" in err) == (1, True)
+    assert (code, "--max-regions 3" in err) == (1, True)
+    assert "Raise --max-regions" in err
     assert not (here / "a").exists()
     assert run(*words, "--no-plot", "--memory", "1GB")[0] == 0
 
@@ -338,6 +388,12 @@ WRONG = [
     ("w little.py:biuld", "Did you mean 'build'?"),
     ("w nonsense.mod:f", "There is no module 'nonsense.mod'"),
     ("w nonsense", "package.module:factory"),
+    ("w little", "as in little:build. It defines: build"),
+    ("w little.py:wide", "little.py:wide needs width, depth: say --arg width=... --arg depth=..."),
+    ("w little.py:wide --arg width=3", "needs depth"),
+    ("w little.py:Typo", "AttributeError: 'Typo' object has no attribute 'missing' (at little.py:"),
+    ("w little.py:Leaves", "(at little.py:"),
+    ("w little.py:Branches", "depends on the values of its input (at little.py:"),
     ("w little.py:broken", "raised ValueError: no such data"),
     ("w little.py:leaves", "raised SystemExit"),
     ("w little.py:number", "gave int, but a factory must return an nn.Module"),
@@ -351,34 +407,40 @@ WRONG = [
     ("w little.py:build --weights narrow.pt", "do not fit Sequential"),
     ("w little.py:build --weights evil.pt", "can run any code"),
     ("w little.py:build --weights images.pt", "holds no state dict"),
-    ("w image.pt2 --weights weights.pt", "are for factories"),
+    ("w image.pt2 --weights weights.pt", "not for image.pt2"),
     ("w little.py:build --arg act=gelu", "1 (aten.gelu): it is not piecewise linear"),
     ("fixed.pt2 --around images.npy", "torch.zeros(2, 1, 6, 6)"),
     ("few.pt2 --around images.npy", "a batch of 0 to 64"),
     # what the domain is
     ("w image.pt2", "takes inputs of shape (1, 6, 6)"),
-    ("w little.py:image", "the domain's input shape"),
+    ("w little.py:image", "where (2,) is the domain's input shape"),
+    ("w little.py:image", "For more inputs than two use --through or --around"),
     ("image.pt2 --through two.npz --key x", "Say --input-shape 1,6,6"),
     ("image.pt2 --through two.npz", "'x' (5, 6, 6), 'y' (5,). Choose one with --key"),
     ("image.pt2 --through two.npz --key z", "holds no 'z'"),
     ("image.pt2 --through nan.npy", "Sample 1 of nan.npy is nan at [0][2][3]"),
-    ("image.pt2 --through images.npy --pick 1 2", "--pick takes 3"),
     ("image.pt2 --through images.npy --pick 1 2 9", "sample 9 is wanted"),
     ("image.pt2 --polygon bent.npy", "not in one plane"),
     ("image.pt2 --around none.npy", "There is no file none.npy."),
-    ("image.pt2 --around little.py", "is no file of samples"),
+    ("image.pt2 --around little.py", "cannot be read as samples"),
     ("image.pt2 --around evil.pt", "can run any code"),
     ("image.pt2 --around objects.npy", "can run any code"),
-    ("image.pt2 --around images.npy --input-shape 7,7", "no samples of input shape (7, 7)"),
-    ("image.pt2 --around images.npy --side 0", "above 0"),
+    (
+        "image.pt2 --around images.npy --input-shape 7,7",
+        "divided into samples of input shape (7, 7)",
+    ),
+    ("image.pt2 --around images.npy --key x", "without a name: leave out --key"),
+    ("image.pt2 --around text.npy", "was not written by NumPy"),
     ("little.py:build --polygon line.npy", "degenerate"),
-    ("little.py:build --through line.npy", "lie on one line"),
-    ("little.py:build --through same.npy", "identical"),
-    ("little.py:build --box 1 -1", "lo must be below hi"),
-    ("little.py:build --box 1 2 3", "not 3"),
+    ("little.py:build --through line.npy", "The three samples (--pick) lie on one line"),
+    ("little.py:build --through same.npy", "All 3 points are identical. Give three that"),
+    ("little.py:build --through pair.npy", "The first two of the three samples (--pick)"),
     # what the computer has
-    ("w little.py:build --device cuda", "'cuda' is not available"),
-    ("w little.py:build --output 7 --color output --dpi 20", "There is no such picture"),
+    ("w little.py:build --device cuda", "--device cuda is not available"),
+    # which picture
+    ("w little.py:build --output 7 --color output", "there is no --output 7"),
+    ("w little.py:build --color output", "say which one, --output 0 to 2"),
+    ("w little.py:build --level 0.5", "--level is for models with one"),
 ]
 
 
@@ -390,7 +452,12 @@ def test_partition_says_what_is_wrong(run: Run, here: Path, words: str, message:
     assert (code, out) == (1, "")
     assert message in err
     assert "splinecam: error: " in err
+    assert "Partition " not in err  # nothing was computed
+    assert ".." not in err.replace("...", "")
+    assert "W1" not in err  # torch's logs
+    assert "def forward" not in err  # and its graphs
     assert not (here / "evil").exists()
+    assert not (here / "new").exists()
 
 
 def test_an_existing_output_is_kept(run: Run, here: Path) -> None:
@@ -407,9 +474,38 @@ def test_an_existing_output_is_kept(run: Run, here: Path) -> None:
 
 
 def test_a_file_is_no_folder(run: Run) -> None:
-    code, _, err = run("partition", "little.py:build", *BOX, "--out", "little.py/x")
+    for words in (["partition", "little.py:build", *BOX, "--out", "little.py/x"], ["demo"]):
+        code, _, err = run(*words, *(["--out", "little.py"] * (words == ["demo"])))
+        assert code == 1
+        assert "is a file" in err
+
+
+def test_where_nothing_can_be_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refused)
+    code, _, err = run("partition", "little.py:build", *BOX, "--out", "a/b")
     assert code == 1
-    assert "is a file" in err
+    assert "Nothing can be written to a/b: Read-only file system." in err
+    assert "Model" not in err
+    assert not Path("a").exists()
+
+
+def test_a_picture_that_fails_leaves_the_partition(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise MemoryError("no room for a picture")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("splinecam.cli.commands.draw", fails)
+        code, _, err = run("partition", "little.py:build", *BOX, "--out", "a")
+    assert code == 1
+    assert "splinecam: error: no room for a picture\n" in err
+    command = err.rpartition("options: splinecam ")[2]
+    assert run(*shlex.split(command), "--dpi", "20")[0] == 0
+    assert Path("a/regions.png").exists()
 
 
 def test_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,6 +558,8 @@ def test_truncated_programs(run: Run, here: Path) -> None:
         ["--color", "output", "--output", "1", "--axes", "ticks"],
         ["--kind", "surface", "--output", "0"],
         ["--kind", "layers"],
+        ["--kind", "layers", "--model", "little.py:build", "--arg", "width=8"],
+        ["--points", "corners.npy", "--boundary", "--color", "slope"],
         ["--kind", "histograms", "--size", "4"],
     ],
 )
@@ -481,17 +579,54 @@ def test_plot_beside_the_file(run: Run, here: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "drawn"),
+    [
+        ([], False),
+        (["--boundary"], True),
+        (["--level", "-1e-1"], True),
+        (["--level", "0.1", "--no-boundary"], False),
+        (["--color", "class"], True),
+        (["--kind", "surface", "--no-boundary"], False),
+    ],
+)
+def test_when_the_boundary_of_one_output_is_drawn(
+    run: Run, words: list[str], drawn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    real = sc.Partition.decision_boundary
+
+    def noted(part: sc.Partition, *, level: float = 0.0, **options: Any) -> sc.Boundary:
+        asked.append(level)
+        return real(part, level=level, **options)
+
+    monkeypatch.setattr(sc.Partition, "decision_boundary", noted)
+    assert run("partition", "little.py:single", *BOX, "--out", "a", "--no-plot")[0] == 0
+    asked.clear()
+    assert run("plot", "a/partition.npz", *words, "--dpi", "20")[0] == 0
+    level = float(words[1]) if "--level" in words else 0.0
+    assert asked == [level] * drawn
+
+
+def test_a_boundary_that_is_nowhere(run: Run) -> None:
+    words = ("partition", "little.py:single", *BOX, "--out", "a", "--dpi", "20")
+    _, _, err = run(*words, "--level", "1e3")
+    assert "Boundary   none: the output is " in err
+    assert err.rstrip().endswith("never 1000")
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ("none.npz", "There is no file none.npz."),
         ("cut.npz", "truncated or damaged"),
         ("two.npz", "not a partition saved by SplineCam"),
         ("weights.pt", "not a partition saved by SplineCam"),
-        ("saved.npz --out x.tiff", "end its name in .png, .pdf, .svg"),
-        ("saved.npz --color output --output 9", "There is no such picture"),
-        ("saved.npz --level 0.1", "is for models with one output"),
-        ("saved.npz --kind histograms --no-edges", "--no-edges is not for"),
-        ("saved.npz --kind histograms --axes off", "--axes is not for"),
+        ("saved.npz --color output --output 9", "there is no --output 9"),
+        ("saved.npz --kind surface", "say which one, --output 0 to 2"),
+        ("saved.npz --level 0.1", "--level is for models with one"),
+        ("saved.npz --points line.npy --pick 9", "sample 9 is wanted"),
+        ("saved.npz --points two.npz --key y", "divided into samples of input shape (2,)"),
+        ("saved.npz --kind layers --model little.py:single", "not the one that was partitioned"),
     ],
 )
 def test_plot_says_what_is_wrong(run: Run, words: str, message: str) -> None:
@@ -516,9 +651,14 @@ def test_stats_of_several(run: Run, here: Path) -> None:
     _, out, _ = run("stats", "saved.npz", "again.npz")
     assert out.splitlines()[0].split() == ["saved.npz", "again.npz"]
     assert [row["file"] for row in json.loads(run("stats", "saved.npz", "again.npz", "--json")[1])]
-    code, _, err = run("stats", "saved.npz", "again.npz", "--table", "x.csv")
-    assert (code, "one saved partition" in err) == (1, True)
     assert run("stats", "cut.npz")[0] == 1
+
+
+def test_stats_with_the_model(run: Run) -> None:
+    words = ("stats", "saved.npz", "--json")
+    assert "lipschitz_input" not in json.loads(run(*words)[1])["stats"]
+    _, out, _ = run(*words, "--full", "--model", "little.py:build")
+    assert json.loads(out)["stats"]["lipschitz_input"] > 0
 
 
 @pytest.mark.parametrize("pandas", [True, False])
@@ -582,7 +722,7 @@ def test_the_commands_of_the_page_are_right() -> None:
     for line in lines:
         program, *words = shlex.split(line, comments=True)
         assert program == "splinecam"
-        assert make_parser().parse_args(words).command in COMMANDS
+        assert parse(words).command in COMMANDS
 
 
 def test_the_entry_point_is_the_command() -> None:

@@ -55,6 +55,7 @@ def test_what_to_try_next_works(
         if line
     ]
     assert len(commands) == 3
+    assert ["--boundary" in command for command in commands] == [True, True, False]
     for command in commands:
         assert cli.main(shlex.split(command)) == 0
     assert capsys.readouterr().out.splitlines()[-8].split() == [

@@ -241,7 +241,7 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
     ),
     "plot": ("SAVED.npz [--out FILE] [options]", "draw a saved partition", _PLOT, _plot),
     "stats": (
-        "SAVED.npz ... [--json] [--table FILE]",
+        "SAVED.npz ... [--json] [--table FILE] [options]",
         "show the statistics of saved partitions",
         _STATS,
         _stats,
@@ -314,7 +314,7 @@ def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
     which.add_argument(
         "--polygon", type=Path, metavar="FILE", help="the convex polygon with these corners"
     )
-    _add_pick(group, "the first ones; all corners")
+    _add_pick(group, "the first ones; of --polygon all")
     group.add_argument(
         "--input-shape",
         type=words.shape,
@@ -354,18 +354,21 @@ def _add_picture(parser: Any) -> None:
         "--color", choices=COLORS, metavar="BY", help=f"colour by {', '.join(COLORS)}"
     )
     parser.add_argument(
-        "--output", type=int, metavar="K", help="which output, for --color slope or output"
+        "--output",
+        type=int,
+        metavar="K",
+        help="which output: of --color slope or output, or of a surface",
     )
     parser.add_argument(
         "--boundary",
         action=BooleanOptionalAction,
-        help="draw the decision boundary (yes, if there are several outputs or classes are shown)",
+        help="draw the decision boundary (by default on classes and with several outputs)",
     )
     parser.add_argument(
         "--level",
         type=words.number,
         metavar="X",
-        help="draw the boundary where a single output has this value (0)",
+        help="draw the boundary where the only output has this value (0)",
     )
     parser.add_argument("--no-edges", action="store_true", help="draw no edges of regions")
     parser.add_argument(

@@ -98,8 +98,8 @@ def _picture(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
         if name in NOT_FOR.get(kind, ()):
             yield f"{shown.get(name, _option(name))} is not for --kind {kind}"
     if "output" in given and kind != "surface" and options.color not in ("slope", "output"):
-        where = " or --kind surface" if "kind" in given else ""
-        yield f"--output goes with --color slope, --color output{where}"
+        those = ["--color slope", "--color output", *["--kind surface"] * ("kind" in given)]
+        yield f"--output goes with {_either(those)}"
     if "model" in given and "kind" in given and kind != "layers":
         yield "--model is for --kind layers, where it shows a unit of each layer"
     if (options.dpi or DPI) * (options.size or _WIDE) > _PIXELS:
@@ -117,3 +117,5 @@ def _table(options: Namespace) -> Iterator[str]:
         yield "--table is for one saved partition at a time"
     if options.force and options.table is None:
         yield "--force goes with --table"
+    if options.model is not None and not options.full:
+        yield "--model goes with --full"

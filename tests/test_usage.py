@@ -1,0 +1,169 @@
+"""What needs no torch: the command line's help, and options that are wrong by themselves."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+import splinecam as sc
+from splinecam.cli import main
+from splinecam.cli.console import in_options
+from splinecam.cli.usage import parse
+from splinecam.cli.words import amount, bytes_of_memory, device
+
+PARTITION = "partition m:f --out x"
+BOX = f"{PARTITION} --box -1 1"
+THROUGH = f"{PARTITION} --through x.npy"
+AROUND = f"{PARTITION} --around x.npy"
+
+WRONG = [
+    ("nonsense", "invalid choice"),
+    (PARTITION, "--box --through --around --polygon is required"),
+    ("partition m:f --box -1 1", "--out"),
+    # values
+    (f"{PARTITION} --box a", "'a' is not a finite number"),
+    (f"{PARTITION} --box 0 nan", "'nan' is not a finite number"),
+    (f"{PARTITION} --box 1", "two numbers (LO HI) or four (XMIN YMIN XMAX YMAX), not 1"),
+    (f"{PARTITION} --box 1 2 3", "not 3"),
+    (f"{PARTITION} --box 1 -1", "1 must be below -1"),
+    (f"{PARTITION} --box 0 0 1 0", "0 must be below 0"),
+    (f"{BOX} --memory much", "such as 500MB"),
+    (f"{BOX} --memory 10", "such as 500MB"),
+    (f"{BOX} --max-regions 0", "'0' is not a whole number above 0, such as 500000 or 1e6"),
+    (f"{BOX} --arg 3", "NAME=VALUE"),
+    (f"{BOX} --device foo", "'foo' is not auto, cpu or cuda"),
+    (f"{BOX} --dpi 0", "above 0"),
+    (f"{BOX} --dpi 100000", "at most 2400"),
+    (f"{BOX} --size -2", "0.5 to 100 inches"),
+    (f"{BOX} --size 90 --dpi 1000", "25,000 pixels"),
+    (f"{THROUGH} --margin -2", "'-2' is below 0"),
+    (f"{THROUGH} --pick 0 1", "--pick takes 3 numbers with --through"),
+    (f"{AROUND} --pick 0 1", "--pick takes 1 number with --around"),
+    (f"{AROUND} --side 0", "'0' is not a number above 0"),
+    ("check m:f --input-shape big", "not a shape"),
+    ("plot x.npz --color nice", "invalid choice"),
+    ("plot x.npz --out a.jpg", "must end in .png, .pdf or .svg"),
+    ("stats a.npz --table t.parquet", "must end in .csv"),
+    # options that do not go together
+    (f"{BOX} --through x.npy", "not allowed with"),
+    (f"{BOX} --pick 3", "--pick goes with --through, --around or --polygon"),
+    (f"{BOX} --side 4", "--side goes with --around"),
+    (f"{BOX} --seed 0", "--seed goes with --around"),
+    (f"{AROUND} --tight", "--tight goes with --through"),
+    (f"{BOX} --input-shape 1,8,8", "--box is for inputs of two numbers"),
+    (f"{BOX} --no-plot --color area", "--no-plot draws none"),
+    (f"{BOX} --no-plot --no-boundary", "--no-boundary is for a picture"),
+    (f"{BOX} --output 0", "--output goes with --color slope or --color output"),
+    ("plot x.npz --color class --output 3", "--output goes with --color slope, --color output or"),
+    ("plot x.npz --key x", "--key goes with --points"),
+    ("plot x.npz --kind histograms --no-edges", "--no-edges is not for --kind histograms"),
+    ("plot x.npz --kind surface --axes off", "--axes is not for --kind surface"),
+    ("plot x.npz --weights w.pt", "--weights goes with --model"),
+    ("plot x.npz --model m:f", "--model is for --kind layers"),
+    ("stats a.npz b.npz --table t.csv", "one saved partition"),
+    ("stats a.npz --full", "--full goes with --model"),
+    ("stats a.npz --model m:f", "--model goes with --full"),
+    ("stats a.npz --force", "--force goes with --table"),
+    ("check m:f --pick 0", "--pick goes with --through, --around or --polygon"),
+    ("ops --search relu --markdown", "not allowed with"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG, ids=[words for words, _ in WRONG])
+def test_wrong_usage(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(shlex.split(words))
+    assert stop.value.code == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.startswith(f"usage: splinecam {words.split()[0] if words != 'nonsense' else ''}")
+
+
+@pytest.mark.parametrize(
+    ("words", "box"),
+    [
+        ("-1 1", ([-1], [1])),
+        ("-1e3 1e3", ([-1000], [1000])),
+        ("-1e-3 -.5E-3", ([-0.001], [-0.0005])),
+        ("-1,1", ([-1], [1])),
+        ("-1e0,-2.,3,4", ([-1, -2], [3, 4])),
+        ("0 0 2 1", ([0, 0], [2, 1])),
+    ],
+)
+def test_boxes(words: str, box: object) -> None:
+    assert parse([*PARTITION.split(), "--box", *words.split()]).box == box
+    assert parse([*PARTITION.split(), f"--box={','.join(words.split())}"]).box == box
+
+
+def test_words() -> None:
+    assert parse(["plot", "x.npz", "--level", "-2.5e-1"]).level == -0.25
+    assert (amount("1e6"), amount("2k"), amount("7")) == (10**6, 2000, 7)
+    assert (bytes_of_memory("2GB"), bytes_of_memory("5e8")) == (2 * 10**9, 5 * 10**8)
+    assert device("cuda:1") == "cuda:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("say which one, output=0 to 9.", "say which one, --output 0 to 9."),
+        (
+            "exceeds memory=2,000 bytes: raise memory",
+            "exceeds --memory 2,000 bytes: raise --memory",
+        ),
+        ("Use Domain.around, through or polygon to", "Use --around, --through or --polygon to"),
+        ("Use Domain.through for a plane through", "Use --through for a plane through"),
+        ("splinecam.op_table() lists", "splinecam ops lists"),
+    ],
+)
+def test_messages_name_options(text: str, told: str) -> None:
+    assert in_options(text) == told
+
+
+# -- the package ----------------------------------------------------------------------------------
+
+
+def python(code: str) -> str:
+    words = [sys.executable, "-c", code]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_help_does_not_wait_for_torch() -> None:
+    code = """if True:
+        import sys
+        import splinecam
+        from splinecam.cli import main
+        for words in ([], ["--version"], ["partition", "--help"], ["stats", "a", "--full"]):
+            try:
+                main(words)
+            except SystemExit:
+                pass
+        print(*sorted({"torch", "numpy", "matplotlib"} & set(sys.modules)), "end")
+    """
+    assert python(code).splitlines()[-1].split() == ["end"]
+
+
+def test_partition_is_the_function_whatever_is_imported_first() -> None:
+    code = """if True:
+        import splinecam.partition
+        from splinecam.partition import Partition
+        from splinecam import partition
+        assert splinecam.Partition is Partition
+        print(type(partition).__name__, type(splinecam.partition).__name__)
+    """
+    assert python(code).split() == ["function", "function"]
+
+
+def test_every_public_name() -> None:
+    space: dict[str, object] = {}
+    exec("from splinecam import *", space)
+    assert {*space} - {"__builtins__"} == {*sc.__all__}
+    assert {*sc.__all__} <= {*dir(sc)}
+    assert all(getattr(sc, name) is space[name] for name in sc.__all__)
+    assert {name for names in sc._MODULES.values() for name in names} == {*sc.__all__} - {"nn"}
+    assert sc.plot.__name__ == "splinecam.plot"
+    assert sc.io.__name__ == "splinecam.io"
+    assert not hasattr(sc, "nonsense")
+    assert not hasattr(sc, "__nonsense__")
