@@ -20,7 +20,7 @@ class Merged:
 
     labels: (F,) the piece of each region; edges: (N,) indices of the edges that still separate two
     pieces, or a piece from the outside; areas: (P,) of the pieces. To draw them:
-    ``part.plot(color=merged.labels, edges=merged.edges)``.
+    ``part.plot(color="merged")``.
     """
 
     labels: Tensor
