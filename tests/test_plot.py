@@ -6,7 +6,6 @@ import base64
 import io
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,6 @@ from splinecam.plot import plot
 matplotlib.use("Agg")
 
 KINDS = ("class", "slope", "area", "output", "layer", "vertices", "random")
-
-
-@pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
 
 
 def network(outputs: int, width: int = 10) -> nn.Sequential:

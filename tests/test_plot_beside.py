@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -25,12 +24,6 @@ from splinecam.plot.palette import INK, ink_on
 from splinecam.plot.scalebar import ScaleBar
 
 LAYOUTS = (None, "constrained", "compressed", "tight")
-
-
-@pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def cut_up(outputs: int, domain: sc.Domain, width: int = 10) -> sc.Partition:

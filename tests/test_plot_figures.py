@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ from drawing import cut_up, network, pixels, scene_of
 from splinecam.plot import histograms, layers
 from splinecam.plot import images as images_module
 from splinecam.plot.lines import Lines
-
-
-@pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module", params=[1, 3])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Iterator
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,12 +16,6 @@ import splinecam as sc
 from drawing import cut_up, lies_in, network, pixels, scene_of, written
 from splinecam.plot import scene
 from splinecam.table import centroid_values
-
-
-@pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module", params=[1, 3])

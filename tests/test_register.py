@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam.capture import capture
+from splinecam.nn import PiecewiseLinear
 from splinecam.ops import Bound, register
 from splinecam.ops.measure import measured_bound
 from splinecam.partition import Partition
@@ -268,7 +269,7 @@ def test_a_decorator_and_a_second_registration():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_the_gpu():
     sc.register_op(Hidden, cuts=lambda module, x: x - module.knot)
-    model = network(Hidden(0.25), sc.nn.PiecewiseLinear([-1, 0, 2], [0, 1, 0]))
+    model = network(Hidden(0.25), PiecewiseLinear([-1, 0, 2], [0, 1, 0]))
     part = sc.partition(model, BOX, device="cuda", progress=False)
     assert part.validate().ok
     assert len(part) == len(sc.partition(model, BOX, device="cpu", progress=False))

@@ -9,9 +9,14 @@ from splinecam.errors import SplineCamError
 __all__ = ["device_of", "kind_of", "limit_of"]
 
 
+def cuda_is_there() -> bool:
+    """Whether there is a GPU that torch can use."""
+    return torch.cuda.is_available()
+
+
 def device_of(device: str | torch.device) -> torch.device:
     """The device meant: "auto" is a GPU if there is one."""
-    there = torch.cuda.is_available()
+    there = cuda_is_there()
     if device == "auto":
         return torch.device("cuda" if there else "cpu")
     try:
