@@ -51,8 +51,9 @@ class UnsupportedOpError(CaptureError):
         lines = "\n".join(f"  - {op}" for op in ops)
         super().__init__(
             f"{len(ops)} {noun} not supported:\n{lines}\n"
-            "Replace them as their lines say, or teach SplineCam what they do with "
-            "splinecam.register_op; splinecam.op_table() lists what is supported."
+            "Replace them (a smooth function of one variable by a table: "
+            "splinecam.nn.PiecewiseLinear), or teach SplineCam what they do: "
+            "splinecam.register_op. splinecam.op_table() lists what is supported."
         )
 
     def __reduce__(self) -> tuple[type, tuple[list[OffendingOp]]]:
