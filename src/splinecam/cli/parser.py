@@ -68,7 +68,7 @@ def _wide(prog: str) -> RawDescriptionHelpFormatter:
 _DEMO = """\
 examples:
   splinecam demo
-  splinecam demo --out /tmp/demo --device cpu
+  splinecam demo --out pictures --device cpu
 """
 
 
