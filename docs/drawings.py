@@ -253,6 +253,7 @@ def maximum() -> Figure:
         (0.0, -0.5),
         ha="center",
         color=INK,
+        bbox={"boxstyle": "square,pad=0.15", "fc": "white", "ec": "none"},  # over the lines
         arrowprops={"arrowstyle": "-", "color": GREY, "shrinkB": 5},
     )
     left.set_title(r"$\max(r, s, t)$: borders where the winner changes")

@@ -19,7 +19,7 @@ from matplotlib.transforms import IdentityTransform
 from splinecam.plot.beside import BarAxes, Place, Room, SideLegend, overhang, picture_size
 from splinecam.plot.lines import figure_of
 from splinecam.plot.palette import background, ink_on, text_color
-from splinecam.plot.scalebar import ScaleBar, letters, scale_of
+from splinecam.plot.scalebar import PLAIN, ScaleBar, letters, scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,6 @@ _BAR, _THINNEST, _THICKEST = 0.035, 5.0, 12.0  # of a picture's side, and in poi
 _ROWS = 4  # of a legend below a picture; longer ones are beside it
 _FLAT = 2.5  # width by height from which on colours are explained below a picture
 _AROUND = 0.083  # inches that layouts leave free, at both ends together
-_PLAIN = (1e-3, 1e5)  # between these a logarithmic scale has no powers of ten
 BORDER_WIDTH = 0.9
 _CUT_WIDTH = 0.6  # of the frame of a view that does not show the whole domain
 _SIDES = ("left", "right", "top", "bottom")
@@ -214,7 +213,7 @@ def _log_ticks(axis: Any, norm: LogNorm, most: float) -> None:
     else:
         axis.set_major_locator(MaxNLocator(min(9, max(2, int(most))), steps=[1, 2, 5, 10]))
     axis.set_minor_formatter(NullFormatter())
-    if _PLAIN[0] <= low < high <= _PLAIN[1]:
+    if PLAIN[0] <= low < high <= PLAIN[1]:
         axis.set_major_formatter(FuncFormatter(_plain_number))
 
 

@@ -17,15 +17,12 @@ from splinecam.plot.fill import ink_over
 from splinecam.plot.lines import figure_of
 from splinecam.plot.palette import INK, PAPER, background
 
-__all__ = ["ScaleBar", "letters", "round_number", "scale_of", "short_number"]
+__all__ = ["PLAIN", "ScaleBar", "letters", "round_number", "scale_of", "short_number"]
 
 _LARGEST, _SMALLEST = 8.0, 5.5  # sizes of letters, in points
 _PER_LETTER = 24.0  # longer side of a picture by size of letters
-_FULL, _LEAST = (
-    240.0,
-    0.45,
-)  # longer side from which on nothing is smaller, and how small things get
-_PLAIN = (1e-3, 1e5)  # numbers between these are not written as powers of ten
+_FULL, _LEAST = 240.0, 0.45  # longer side below which things get smaller, and down to what
+PLAIN = (1e-3, 1e5)  # numbers between these are not written as powers of ten
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -56,7 +53,7 @@ def short_number(value: float) -> str:
     >>> short_number(0.5), short_number(2e-6), short_number(1e6)
     ('0.5', '2×10⁻⁶', '10⁶')
     """
-    if _PLAIN[0] <= value < _PLAIN[1]:
+    if PLAIN[0] <= value < PLAIN[1]:
         return f"{value:g}"
     digits, power = f"{value:.0e}".split("e")
     return f"{digits}×10{str(int(power)).translate(_RAISED)}".removeprefix("1×")
