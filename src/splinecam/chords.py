@@ -9,7 +9,7 @@ from torch import Tensor
 
 from splinecam.ragged import lengths, offsets_of, take, take_rows
 
-__all__ = ["Arrangement", "Chords", "Lines", "Loops", "drift_and_error", "meet"]
+__all__ = ["Arrangement", "Chords", "Lines", "Loops", "Woven", "drift_and_error", "meet"]
 
 
 @dataclass
@@ -62,12 +62,30 @@ class Lines:
         return lengths(self.b - self.a)
 
 
+@dataclass(frozen=True)
+class Woven:
+    """The crossings of chords in general position, as one meets them along each chord.
+
+    line: (N,) of each chord, offsets: (N + 1,) its crossings; each crossing is met twice, (2X,):
+    other, the line that crosses, and s, the fraction of the chord. The X vertices: chord, the one
+    on which the vertex is placed, and place, where it is met there.
+    """
+
+    line: Tensor
+    offsets: Tensor
+    other: Tensor
+    s: Tensor
+    chord: Tensor
+    place: Tensor
+
+
 @dataclass
 class Arrangement:
     """All vertices (V, 2) and edges (E, 2), and what drawing the chords made, part by part.
 
     Of each new vertex its line and the fraction of it; of each new edge its line; the finished
-    faces; the places (N, 2) that rounding could not settle.
+    faces; the places (N, 2) that rounding could not settle; the crossings of ``weave``, whose
+    vertices come first.
     """
 
     uv: Tensor
@@ -77,6 +95,7 @@ class Arrangement:
     edge_line: list[Tensor] = field(default_factory=list)
     loops: list[Loops] = field(default_factory=list)
     doubts: list[Tensor] = field(default_factory=list)
+    woven: Woven | None = None
 
 
 def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -135,7 +135,10 @@ class KnotCut(Cut):
     period: float | None = None
 
     def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions:
-        return Functions.crossing(z, self._levels_between(low, high), error, low, high)
+        levels = self._levels_between(low, high)
+        turns = levels.shape[0] // self.levels.shape[0] if self.levels.shape[0] else 1
+        jumps = self.slopes.diff(dim=0).repeat(turns, 1)
+        return Functions.crossing(z, levels, error, low, high, jumps)
 
     def _levels_between(self, low: Tensor, high: Tensor) -> Tensor:
         """At least all knots of each unit between its lowest and its highest value, (K', n)."""

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from splinecam.arrange import arrange
-from splinecam.chords import Arrangement, Chords, Lines, Loops
+from splinecam.births import Births, Kinks
+from splinecam.chords import Arrangement, Chords, Lines, Loops, Woven
 from splinecam.errors import LimitError
 from splinecam.mesh import Mesh
 from splinecam.predicates import UV_ERROR, cluster
@@ -31,7 +32,6 @@ from splinecam.weave import weave
 __all__ = [
     "TWICE",
     "UNCLEAR",
-    "Births",
     "Doubts",
     "EdgeCuts",
     "Ends",
@@ -50,24 +50,6 @@ TWICE = "a unit crosses a region's border more than twice"
 
 
 @dataclass(frozen=True)
-class Births:
-    """New vertices as points between two older ones: ``lerp(x[p], x[q], t)``, all (N,)."""
-
-    p: Tensor
-    q: Tensor
-    t: Tensor
-
-    def select(self, chosen: Tensor | slice) -> Births:
-        """Some of the new vertices."""
-        return Births(self.p[chosen], self.q[chosen], self.t[chosen])
-
-    def interpolate(self, x: Tensor) -> Tensor:
-        """Values at the new vertices from the values x of the older ones."""
-        t = self.t.view(-1, *[1] * (x.dim() - 1))
-        return x.index_select(0, self.p).lerp_(x.index_select(0, self.q), t)
-
-
-@dataclass(frozen=True)
 class Doubts:
     """Places (N, 2) that rounding could not settle, and why."""
 
@@ -80,7 +62,8 @@ class Refinement:
     """The refined mesh; its new vertices: first those on edges, then those inside faces.
 
     early: vertices made before those, level by level. kept: (V,) which of all these vertices the
-    mesh still has; by default all.
+    mesh still has; by default all. lines: those that were drawn, and woven, their crossings in
+    general position; kinks: on the edges, and on these lines.
     """
 
     mesh: Mesh
@@ -89,6 +72,9 @@ class Refinement:
     doubts: list[Doubts]
     early: tuple[Births, ...] = ()
     kept: Tensor | None = None
+    lines: Lines | None = None
+    woven: Woven | None = None
+    kinks: tuple[Kinks, Kinks] | None = None
 
 
 class Columns(Protocol):
@@ -106,15 +92,18 @@ class EdgeCuts:
     """Where functions change sign along edges, ordered along each edge.
 
     Hits, (N,): which of the given ones it is, edge, column, whether the function falls from
-    edges[e, 0] on, group (the new vertex), and blur (N, 2), how far rounding may shift it along the
-    edge. Groups, (C,): edge, end vertices a, b, fraction t and its error shift; first: (E + 1,)
-    those of each edge.
+    edges[e, 0] on, its fraction at of the edge, how much the function changes along the whole edge,
+    group (the new vertex), and blur (N, 2), how far rounding may shift it along the edge. Groups,
+    (C,): edge, end vertices a, b, fraction t and its error shift; first: (E + 1,) those of each
+    edge.
     """
 
     given: Tensor
     edge: Tensor
     column: Tensor
     falling: Tensor
+    at: Tensor
+    change: Tensor
     group: Tensor
     blur: Tensor
     group_edge: Tensor
@@ -172,6 +161,8 @@ def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> E
         edge,
         column,
         falling,
+        t,
+        slope[order],
         group,
         blur,
         group_edge,
@@ -340,7 +331,7 @@ def _assemble(
     )
     inside = Births(lines.start[crossing], lines.end[crossing], _join(made.vertex_s, lines.error))
     doubts += [Doubts(uv, "crossings too close to tell apart") for uv in made.doubts]
-    return Refinement(refined, cuts.births(), inside, doubts)
+    return Refinement(refined, cuts.births(), inside, doubts, lines=lines, woven=made.woven)
 
 
 def unrefined(mesh: Mesh, doubts: list[Doubts]) -> Refinement:

@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam.births import Births
 from splinecam.cuts import Cut, MaxCut
-from splinecam.cutting import Births, Doubts, Refinement
+from splinecam.cutting import Doubts, Refinement
 from splinecam.domain import Domain
 from splinecam.errors import LimitError
 from splinecam.maxima import refine_maxima

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splinecam.cutting import Births
+from splinecam.births import Births
 from splinecam.ragged import take
 
 __all__ = ["Field", "Pairs"]

@@ -23,7 +23,8 @@ class Functions:
 
     z: (V, n) values at the vertices; unit, level, other: (m,); error: (m,) rounding error;
     wanted: (m,) columns that may change sign, the others are only carried along; label: (m,) the
-    unit to name when a column draws an edge.
+    unit to name when a column draws an edge; jump: (m,) by how much the slope of the result changes
+    where a column passes through zero, if that is all that happens there.
     """
 
     z: Tensor
@@ -33,12 +34,19 @@ class Functions:
     wanted: Tensor
     label: Tensor
     other: Tensor | None = None
+    jump: Tensor | None = None
 
     @classmethod
     def crossing(
-        cls, z: Tensor, levels: Tensor, error: Tensor, low: Tensor, high: Tensor
+        cls,
+        z: Tensor,
+        levels: Tensor,
+        error: Tensor,
+        low: Tensor,
+        high: Tensor,
+        jumps: Tensor | None = None,
     ) -> Functions:
-        """Only the functions that may change sign: levels (K, n); error, low, high (n,)."""
+        """Only the functions that may change sign: levels, jumps (K, n); error, low, high (n,)."""
         error = error + EPS * levels.abs()
         wanted = (low < levels - error) & (high > levels + error)
         # Looking at a whole layer is faster than picking more than an eighth of it.
@@ -46,7 +54,8 @@ class Functions:
         if levels.shape[0] == 1 and 8 * int(wanted.sum()) > wanted.shape[1]:
             chosen = torch.ones_like(wanted)
         k, unit = chosen.nonzero(as_tuple=True)
-        return cls(z, unit, levels[k, unit], error[k, unit], wanted[k, unit], unit)
+        jump = None if jumps is None else jumps[k, unit]
+        return cls(z, unit, levels[k, unit], error[k, unit], wanted[k, unit], unit, jump=jump)
 
     @classmethod
     def differences(

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from splinecam.cutting import Births, Doubts, Refinement, unrefined
+from splinecam.births import Births
+from splinecam.cutting import Doubts, Refinement, unrefined
 from splinecam.dissolve import dissolve
 from splinecam.envelope import BLURRED, CHORD, SEVERAL, Contests, Judge, contests
 from splinecam.errors import LimitError

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from splinecam.arrange import split_once
+from splinecam.births import Births
 from splinecam.chords import Arrangement, Loops
 from splinecam.cutting import (
     TWICE,
     UNCLEAR,
-    Births,
     Doubts,
     EdgeCuts,
     Ends,

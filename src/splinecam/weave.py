@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splinecam.chords import Arrangement, Chords, Lines, Loops, meet
+from splinecam.chords import Arrangement, Chords, Lines, Loops, Woven, meet
 from splinecam.errors import LimitError
 from splinecam.links import cycles
 from splinecam.predicates import SAFETY, UV_ERROR
@@ -81,6 +81,7 @@ class _Crossings:
 
     Per chord, (N,): line, lo and hi (places in the flat boundary), count of crossings.
     Per crossing, (X,): chords i and j, its fraction s on i, its rank along i and along j.
+    other, along: (2X,) the crossing chords and their fractions, in order along each chord.
     tight: (F,) faces in which rounding leaves the order of some crossings open.
     """
 
@@ -93,6 +94,8 @@ class _Crossings:
     s: Tensor
     rank_i: Tensor
     rank_j: Tensor
+    other: Tensor
+    along: Tensor
     tight: Tensor
 
 
@@ -118,7 +121,8 @@ def _crossings(loops: Loops, chords: Chords, lines: Lines, max_faces: int | None
     close = _close(lines.length()[line], chord, s, error)
     tight = torch.zeros(loops.offsets.shape[0] - 1, dtype=torch.bool, device=close.device)
     tight[chords.face[chord[close]]] = True
-    return _Crossings(line, lo, hi, count, i, j, s_i, rank[:x], rank[x:], tight)
+    other = take(torch.cat([j, i]), sequence)
+    return _Crossings(line, lo, hi, count, i, j, s_i, rank[:x], rank[x:], other, s, tight)
 
 
 def _pairs(lo: Tensor, hi: Tensor, rank: Tensor, room: int | None) -> tuple[Tensor, Tensor]:
@@ -169,6 +173,9 @@ def _draw(loops: Loops, c: _Crossings, lines: Lines, out: Arrangement) -> None:
     out.uv = torch.cat([out.uv, lines.point(line, c.s)])
     out.vertex_line.append(line)
     out.vertex_s.append(c.s)
+    meetings = offsets_of(c.count)
+    place = take(meetings, c.i) + c.rank_i
+    out.woven = Woven(c.line, meetings, take(c.line, c.other), c.along, c.i, place)
     following = _next(loops, c, first, edge_i, edge_j)
     offsets, members = cycles(following)
     new = torch.arange(2 * path.shape[0], device=vertex.device) + 2 * first_edge

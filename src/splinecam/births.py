@@ -1,0 +1,58 @@
+"""New vertices as points of lines between older ones, and where functions vanish on those lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Births", "Kinks"]
+
+
+@dataclass(frozen=True)
+class Births:
+    """New vertices as points between two older ones: ``lerp(x[p], x[q], t)``, all (N,)."""
+
+    p: Tensor
+    q: Tensor
+    t: Tensor
+
+    @property
+    def count(self) -> int:
+        return int(self.t.shape[0])
+
+    def select(self, chosen: Tensor | slice) -> Births:
+        """Some of the new vertices."""
+        return Births(self.p[chosen], self.q[chosen], self.t[chosen])
+
+    def interpolate(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """Values at the new vertices from the values x of the older ones."""
+        t = self.t.view(-1, *[1] * (x.dim() - 1))
+        p, q = x.index_select(0, self.p), x.index_select(0, self.q)
+        return p.lerp_(q, t) if out is None else torch.lerp(p, q, t, out=out)
+
+
+@dataclass(frozen=True)
+class Kinks:
+    """All zeros of functions on the lines that new vertices lie on.
+
+    offsets: (L + 1,) those of each line. Per kink, (K,), in order along each line: its fraction t
+    of the line, the function's column, and change, by how much the function changes from one end of
+    the line to the other. Per new vertex, (N,): its line, and place, one of the kinks where it is.
+    """
+
+    offsets: Tensor
+    t: Tensor
+    column: Tensor
+    change: Tensor
+    line: Tensor
+    place: Tensor
+
+    @property
+    def count(self) -> int:
+        return int(self.t.shape[0])
+
+    def per_vertex(self) -> Tensor:
+        """How many kinks the line of each new vertex has, (N,)."""
+        return (self.offsets[1:] - self.offsets[:-1]).index_select(0, self.line)

@@ -1,0 +1,41 @@
+"""Where the functions of a cut vanish on the edges that it divided, and on the chords it drew."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from splinecam.births import Kinks
+from splinecam.chords import Lines, Woven
+from splinecam.cutting import EdgeCuts
+from splinecam.functions import Functions
+from splinecam.ragged import offsets_of, take
+
+__all__ = ["chord_kinks", "edge_kinks"]
+
+
+def edge_kinks(cuts: EdgeCuts) -> Kinks:
+    """Of the divided edges."""
+    line = torch.unique_consecutive(cuts.group_edge, return_inverse=True)[1]
+    hits = take(line, cuts.group)
+    offsets = offsets_of(torch.bincount(hits))
+    first = offsets_of(torch.bincount(cuts.group))[:-1]
+    return Kinks(offsets, cuts.at, cuts.column, cuts.change, line, first)
+
+
+def chord_kinks(
+    functions: Functions, cuts: EdgeCuts, lines: Lines, woven: Woven, column: Tensor, known: int
+) -> Kinks:
+    """Of the woven chords; column: (L,) of each line; known: how many vertices there were."""
+    counts = woven.offsets[1:] - woven.offsets[:-1]
+    line = take(woven.line, torch.repeat_interleave(counts, output_size=woven.s.shape[0]))
+    crossing = take(column, woven.other)
+    # The farther end of the chord tells best how steep the other function is along it.
+    end = torch.where(woven.s > 0.5, take(lines.start, line), take(lines.end, line))
+    value = functions.at(end.clamp(max=known - 1), crossing)
+    born = (end >= known).nonzero()[:, 0]  # most chords end on an edge
+    group, of = take(end, born) - known, take(crossing, born)
+    a, b = (functions.at(take(x, group), of) for x in (cuts.a, cuts.b))
+    value[born] = torch.lerp(a, b, take(cuts.t, group))
+    change = value.abs() / torch.maximum(woven.s, 1 - woven.s)
+    return Kinks(woven.offsets, woven.s, crossing, change, woven.chord, woven.place)
