@@ -35,17 +35,17 @@ class Births:
 
 @dataclass(frozen=True)
 class Kinks:
-    """All zeros of functions on the lines that new vertices lie on.
+    """Where the results of units bend on the lines that new vertices lie on.
 
-    offsets: (L + 1,) those of each line. Per kink, (K,), in order along each line: its fraction t
-    of the line, the function's column, and change, by how much the function changes from one end of
-    the line to the other. Per new vertex, (N,): its line, and place, one of the kinks where it is.
+    offsets: (L + 1,) the kinks of each line. Per kink, (K,), in order along each line: its fraction
+    t of the line, the unit, and bend, by how much the slope of its result changes there, per whole
+    line. Per new vertex, (N,): its line, and place, one of the kinks where it is.
     """
 
     offsets: Tensor
     t: Tensor
-    column: Tensor
-    change: Tensor
+    unit: Tensor
+    bend: Tensor
     line: Tensor
     place: Tensor
 

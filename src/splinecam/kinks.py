@@ -1,4 +1,4 @@
-"""Where the functions of a cut vanish on the edges that it divided, and on the chords it drew."""
+"""Where the results of a cut bend on the edges that it divided, and on the chords it drew."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from splinecam.ragged import offsets_of, take
 __all__ = ["chord_kinks", "edge_kinks"]
 
 
-def edge_kinks(cuts: EdgeCuts) -> Kinks:
+def edge_kinks(functions: Functions, cuts: EdgeCuts) -> Kinks:
     """Of the divided edges."""
     line = torch.unique_consecutive(cuts.group_edge, return_inverse=True)[1]
     hits = take(line, cuts.group)
     offsets = offsets_of(torch.bincount(hits))
     first = offsets_of(torch.bincount(cuts.group))[:-1]
-    return Kinks(offsets, cuts.at, cuts.column, cuts.change, line, first)
+    unit, bend = _bends(functions, cuts.column, cuts.change)
+    return Kinks(offsets, cuts.at, unit, bend, line, first)
 
 
 def chord_kinks(
@@ -38,4 +39,12 @@ def chord_kinks(
     a, b = (functions.at(take(x, group), of) for x in (cuts.a, cuts.b))
     value[born] = torch.lerp(a, b, take(cuts.t, group))
     change = value.abs() / torch.maximum(woven.s, 1 - woven.s)
-    return Kinks(woven.offsets, woven.s, crossing, change, woven.chord, woven.place)
+    unit, bend = _bends(functions, crossing, change)
+    return Kinks(woven.offsets, woven.s, unit, bend, woven.chord, woven.place)
+
+
+def _bends(functions: Functions, column: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
+    """The units of columns (K,), and what their changes along a line do to the results."""
+    if functions.jump is None:
+        raise ValueError("these functions do not say what happens where they vanish")
+    return take(functions.unit, column), take(functions.jump, column) * change

@@ -59,7 +59,7 @@ def refine(
     kinks = None
     if functions.jump is not None and made.lines is not None and made.woven is not None:
         on_chords = chord_kinks(functions, cuts, made.lines, made.woven, column, mesh.num_vertices)
-        kinks = edge_kinks(cuts), on_chords
+        kinks = edge_kinks(functions, cuts), on_chords
     return replace(made, doubts=doubts + made.doubts, kinks=kinks)
 
 
