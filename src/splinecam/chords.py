@@ -101,8 +101,9 @@ class Arrangement:
 def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Where lines i and j cross, as fractions of i and of j, and the rounding errors of those."""
     ai, aj = take(lines.a, i), take(lines.a, j)
-    (ux, uy), (vx, vy) = (take(lines.b, i) - ai).unbind(1), (take(lines.b, j) - aj).unbind(1)
-    gx, gy = (aj - ai).unbind(1)
+    (ux, uy), (vx, vy), (gx, gy) = (
+        _in_plane(d) for d in (take(lines.b, i) - ai, take(lines.b, j) - aj, aj - ai)
+    )
     area = ux * vy - uy * vx
     s = torch.nan_to_num((gx * vy - gy * vx) / area, nan=0.5).clamp(0, 1)
     t = torch.nan_to_num((gx * uy - gy * ux) / area, nan=0.5).clamp(0, 1)
@@ -119,10 +120,15 @@ def drift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]
     A line i that is off by a little meets all lines j elsewhere at once: at a right angle at the
     same fraction, at other angles by so much earlier or later.
     """
-    (ux, uy) = (take(lines.b, i) - take(lines.a, i)).unbind(1)
-    (vx, vy) = (take(lines.b, j) - take(lines.a, j)).unbind(1)
+    ux, uy = _in_plane(take(lines.b, i) - take(lines.a, i))
+    vx, vy = _in_plane(take(lines.b, j) - take(lines.a, j))
     area, dot = ux * vy - uy * vx, ux * vx + uy * vy
     length = (ux * ux + uy * uy).sqrt()
     drift = take(lines.error, i) * dot / (area * length)
     error = take(lines.error, j) * (vx * vx + vy * vy).sqrt() / area.abs()
     return torch.nan_to_num(drift, nan=0.0), torch.nan_to_num(error, nan=torch.inf)
+
+
+def _in_plane(d: Tensor) -> tuple[Tensor, Tensor]:
+    """Both coordinates of differences (N, 2); a third one is zero, as a mesh has one height."""
+    return d[:, 0], d[:, 1]
