@@ -10,17 +10,23 @@ from torch import Tensor
 __all__ = [
     "argsort_rows",
     "blocks_of",
+    "entries_of",
     "following",
     "lengths",
     "offsets_of",
     "owners_of",
     "places_of",
+    "sort_rows",
     "take",
     "take_rows",
 ]
 
-# Fractions enter the fast sort key with this many bits; equal keys fall back to an exact sort.
-_KEY_BITS = 31
+# Bits of a sort key: short keys sort twice as fast, if they leave room for enough of a fraction.
+_SHORT, _LONG, _ENOUGH = 31, 63, 10
+
+_EXCHANGES = 8  # rounds of putting neighbours right, before everything is sorted exactly
+
+_FEW = 1 << 12  # entries for which fewer operations count more than fewer passes
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
@@ -42,7 +48,14 @@ def offsets_of(counts: Tensor) -> Tensor:
 
 def owners_of(counts: Tensor, total: int | None = None) -> Tensor:
     """The row of every entry: ``[2, 0, 3] -> [0, 0, 2, 2, 2]``."""
-    return torch.repeat_interleave(counts, output_size=total)
+    if total is not None and total < _FEW:
+        return torch.repeat_interleave(counts, output_size=total)
+    begin = torch.cumsum(counts, 0)
+    if total is None:
+        total = int(begin[-1]) if begin.shape[0] else 0
+    # One more at each row's end; a running sum is several times faster than repeating.
+    steps = counts.new_zeros(total + 1).scatter_add_(0, begin, torch.ones_like(counts))
+    return torch.cumsum(steps, 0, out=steps)[:total]
 
 
 def places_of(counts: Tensor, owners: Tensor, offsets: Tensor) -> Tensor:
@@ -52,11 +65,20 @@ def places_of(counts: Tensor, owners: Tensor, offsets: Tensor) -> Tensor:
 
 def take_rows(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Flat indices of the entries of the chosen rows, one row after the other, and their counts."""
-    begin = take(offsets, rows)
-    counts = take(offsets, rows + 1) - begin
-    owners = owners_of(counts)
-    starts = take(begin - offsets_of(counts)[:-1], owners)
-    return torch.arange(owners.shape[0], device=rows.device) + starts, counts
+    begin, end = take(offsets, rows), take(offsets[1:], rows)
+    counts = end - begin
+    return entries_of(begin, end, offsets_of(counts)), counts
+
+
+def entries_of(begin: Tensor, end: Tensor, offsets: Tensor, total: int | None = None) -> Tensor:
+    """All of begin[0], ..., end[0] - 1, begin[1], ...; offsets: (R + 1,) where each row begins."""
+    if total is None:
+        total = int(offsets[-1])
+    jump = begin.clone()
+    jump[1:] -= end[:-1]
+    jump[:1] -= 1
+    steps = begin.new_ones(total + 1).scatter_add_(0, offsets[:-1], jump)
+    return torch.cumsum(steps, 0, out=steps)[:total]
 
 
 def following(offsets: Tensor, total: int) -> Tensor:
@@ -75,15 +97,38 @@ def blocks_of(counts: Tensor, limit: int) -> list[tuple[int, int]]:
 
 
 def argsort_rows(row: Tensor, s: Tensor) -> Tensor:
-    """Order by row, then by ``s`` in [0, 1] within the row.
+    """Order by row, then by ``s`` in [0, 1] within the row."""
+    return sort_rows(row, s)[0]
 
-    One integer sort of (row, leading bits of s) is several times faster than sorting doubles twice;
-    where two keys tie (rare), the exact two-pass sort decides.
+
+def sort_rows(row: Tensor, s: Tensor, rows: int = 1 << 32) -> tuple[Tensor, Tensor, Tensor]:
+    """The order by row, then by ``s`` in [0, 1], and both in that order; rows: at most so many.
+
+    One sort of (row, leading bits of s) is several times faster than sorting twice. What it leaves
+    in the wrong order, neighbours whose leading bits are equal, is then exchanged.
     """
-    top = 1 << _KEY_BITS
-    key = (row << (_KEY_BITS + 1)) | (s * top).long().clamp_(0, top)
-    key, order = torch.sort(key)
-    if bool((key[1:] == key[:-1]).any()):
-        by_s = torch.sort(s, stable=True).indices
-        order = by_s[torch.sort(row[by_s], stable=True).indices]
-    return order
+    high = rows.bit_length()
+    short = _SHORT - high >= _ENOUGH
+    bits = _SHORT - high if short else min(_SHORT, _LONG - high)
+    key = (s * (1 << bits)).long().clamp_(0, (1 << bits) - 1)
+    key += row << bits
+    order = torch.sort(key.int() if short else key, stable=True).indices
+    for _ in range(_EXCHANGES):
+        at, along = take(row, order), take(s, order)
+        wrong = ((at[1:] == at[:-1]) & (along[1:] < along[:-1])).nonzero()[:, 0]
+        if not wrong.shape[0]:
+            return order, at, along
+        _exchange(order, wrong)
+    by_s = torch.sort(s, stable=True).indices
+    order = take(by_s, torch.sort(take(row, by_s), stable=True).indices)
+    return order, take(row, order), take(s, order)
+
+
+def _exchange(order: Tensor, wrong: Tensor) -> None:
+    """Turn pairs round that begin at the given places; of overlapping ones, every other."""
+    index = torch.arange(wrong.shape[0], device=wrong.device)
+    follows = torch.zeros_like(wrong, dtype=torch.bool)
+    follows[1:] = wrong[1:] - wrong[:-1] == 1
+    run = torch.cummax(torch.where(follows, 0, index), 0).values
+    turned = wrong[(index - run) % 2 == 0]
+    order[turned], order[turned + 1] = order[turned + 1], order[turned]
