@@ -21,10 +21,11 @@ _BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers looked at in one go
 _WITNESSES = 32  # corners that must agree before their word is taken for the rounding error
 _ENOUGH = 1 << 18  # corners after which no more are asked
 _PASS = {"cpu": 1 << 17, "cuda": 1 << 26}  # activations of one layer held at a time
+_FEWEST = 16  # points in a pass, however wide the layers: their weights are read only once
 
 # Forward mode takes two passes and, when first used, a second or two. With so few outputs, or so
-# few points times outputs, backward passes are faster.
-_FEW, _SHORT = 4, 1 << 15
+# few points times outputs times units, backward passes are faster.
+_FEW, _SHORT = 4, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -142,10 +143,10 @@ def _noise(fit: _Fit, output: Tensor, error: Tensor) -> float:
 
 def derivative(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Tensor:
     """Derivative (N, n, 2) of the network along the frame's two axes at local points (N, 2)."""
-    widest = max([domain.dim, *(math.prod(cut.shape) for cut in program.cuts)])
-    rows = max(1, _PASS[uv.device.type] // widest)
+    units = [domain.dim, *(math.prod(cut.shape) for cut in program.cuts)]
+    rows = max(_FEWEST, _PASS[uv.device.type] // max(units))
     outputs = math.prod(program.output_shape)
-    backward = outputs <= _FEW or uv.shape[0] * outputs <= _SHORT
+    backward = outputs <= _FEW or uv.shape[0] * outputs * sum(units) <= _SHORT
     basis = domain.basis.to(uv)
     out = []
     for part in torch.split(uv, rows):

@@ -1,0 +1,113 @@
+"""Convolutions in float64, in the way that is fastest on a device.
+
+On a CPU torch lays out the windows of a whole batch before it multiplies, far more numbers than
+the cache holds: a few images at a time are up to twice as fast. On CUDA its convolutions leave the
+matrix units for float64 idle: with the windows laid out as the columns of a matrix, a convolution
+is a product of matrices, which does not (``as_product``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+__all__ = ["as_product", "convolution"]
+
+# Numbers in the windows of one image from which on a CPU convolves as many images at a time as it
+# has threads.
+_CACHED = 1 << 18
+
+# On CUDA a product needs long windows and many channels to win over the time it takes to lay them
+# out: measured on an H200, 1.3 to 1.5 times for windows of 27 numbers and large batches, where the
+# first layer of a network has small ones, 2 to 4 times from 576 numbers on.
+_LONG, _MANY = 1 << 6, 1 << 5
+_COLUMNS = 1 << 26  # numbers laid out at a time
+
+# Images with fewer windows than this stand side by side in one matrix. The others have a matrix
+# each, which is what the result looks like.
+_FEW = 1 << 6
+
+
+def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The same convolution with the arguments of ``run``, in the faster way."""
+
+    def convolve(
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        def plain(part: Tensor) -> Tensor:
+            return run(part, weight, bias, stride, padding, dilation, groups)
+
+        if x.dim() != weight.dim() or isinstance(padding, str):
+            return plain(x)
+        steps = [_each(item, weight.dim() - 2) for item in (stride, padding, dilation)]
+        window = prod(weight.shape[1:])
+        size = groups * window * _places(x, weight, steps)
+        if x.device.type == "cpu" and size > _CACHED:
+            return _in_parts(plain, x, torch.get_num_threads())
+        pays = groups == 1 and window >= _LONG and weight.shape[0] >= _MANY
+        if x.device.type == "cuda" and pays:
+            rows = max(1, _COLUMNS // size)
+            return _in_parts(lambda part: as_product(part, weight, bias, *steps), x, rows)
+        return plain(x)
+
+    return convolve
+
+
+def as_product(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
+    """A convolution of x (B, C, *size) with weight (O, C, *kernel) as a product of matrices."""
+    batch, outputs, dims = x.shape[0], weight.shape[0], weight.dim()
+    windows = pad(x, [n for width in reversed(padding) for n in (width, width)])
+    axes = range(2, dims)
+    for axis, step, gap in zip(axes, stride, dilation, strict=True):
+        reach = gap * (weight.shape[axis] - 1) + 1
+        windows = windows.unfold(axis, reach, step)[..., ::gap]
+    shape, inner = windows.shape[2:dims], range(dims, windows.dim())
+    together = prod(shape) < _FEW
+    order = (1, *inner, 0, *axes) if together else (0, 1, *inner, *axes)
+    count = 1 if together else batch
+    columns = windows.permute(order).reshape(count, prod(weight.shape[1:]), -1)
+    factor = weight.reshape(1, outputs, -1).expand(count, -1, -1)
+    if bias is None:
+        product = torch.bmm(factor, columns)
+    else:
+        product = torch.baddbmm(bias[:, None], factor, columns)
+    if together:
+        product = product.view(outputs, batch, -1).transpose(0, 1).contiguous()
+    return product.view(batch, outputs, *shape)
+
+
+def _each(value: Any, count: int) -> list[int]:
+    """A number for each axis, of numbers that may be given as one for all."""
+    numbers = [value] if isinstance(value, int) else list(value)
+    return numbers * count if len(numbers) == 1 else numbers
+
+
+def _places(x: Tensor, weight: Tensor, steps: list[list[int]]) -> int:
+    """How many windows an image has."""
+    sizes = zip(x.shape[2:], weight.shape[2:], *steps, strict=True)
+    return prod((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes)
+
+
+def _in_parts(apply: Callable[[Tensor], Tensor], x: Tensor, rows: int) -> Tensor:
+    """The same for so many images at a time."""
+    if x.shape[0] <= rows:
+        return apply(x)
+    return torch.cat([apply(part) for part in torch.split(x, rows)])
