@@ -1,155 +1,214 @@
-"""Time the partition of fixed workloads beside plain forward passes of the same vertices.
+"""Time partitions beside plain forward passes of the same vertices, with their peak memory.
 
-Run ``make bench``, or ``python benchmarks/bench.py --only mlp64x3 --repeat 9 --device cuda``. The
-method is described in ``benchmarks/README.md``.
+make bench, or for example:
+
+  python benchmarks/bench.py --groups lines mlp --device cuda --json figures.json
+  python benchmarks/bench.py --only mlp64x3 --repeat 9
+
+What the columns mean is described in benchmarks/README.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
+import json
+import math
 import statistics
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from time import perf_counter
+from typing import Any
 
+import against
+import sweeps
 import torch
-from torch import Tensor, nn
+from common import Table, Times, Workload, alone, in_turns, machine, options, warm_up, with_peak
+from floor import floors
+from networks import GROUPS, WORKLOADS
 
-import splinecam as sc
 from splinecam.capture import capture
 from splinecam.engine import run
 
-CHUNK = 4096
+Row = dict[str, Any]
 
-
-@dataclass(frozen=True)
-class Workload:
-    """An MLP with default initialisation (seed 0) on a square of the given side at the origin."""
-
-    widths: tuple[int, ...]
-    side: float
-    outputs: int = 1
-    regions: int = 0
-
-    def model(self) -> nn.Sequential:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            layers: list[nn.Module] = []
-            for a, b in pairwise(self.widths):
-                layers += [nn.Linear(a, b), nn.ReLU()]
-            layers.append(nn.Linear(self.widths[-1], self.outputs))
-        return nn.Sequential(*layers).double().eval()
-
-    def domain(self) -> sc.Domain:
-        return sc.Domain.around([0.0] * self.widths[0], side=self.side, seed=1)
-
-
-# ``regions`` is the count on which independent programs agree.
-WORKLOADS = {
-    "line100_d2": Workload((2, 100), 2.0, regions=1_868),
-    "line300_d2": Workload((2, 300), 2.0, regions=15_533),
-    "line1000_d2": Workload((2, 1000), 2.0, regions=176_967),
-    "line1000_d8002": Workload((8002, 1000), 2.0, regions=138_624),
-    "mlp32x3": Workload((2, 32, 32, 32), 2.0, regions=1_180),
-    "mlp64x3": Workload((2, 64, 64, 64), 4.0, regions=12_042),
-    "mlp128x4": Workload((2, *[128] * 4), 4.0, regions=61_014),
-    "mlp256x6": Workload((2, *[256] * 6), 4.0, regions=386_316),
-    "mlp784_50x3": Workload((784, 50, 50, 50), 40.0, outputs=10, regions=5_097),
+TABLE = Table(
+    {
+        "workload": "<28",
+        "regions": ">10,",
+        "capture": ">9.2f",
+        "median": ">10.4f",
+        "best": ">10.4f",
+        "spread": ">10.4f",
+        "peak": ">9.0f",
+        "floor": ">10.4f",
+        "ratio": ">8.1f",
+        "µs each": ">9.2f",
+    }
+)
+TITLES = {
+    "lines": "One layer",
+    "mlp": "Several layers",
+    "shapes": "Wide and deep",
+    "trained": "Trained, beside random networks of the same shape",
+    "degenerate": "Degenerate: lines through one point, every unit twice, a grid with diagonals",
+    "conv": "Convolutions, with strides, average pooling and max-pooling",
+    "zoo": "Trained networks of others",
+    "regions": "Growth with the regions: one network, growing domains",
+    "width": "Growth with the width: three layers on one domain",
+    "tiles": "Tiles: one partition within smaller and smaller budgets of memory",
 }
+# Groups with a table of their own.
+OTHERS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
+    "sweep": sweeps.report,
+    "relucent": against.report,
+}
+NOTABLE = 1.2, 0.01  # floors that differ by this factor and have these seconds are both told
+WARM_UPS = {"cpu": 0, "cuda": 3}  # besides the run whose memory is measured
 
 
-def machine(device: torch.device) -> str:
-    """What is measured with, for the table's heading."""
-    if device.type == "cuda":
-        name = torch.cuda.get_device_name(device)
-    else:
-        name = f"{platform.machine()}, {torch.get_num_threads()} threads"
-    return f"torch {torch.__version__.split('+')[0]}, {name}"
-
-
-def seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Wall-clock time of one call, the device's queue included."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    start = perf_counter()
-    work()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return perf_counter() - start
-
-
-def forward_passes(model: nn.Sequential, born: list[int], domain: sc.Domain) -> Callable[[], None]:
-    """Each vertex evaluated once, from the layer where it is born.
-
-    ``born[0]`` counts the corners of the domain, ``born[k]`` the vertices made by the k-th ReLU.
-    Corners run through the whole network, the others from the ReLU that made them on.
-    """
-    device = next(model.parameters()).device
-    relus = [i for i, layer in enumerate(model) if isinstance(layer, nn.ReLU)]
-    tails: list[tuple[nn.Sequential, Tensor, int]] = []
-    for start, count in zip([0, *relus], born, strict=True):
-        width = domain.dim if start == 0 else int(model[start - 1].out_features)
-        rows = torch.randn(min(count, CHUNK), width, dtype=torch.float64, device=device)
-        tails.append((model[start:], rows, count))
-
-    def work() -> None:
-        with torch.no_grad():
-            for tail, rows, count in tails:
-                for done in range(0, count, CHUNK):
-                    tail(rows[: min(CHUNK, count - done)])
-
-    return work
-
-
-def measure(name: str, repeat: int, device: torch.device) -> str:
+def measure(workload: Workload, name: str, repeat: int, device: torch.device) -> Row:
     """One row of the table."""
-    workload = WORKLOADS[name]
     domain, model = workload.domain(), workload.model().to(device)
-    programs = []
-    shape = domain.input_shape
-    captured = seconds(lambda: programs.append(capture(model, shape, device=device)), device)
+    warm_up(device)
+    start = perf_counter()
+    program = capture(model, domain.input_shape, device=device)
+    captured = perf_counter() - start
+    with torch.no_grad():
+        work = partial(run, program, domain, memory=workload.memory)
+        outcome, peak = with_peak(work, device)
+        plain = floors(program, model, domain, outcome)
+        regions = outcome.mesh.num_faces
+        del outcome
+        for _ in range(WARM_UPS[device.type]):
+            work()
+        times, *others = in_turns([work, *plain.values()], repeat, device)
+    by_kind = dict(zip(plain, others, strict=True))
+    floor = min(other.best for other in others)
+    return {
+        "workload": name,
+        "regions": regions,
+        "expected": workload.regions,
+        "size": workload.size,
+        "capture": captured,
+        **numbers(times),
+        "peak": peak / 2**20,
+        "floor": floor,
+        "floors": {kind: numbers(each) for kind, each in by_kind.items()},
+        "ratio": times.best / floor,
+        "µs each": 1e6 * times.best / regions,
+    }
 
-    def work() -> None:
-        with torch.no_grad():
-            run(programs[0], domain)
 
-    part = sc.partition(model, domain, device=device, progress=False)  # warms up, and is kept
-    cuts = torch.bincount(part.vertex_op.cpu() + 1, minlength=len(part.cuts) + 1)
-    plain = forward_passes(model, cuts.tolist(), domain)
-    times, floors = [], []
-    for _ in range(repeat):  # in turns, so that both see the same machine
-        times.append(seconds(work, device))
-        floors.append(seconds(plain, device))
-    count = len(part.regions)
-    verdict = "" if count == workload.regions else f"  expected {workload.regions:,}"
-    best, floor = min(times), min(floors)
-    return (
-        f"{name:<16}{count:>10,}{captured:>11.3f}{statistics.median(times):>10.4f}{best:>10.4f}"
-        f"{floor:>10.4f}{best / floor:>8.1f}{verdict}"
+def row(name: str, repeat: int, device: torch.device) -> Row:
+    """The row of a workload by its name; other processes know it by that."""
+    return measure(WORKLOADS[name], name, repeat, device)
+
+
+def numbers(times: Times) -> Row:
+    """What is told of several runs."""
+    return {
+        "runs": len(times.each),
+        "median": times.median,
+        "best": times.best,
+        "spread": times.spread,
+    }
+
+
+def note(made: Row) -> str:
+    """What else is to be said of a row."""
+    notes = []
+    if made["expected"] not in (None, made["regions"]):
+        notes.append(f"expected {made['expected']:,} regions")
+    best = {kind: floor["best"] for kind, floor in made["floors"].items()}
+    low, high = min(best.values()), max(best.values())
+    if high > NOTABLE[0] * low and low > NOTABLE[1]:
+        notes.append("floors: " + ", ".join(f"{kind} {time:.4f}" for kind, time in best.items()))
+    return "; ".join(notes)
+
+
+def exponent(x: Sequence[float], y: Sequence[float]) -> float:
+    """The power of x with which y grows: the slope of the line that fits the logarithms."""
+    return statistics.linear_regression([*map(math.log, x)], [*map(math.log, y)]).slope
+
+
+def growth(group: str, rows: list[Row], last: int = 3) -> list[str]:
+    """How the cost of a group grows, over all of its rows and over the largest."""
+    if group not in ("regions", "width") or len(rows) < 2:
+        return []
+    by, of = ("regions", ("best", "floor"))
+    if group == "width":
+        by, of = ("size", ("best", "floor", "regions"))
+    lines = []
+    for what in of:
+        powers = [
+            exponent([made[by] for made in part], [made[what] for made in part])
+            for part in (rows, rows[-last:])
+        ]
+        lines.append(
+            f"{what:<8} grows with the power {powers[0]:.2f} of the {group}"
+            f" ({powers[1]:.2f} over the last {min(last, len(rows))})"
+        )
+    return lines
+
+
+def table(group: str, names: list[str], settings: argparse.Namespace) -> list[Row]:
+    """Measure and print a group; each workload has a process of its own."""
+    print(f"\n{TITLES[group]}\n{TABLE.heading()}")
+    rows = []
+    for name in names:
+        made = alone(row, name, settings.repeat, settings.device)
+        rows.append({"group": group, **made})
+        print(TABLE.line(made, note(made)), flush=True)
+    for line in growth(group, rows):
+        print(line)
+    return rows
+
+
+def chosen(settings: argparse.Namespace) -> dict[str, list[str]]:
+    """The names of the workloads to be measured, by group."""
+    made = {group: list(make()) for group, make in GROUPS.items()}
+    if settings.only:
+        return {
+            group: found
+            for group, names in made.items()
+            if (found := [name for name in names if name in settings.only])
+        }
+    small = settings.device.type == "cpu"
+    return {
+        group: [name for name in names if not (small and WORKLOADS[name].large)]
+        for group, names in made.items()
+        if group in (settings.groups or made)
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the tables, one workload a line as soon as it is measured."""
+    parser = options(__doc__, WORKLOADS)
+    parser.add_argument(
+        "--groups",
+        nargs="+",
+        choices=[*GROUPS, *OTHERS],
+        metavar="GROUP",
+        help="these groups: " + ", ".join([*GROUPS, *OTHERS]),
     )
-
-
-def arguments(description: str | None, workloads: Iterable[str]) -> argparse.Namespace:
-    """What both benchmarks take: workloads, repetitions and the device."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--only", nargs="+", choices=list(workloads), help="these workloads")
-    parser.add_argument("--repeat", type=int, default=5, help="runs per workload")
-    parser.add_argument("--device", type=torch.device, default="cpu", help="cpu or cuda")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Print a table, one workload a line as soon as it is measured."""
-    options = arguments(__doc__, WORKLOADS)
-    device = options.device
-    print(f"{machine(device)}, best of {options.repeat}, seconds\n")
-    head = ("workload", "regions", "capture", "median", "best", "floor", "ratio")
-    print("{:<16}{:>10}{:>11}{:>10}{:>10}{:>10}{:>8}".format(*head))
-    capture(nn.Linear(2, 1), (2,), device=device)  # loads torch.export, not to be timed
-    for name in options.only or WORKLOADS:
-        print(measure(name, options.repeat, device), flush=True)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    settings = parser.parse_args(argv)
+    start = perf_counter()
+    print(f"{machine(settings.device)}; seconds, at least {settings.repeat} runs; peak in MiB")
+    rows: list[Row] = []
+    for group, names in chosen(settings).items():
+        if names:
+            rows += table(group, names, settings)
+        else:
+            print(f"\n{TITLES[group]}: not here")
+    for group, report in OTHERS.items():
+        if group in (settings.groups or (() if settings.only else OTHERS)):
+            rows += report(settings)
+    print(f"\n{perf_counter() - start:.0f} seconds in all")
+    if settings.json:
+        content = {"machine": machine(settings.device), "rows": rows}
+        settings.json.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

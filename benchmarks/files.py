@@ -6,57 +6,53 @@ part of the file; they are computed before the clock starts. Loading checks the 
 
 from __future__ import annotations
 
-import math
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import torch
-from bench import Workload, arguments, machine, seconds
+from common import Best, Table, machine, mlp, options, warm_up
 
 import splinecam as sc
 
 # About 10,000, 100,000 and a million regions; the last with ten outputs.
 WORKLOADS = {
-    "lines240": Workload((2, 240), 2.0),
-    "lines750": Workload((2, 750), 2.0),
-    "lines2400": Workload((2, 2400), 2.0),
-    "lines2400x10": Workload((2, 2400), 2.0, outputs=10),
-    "mlp256x6": Workload((2, *[256] * 6), 4.0, outputs=3),
+    "lines240": mlp(240, side=2.0),
+    "lines750": mlp(750, side=2.0),
+    "lines2400": mlp(2400, side=2.0),
+    "lines2400x10": mlp(2400, side=2.0, outputs=10),
+    "mlp256x6": mlp(*[256] * 6, side=4.0, outputs=3),
 }
+STEPS = ("partition", "maps", "save", "load")
+TABLE = Table(
+    {"workload": "<14", "regions": ">10,", **dict.fromkeys(STEPS, ">10.2f"), "MB": ">8.0f"}
+)
 
 
-def measure(name: str, repeat: int, device: torch.device) -> str:
+def measure(name: str, repeat: int, device: torch.device) -> dict[str, object]:
     """One row of the table."""
-    workload = WORKLOADS[name]
-    model, domain = workload.model().to(device), workload.domain()
-    best: dict[str, float] = {}
+    model, domain = WORKLOADS[name].model().to(device), WORKLOADS[name].domain()
+    best = Best(device)
+    work = partial(sc.partition, model, domain, device=device, progress=False)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.npz"
         for _ in range(repeat):
-            made: list[sc.Partition] = []
-            times = {
-                "partition": seconds(
-                    lambda: made.append(sc.partition(model, domain, device=device, progress=False)),  # noqa: B023
-                    device,
-                ),
-                "maps": seconds(lambda: made[0].maps, device),  # noqa: B023
-                "save": seconds(lambda: made[0].save(path), device),  # noqa: B023
-                "load": seconds(lambda: sc.load(path, device=device), device),
-            }
-            best = {step: min(time, best.get(step, math.inf)) for step, time in times.items()}
+            part = best.time("partition", work)
+            best.time("maps", partial(getattr, part, "maps"))
+            best.time("save", partial(part.save, path))
+            best.time("load", partial(sc.load, path, device=device))
         size = path.stat().st_size
-    cells = "".join(f"{time:>10.2f}" for time in best.values())
-    return f"{name:<14}{len(made[0]):>10,}{cells}{size / 1e6:>8.0f}"
+    return {"workload": name, "regions": len(part), **best.times, "MB": size / 1e6}
 
 
 def main() -> None:
     """Print a table, one workload a line as soon as it is measured."""
-    options = arguments(__doc__, WORKLOADS)
-    print(f"{machine(options.device)}, best of {options.repeat}: seconds, and size in MB\n")
-    head = ("workload", "regions", "partition", "maps", "save", "load", "MB")
-    print("{:<14}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}".format(*head))
-    for name in options.only or WORKLOADS:
-        print(measure(name, options.repeat, options.device), flush=True)
+    settings = options(__doc__, WORKLOADS).parse_args()
+    print(f"{machine(settings.device)}, best of {settings.repeat}: seconds, and size in MB\n")
+    print(TABLE.heading())
+    warm_up(settings.device)
+    for name in settings.only or WORKLOADS:
+        print(TABLE.line(measure(name, settings.repeat, settings.device)), flush=True)
 
 
 if __name__ == "__main__":

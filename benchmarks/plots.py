@@ -8,11 +8,11 @@ to it.
 from __future__ import annotations
 
 import io
-import math
+from functools import partial
 
 import matplotlib
 import torch
-from bench import Workload, arguments, machine, seconds
+from common import Best, Table, machine, mlp, options
 from torch import nn
 
 import splinecam as sc
@@ -21,57 +21,55 @@ matplotlib.use("Agg")
 
 # About 10,000, 100,000 and a million regions, of one layer and of several.
 WORKLOADS = {
-    "lines240": Workload((2, 240), 2.0, outputs=3),
-    "lines750": Workload((2, 750), 2.0, outputs=3),
-    "lines2400": Workload((2, 2400), 2.0, outputs=3),
-    "mlp64x3": Workload((2, 64, 64, 64), 4.0, outputs=3),
-    "mlp128x4": Workload((2, *[128] * 4), 4.0, outputs=3),
-    "mlp256x6": Workload((2, *[256] * 6), 4.0, outputs=3),
+    "lines240": mlp(240, side=2.0, outputs=3),
+    "lines750": mlp(750, side=2.0, outputs=3),
+    "lines2400": mlp(2400, side=2.0, outputs=3),
+    "mlp64x3": mlp(*[64] * 3, side=4.0, outputs=3),
+    "mlp128x4": mlp(*[128] * 4, side=4.0, outputs=3),
+    "mlp256x6": mlp(*[256] * 6, side=4.0, outputs=3),
 }
 COLORS = ("class", "slope", "random")
 FORMATS = ("png", "pdf", "svg")
+TABLE = Table(
+    {
+        "workload": "<12",
+        "color": "<8",
+        "regions": ">10,",
+        **dict.fromkeys(("plot", *FORMATS), ">8.2f"),
+        **dict.fromkeys([f"MB {kind}" for kind in FORMATS], ">8.1f"),
+    }
+)
 
 
-def measure(name: str, color: str, repeat: int, device: torch.device) -> str:
+def measure(name: str, color: str, repeat: int, device: torch.device) -> dict[str, object]:
     """One row of the table."""
     import matplotlib.pyplot as plt
 
-    workload = WORKLOADS[name]
-    best: dict[str, float] = {}
-    size: dict[str, int] = {}
-    regions = 0
+    model, domain = WORKLOADS[name].model().to(device), WORKLOADS[name].domain()
+    best, size = Best(device), {}
     for _ in range(repeat):
-        part = sc.partition(
-            workload.model().to(device), workload.domain(), device=device, progress=False
-        )
-        regions = len(part)
-        drawn = []
-        times = {"plot": seconds(lambda: drawn.append(part.plot(color=color)), device)}  # noqa: B023
+        part = sc.partition(model, domain, device=device, progress=False)
+        save = best.time("plot", partial(part.plot, color=color)).figure.savefig
         for kind in FORMATS:
             file = io.BytesIO()
-            save = drawn[0].figure.savefig
-            times[kind] = seconds(lambda: save(file, format=kind, dpi=300), device)  # noqa: B023
-            size[kind] = file.tell()
+            best.time(kind, partial(save, file, format=kind, dpi=300))
+            size[f"MB {kind}"] = file.tell() / 1e6
         plt.close("all")
-        best = {step: min(time, best.get(step, math.inf)) for step, time in times.items()}
-    cells = "".join(f"{time:>8.2f}" for time in best.values())
-    return f"{name:<12}{color:<8}{regions:>10,}{cells}" + "".join(
-        f"{count / 1e6:>8.1f}" for count in size.values()
-    )
+    return {"workload": name, "color": color, "regions": len(part), **best.times, **size}
 
 
 def main() -> None:
     """Print a table, one picture a line as soon as it is measured."""
-    options = arguments(__doc__, WORKLOADS)
-    print(f"{machine(options.device)}, best of {options.repeat}: seconds, and sizes in MB\n")
-    head = ("workload", "color", "regions", "plot", *FORMATS, *FORMATS)
-    print("{:<12}{:<8}{:>10}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}".format(*head))
+    settings = options(__doc__, WORKLOADS).parse_args()
+    print(f"{machine(settings.device)}, best of {settings.repeat}: seconds, and sizes in MB\n")
+    print(TABLE.heading())
     small = sc.partition(nn.Linear(2, 3), sc.Domain.box(-1, 1), device="cpu", progress=False)
     for kind in FORMATS:  # loads what is needed, not to be timed
         small.plot().figure.savefig(io.BytesIO(), format=kind)
-    for name in options.only or WORKLOADS:
+    for name in settings.only or WORKLOADS:
         for color in COLORS:
-            print(measure(name, color, options.repeat, options.device), flush=True)
+            row = measure(name, color, settings.repeat, settings.device)
+            print(TABLE.line(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,79 +6,76 @@ starts from a partition of its own, so that nothing is already known to it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from bench import Workload, arguments, machine, seconds
+from common import Best, Table, machine, mlp, options
 from torch import nn
 
 import splinecam as sc
 
 # "lines2400" has about a million regions.
 WORKLOADS = {
-    "lines1000": Workload((2, 1000), 2.0),
-    "lines2400": Workload((2, 2400), 2.0),
-    "lines2400_out10": Workload((2, 2400), 2.0, outputs=10),
-    "mlp128x4": Workload((2, *[128] * 4), 4.0),
-    "mlp128x4_out10": Workload((2, *[128] * 4), 4.0, outputs=10),
-    "mlp256x6": Workload((2, *[256] * 6), 4.0),
+    "lines1000": mlp(1000, side=2.0),
+    "lines2400": mlp(2400, side=2.0),
+    "lines2400_out10": mlp(2400, side=2.0, outputs=10),
+    "mlp128x4": mlp(*[128] * 4, side=4.0),
+    "mlp128x4_out10": mlp(*[128] * 4, side=4.0, outputs=10),
+    "mlp256x6": mlp(*[256] * 6, side=4.0),
 }
 
 STEPS: dict[str, Callable[[sc.Partition], object]] = {
     "maps": lambda part: part.maps,
-    "stats": lambda part: part.stats(),
+    "all stats": lambda part: part.stats(),
     "boundary": lambda part: part.decision_boundary().length,
     "table": lambda part: part.table(),
 }
 
+TIMES = ("partition", "maps", "stats", "boundary", "table")
+RATIOS = ("of partition", "+ boundary")
+TABLE = Table(
+    {
+        "workload": "<16",
+        "regions": ">10,",
+        **dict.fromkeys(TIMES, ">10.3f"),
+        **dict.fromkeys(RATIOS, ">14.2f"),
+    }
+)
 
-def measure(name: str, repeat: int, device: torch.device) -> tuple[int, dict[str, float]]:
-    """The number of regions, and the best time in seconds of each step."""
+
+def measure(name: str, repeat: int, device: torch.device) -> dict[str, object]:
+    """One row of the table: the best times, and ratios to the partition."""
     domain, model = WORKLOADS[name].domain(), WORKLOADS[name].model().to(device)
-    best: dict[str, float] = {}
-    parts: list[sc.Partition] = []
-
-    def keep(step: str, work: Callable[[], object]) -> None:
-        best[step] = min(seconds(work, device), best.get(step, math.inf))
-
+    best = Best(device)
+    make = partial(sc.partition, model, domain, device=device, progress=False)
     for step, work in repeat * list(STEPS.items()):
-        parts.clear()
-        keep(
-            "partition",
-            lambda: parts.append(sc.partition(model, domain, device=device, progress=False)),
-        )
-        keep(step, partial(work, parts[0]))
-    return len(parts[0]), best
-
-
-def line(name: str, regions: int, best: dict[str, float]) -> str:
-    """One row of the table; the last columns are ratios to the partition."""
-    plain = best["stats"] - best["boundary"]
-    times = (best["partition"], best["maps"], plain, best["boundary"], best["table"])
-    ratios = (plain / best["partition"], best["stats"] / best["partition"])
-    return (
-        f"{name:<16}{regions:>10,}"
-        + "".join(f"{time:>10.3f}" for time in times)
-        + "".join(f"{ratio:>11.2f}" for ratio in ratios)
-    )
+        part = best.time("partition", make)
+        best.time(step, partial(work, part))
+    times = best.times
+    plain = times["all stats"] - times["boundary"]
+    ratios = (plain / times["partition"], times["all stats"] / times["partition"])
+    return {
+        "workload": name,
+        "regions": len(part),
+        **times,
+        "stats": plain,
+        **dict(zip(RATIOS, ratios, strict=True)),
+    }
 
 
 def main() -> None:
     """Print a table, one workload a line as soon as it is measured."""
-    options = arguments(__doc__, WORKLOADS)
-    device = options.device
-    print(f"{machine(device)}, best of {options.repeat}, seconds")
+    settings = options(__doc__, WORKLOADS).parse_args()
+    device = settings.device
+    print(f"{machine(device)}, best of {settings.repeat}, seconds")
     print("stats: without the boundary, but with the affine maps; ratios are to the partition\n")
-    head = ("workload", "regions", "partition", "maps", "stats", "boundary", "table")
-    print("{:<16}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}".format(*head), end="")
-    print("{:>11}{:>11}".format("stats", "+ boundary"))
+    print(TABLE.heading())
     small = sc.partition(nn.Linear(2, 1), sc.Domain.box(-1, 1), device=device, progress=False)
     for work in STEPS.values():  # loads what is needed, not to be timed
         work(small)
-    for name in options.only or WORKLOADS:
-        print(line(name, *measure(name, options.repeat, device)), flush=True)
+    for name in settings.only or WORKLOADS:
+        print(TABLE.line(measure(name, settings.repeat, device)), flush=True)
 
 
 if __name__ == "__main__":
