@@ -424,7 +424,7 @@ def test_splitter_that_grazes_a_corner_is_led_through_it() -> None:
 def test_doubtful_cuts_excuse_the_regions_they_blur() -> None:
     weight = [
         [0.7573915719985962, -1.0],
-        [-1.0, -1.1792266653171818e-13],
+        [-1.0, -0.7e-13],
         [0.0, -1.0],
         [0.77106112241745, -1.0],
         [0.0, -1.0],

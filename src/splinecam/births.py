@@ -26,11 +26,17 @@ class Births:
         """Some of the new vertices."""
         return Births(self.p[chosen], self.q[chosen], self.t[chosen])
 
-    def interpolate(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """Values at the new vertices from the values x of the older ones."""
+    def interpolate(
+        self, x: Tensor, out: Tensor | None = None, spare: Tensor | None = None
+    ) -> Tensor:
+        """Values at the new vertices from the values x of the older ones.
+
+        out: where to put them; spare: as much room again, to save the time of finding it.
+        """
         t = self.t.view(-1, *[1] * (x.dim() - 1))
-        p, q = x.index_select(0, self.p), x.index_select(0, self.q)
-        return p.lerp_(q, t) if out is None else torch.lerp(p, q, t, out=out)
+        p = torch.index_select(x, 0, self.p, out=out)
+        q = torch.index_select(x, 0, self.q, out=spare)
+        return p.lerp_(q, t)
 
 
 @dataclass(frozen=True)

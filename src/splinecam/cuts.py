@@ -23,11 +23,13 @@ from splinecam.groups import Groups
 from splinecam.ops import Bound
 from splinecam.ops.measure import measured_bound
 from splinecam.predicates import EPS
+from splinecam.signs import Signs
 from splinecam.values import Ref, Rows, map_tensors, resolve
 
 __all__ = ["Cut", "KnotCut", "LeafCut", "MaxCut", "Operation", "SortCut"]
 
 _PLAIN = Rows()
+_RELU = torch.ops.aten.relu.default
 _SMALL_WINDOW = 9  # members up to which taking their columns is faster than pooling
 
 
@@ -81,13 +83,18 @@ class Cut(ABC):
     operation: Operation
     after: str = ""
 
-    def apply(self, argument: Tensor) -> Tensor:
-        """The operation itself on a batch of its argument."""
+    def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
+        """The operation itself on a batch of its argument; the result may be put in ``out``."""
         return self.operation(argument)
 
     @abstractmethod
-    def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions | None:
-        """What to cut by: z (V, n), its error and range (n,); None if not by straight lines."""
+    def functions(
+        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
+    ) -> Functions | None:
+        """What to cut by: z (V, n), its error and range (n,); None if not by straight lines.
+
+        signs: of all units, if they are known.
+        """
 
     @abstractmethod
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
@@ -134,11 +141,23 @@ class KnotCut(Cut):
     exact: bool = True
     period: float | None = None
 
-    def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions:
+    def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
+        if out is not None and self.operation.run is _RELU:
+            return torch.clamp(argument, min=0, out=out)  # fresh memory would cost more than this
+        return self.operation(argument)
+
+    @property
+    def at_zero(self) -> bool:
+        """Whether every unit has its one knot at zero."""
+        return self.levels.shape[0] == 1 and self.period is None and not bool(self.levels.any())
+
+    def functions(
+        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
+    ) -> Functions:
         levels = self._levels_between(low, high)
         turns = levels.shape[0] // self.levels.shape[0] if self.levels.shape[0] else 1
         jumps = self.slopes.diff(dim=0).repeat(turns, 1)
-        return Functions.crossing(z, levels, error, low, high, jumps)
+        return Functions.crossing(z, levels, error, low, high, jumps, signs)
 
     def _levels_between(self, low: Tensor, high: Tensor) -> Tensor:
         """At least all knots of each unit between its lowest and its highest value, (K', n)."""
@@ -210,7 +229,7 @@ class MaxCut(Cut):
     smallest: bool = False
     places: Operation | None = None
 
-    def apply(self, argument: Tensor) -> Tensor:
+    def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
         """The same as the operation, which is slow for small windows of float64 on a CPU."""
         if argument.device.type != "cpu" or self.members.shape[1] > _SMALL_WINDOW:
             return self.operation(argument)
@@ -229,7 +248,9 @@ class MaxCut(Cut):
             self.members, shape, lambda z: places(z.view(-1, *self.shape)).to(torch.int32)
         )
 
-    def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions | None:
+    def functions(
+        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
+    ) -> Functions | None:
         if self.members.shape[1] > 2:
             return None
         first, second = self.members[:, 0], self.members[:, -1]
@@ -283,7 +304,9 @@ class SortCut(Cut):
         i, j = torch.triu_indices(size, size, 1, device=self.members.device)
         return self.members[:, i].flatten(), self.members[:, j].flatten()
 
-    def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions:
+    def functions(
+        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
+    ) -> Functions:
         first, second = self.pairs
         return Functions.differences(z, first, second, first, error, low, high)
 
@@ -317,7 +340,9 @@ class SortCut(Cut):
 class LeafCut(Cut):
     """An operation that is affine on every region between the zeros of the source's units."""
 
-    def functions(self, z: Tensor, error: Tensor, low: Tensor, high: Tensor) -> Functions:
+    def functions(
+        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
+    ) -> Functions:
         return Functions.crossing(z, torch.zeros_like(error)[None], error, low, high)
 
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:

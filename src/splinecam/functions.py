@@ -9,12 +9,12 @@ from torch import Tensor
 
 from splinecam.predicates import EPS, SAFETY
 from splinecam.ragged import take
-from splinecam.signs import Signs
+from splinecam.signs import Signs, set_bits
 
 __all__ = ["Functions"]
 
-# Signs are computed for this many numbers at a time, so that they stay in the cache.
-_CHUNK = 1 << 18
+# Signs are computed for this many numbers at a time: in the cache of a CPU, or filling a GPU.
+_CHUNK = {"cpu": 1 << 18, "cuda": 1 << 26}
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Functions:
     label: Tensor
     other: Tensor | None = None
     jump: Tensor | None = None
+    found: Signs | None = None
 
     @classmethod
     def crossing(
@@ -45,17 +46,22 @@ class Functions:
         low: Tensor,
         high: Tensor,
         jumps: Tensor | None = None,
+        found: Signs | None = None,
     ) -> Functions:
-        """Only the functions that may change sign: levels, jumps (K, n); error, low, high (n,)."""
+        """Only the functions that may change sign: levels, jumps (K, n); error, low, high (n,).
+
+        found: the signs of all of them, if they are known.
+        """
         error = error + EPS * levels.abs()
         wanted = (low < levels - error) & (high > levels + error)
         # Looking at a whole layer is faster than picking more than an eighth of it.
         chosen = wanted
-        if levels.shape[0] == 1 and 8 * int(wanted.sum()) > wanted.shape[1]:
+        if found is not None or (levels.shape[0] == 1 and 8 * int(wanted.sum()) > wanted.shape[1]):
             chosen = torch.ones_like(wanted)
         k, unit = chosen.nonzero(as_tuple=True)
         jump = None if jumps is None else jumps[k, unit]
-        return cls(z, unit, levels[k, unit], error[k, unit], wanted[k, unit], unit, jump=jump)
+        level, error, wanted = levels[k, unit], error[k, unit], wanted[k, unit]
+        return cls(z, unit, level, error, wanted, unit, jump=jump, found=found)
 
     @classmethod
     def differences(
@@ -94,21 +100,22 @@ class Functions:
         Also the vertices, (N,), at which some value is too large for rounding and too small to
         have a sign: there it is taken for zero.
         """
+        signs = (self.found or self._find()).only(self.wanted)
+        vertex, column = set_bits(signs.zero())
+        unclear = self.at(vertex, column).abs() > take(self.error, column)
+        return signs, torch.unique_consecutive(vertex[unclear])
+
+    def _find(self) -> Signs:
         vertices, n = self.z.shape
-        signs = Signs.empty(vertices, self.wanted)
-        doubtful = [signs.positive.new_zeros(0)]
+        signs = Signs.empty(vertices, self.m, self.z.device)
         everything = torch.equal(self.unit, torch.arange(n, device=self.unit.device))
         shifted = bool(self.level.any())
-        step = max(1, _CHUNK // max(self.m, 1))
+        tolerance = SAFETY * self.error
+        step = max(1, _CHUNK[self.z.device.type] // max(self.m, 1))
         for start in range(0, vertices, step):
             block = self.z[start : start + step]
             picked = block if everything else block[:, self.unit]
             if self.other is not None:
                 picked = picked - block[:, self.other]
-            block = picked - self.level if shifted else picked
-            if signs.store(start, block, SAFETY * self.error):
-                size = block.abs()
-                unclear = (size > self.error) & (size <= SAFETY * self.error) & self.wanted
-                unclear = unclear.any(1)
-                doubtful.append(unclear.nonzero()[:, 0] + start)
-        return signs, torch.cat(doubtful)
+            signs.store(start, picked - self.level if shifted else picked, tolerance)
+        return signs

@@ -7,14 +7,31 @@ from torch import Tensor
 
 from splinecam.births import Kinks
 from splinecam.chords import Lines, Woven
-from splinecam.cutting import EdgeCuts
+from splinecam.cutting import EdgeCuts, Refinement
 from splinecam.functions import Functions
 from splinecam.ragged import offsets_of, take
 
-__all__ = ["chord_kinks", "edge_kinks"]
+__all__ = ["find_kinks"]
+
+# New vertices for which kinks are looked for; evaluating a few is as fast, and rounds less.
+_FEWEST = 1 << 13
 
 
-def edge_kinks(functions: Functions, cuts: EdgeCuts) -> Kinks:
+def find_kinks(
+    functions: Functions, cuts: EdgeCuts, made: Refinement, column: Tensor, known: int
+) -> tuple[Kinks, Kinks] | None:
+    """Those on the divided edges and on the chords, if there are many, and in general position.
+
+    column: (L,) of each line that was drawn; known: how many vertices there were.
+    """
+    bent = functions.jump is not None and made.on_edges.count + made.inside.count >= _FEWEST
+    if not bent or made.lines is None or made.woven is None:
+        return None
+    on_chords = _chord_kinks(functions, cuts, made.lines, made.woven, column, known)
+    return _edge_kinks(functions, cuts), on_chords
+
+
+def _edge_kinks(functions: Functions, cuts: EdgeCuts) -> Kinks:
     """Of the divided edges."""
     line = torch.unique_consecutive(cuts.group_edge, return_inverse=True)[1]
     hits = take(line, cuts.group)
@@ -24,7 +41,7 @@ def edge_kinks(functions: Functions, cuts: EdgeCuts) -> Kinks:
     return Kinks(offsets, cuts.at, unit, bend, line, first)
 
 
-def chord_kinks(
+def _chord_kinks(
     functions: Functions, cuts: EdgeCuts, lines: Lines, woven: Woven, column: Tensor, known: int
 ) -> Kinks:
     """Of the woven chords; column: (L,) of each line; known: how many vertices there were."""

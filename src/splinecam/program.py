@@ -13,9 +13,12 @@ from torch import Tensor
 
 from splinecam.cuts import Cut
 from splinecam.ops import Affine, Bound, affine_bound
-from splinecam.values import map_tensors, resolve
+from splinecam.values import Ref, map_tensors, resolve
 
 __all__ = ["Program", "Stage", "Step"]
+
+
+_LINEAR = torch.ops.aten.linear.default
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,17 @@ class Step:
         args = [resolve(item, env, batch, device) for item in self.args]
         kwargs = {key: resolve(item, env, batch, device) for key, item in self.kwargs.items()}
         return self.run(*args, **kwargs)
+
+    def fill(self, env: Mapping[str, Any], batch: int, device: torch.device, out: Tensor) -> Tensor:
+        """Call it with the result in ``out``."""
+        if self.run is not _LINEAR:
+            return out.copy_(self.call(env, batch, device))
+        x, weight, *bias = (resolve(item, env, batch, device) for item in self.args)
+        if x.dim() != 2:
+            return out.copy_(self.call(env, batch, device))
+        if bias and bias[0] is not None:
+            return torch.addmm(bias[0], x, weight.T, out=out)
+        return torch.mm(x, weight.T, out=out)
 
     def bound(self, env: Mapping[str, Any], device: torch.device) -> Any:
         args = [resolve(item, env, 1, device) for item in self.args]
@@ -140,19 +154,51 @@ class Program:
         fields = dict(vars(self), stages=stages, device=device)
         return Program(**fields)
 
-    def advance(self, i: int, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def advance(
+        self, i: int, live: Mapping[str, Tensor], out: Mapping[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
         """Run the affine steps of stage i on a batch; results may be views of what is given.
 
-        Every value of ``live`` and of the result is ``(B, ...)``.
+        Every value of ``live`` and of the result is ``(B, ...)``. Results that have room in ``out``
+        are put there.
         """
         stage = self.stages[i]
         env: dict[str, Any] = {name: live[name] for name in stage.live_in}
         batch = next(iter(env.values())).shape[0]
         for step in stage.steps:
-            env[step.name] = step.call(env, batch, self.device)
+            if out is not None and step.name in out:
+                env[step.name] = step.fill(env, batch, self.device, out[step.name])
+            else:
+                env[step.name] = step.call(env, batch, self.device)
             for name in step.frees:
                 del env[name]
         return {name: env[name] for name in stage.live_out}
+
+    def columns(self, i: int, name: str, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What stage i makes of each unit of one live value alone: results -> (n, m).
+
+        live: (1, ...) each; of that value about how large its units are, so that little is lost to
+        rounding.
+        """
+        stage = self.stages[i]
+        product = self.product(i)
+        if product is not None and product.args[0] == Ref(name):
+            return {product.name: product.args[1].T.contiguous()}
+        size, n = live[name], live[name].numel()
+        scale = torch.where(size == 0, 1.0, size).reshape(n, 1)
+        batch = {key: live[key].new_zeros((n + 1, *live[key].shape[1:])) for key in stage.live_in}
+        batch[name].view(n + 1, n).diagonal().copy_(scale[:, 0])
+        made = self.advance(i, batch)
+        return {key: (value[:n] - value[n:]).reshape(n, -1) / scale for key, value in made.items()}
+
+    def product(self, i: int) -> Step | None:
+        """The step of stage i, if it is a product with a constant matrix and nothing else."""
+        stage = self.stages[i]
+        if len(stage.steps) != 1 or stage.live_out != (stage.steps[0].name,):
+            return None
+        step = stage.steps[0]
+        constant = step.run is _LINEAR and isinstance(step.args[1], Tensor)
+        return step if constant else None
 
     def bounds(self, i: int, live: Mapping[str, Bound]) -> dict[str, Bound]:
         """Bounds on the magnitudes and the rounding errors of stage i's results."""

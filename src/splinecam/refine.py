@@ -28,7 +28,7 @@ from splinecam.cutting import (
     unrefined,
 )
 from splinecam.functions import Functions
-from splinecam.kinks import chord_kinks, edge_kinks
+from splinecam.kinks import find_kinks
 from splinecam.mesh import Mesh
 from splinecam.ragged import take
 from splinecam.signs import Signs, set_bits
@@ -56,10 +56,7 @@ def refine(
     face, column = falls.key // functions.m, falls.key % functions.m
     unit = functions.label[column]
     made = draw(mesh, cuts, falls, rises, face, unit, op, max_faces=max_faces)
-    kinks = None
-    if functions.jump is not None and made.lines is not None and made.woven is not None:
-        on_chords = chord_kinks(functions, cuts, made.lines, made.woven, column, mesh.num_vertices)
-        kinks = edge_kinks(functions, cuts), on_chords
+    kinks = find_kinks(functions, cuts, made, column, mesh.num_vertices)
     return replace(made, doubts=doubts + made.doubts, kinks=kinks)
 
 

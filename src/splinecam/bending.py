@@ -1,0 +1,127 @@
+"""Values at new vertices of a line from those at its ends, and from where they bend in between.
+
+Along an edge or a chord the next stage's values are straight but for a kink where a unit switches:
+
+    a(t) = lerp(a(0), a(1), t) - sum over kinks j of  bend_j * min(t, t_j) * (1 - max(t, t_j)) * c_j
+
+with c_j what the stage makes of unit j alone. So the stage is run at older vertices only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from splinecam.births import Births, Kinks
+from splinecam.ragged import offsets_of, owners_of, take, take_rows
+
+__all__ = ["Bend", "bends", "cheapest", "direct_cost"]
+
+_FIXED_BITS = 61  # of a running sum's whole numbers, which may wrap around
+
+# Relative costs per number, measured: an entry of a bag, a kink of a running sum, a new vertex that
+# is interpolated and sent through the stage.
+_BAG, _SUM, _POINT = 1.5, 12.0, 6.0
+_PRODUCT = 1 / 16  # of a number that is multiplied in a matrix product
+
+_NARROW = 64  # columns up to which running sums are tried
+_NUMBERS = 1 << 23  # that are summed in one go
+
+
+class Bend(Protocol):
+    """What the kinks take off the values at the new vertices of some lines."""
+
+    def off(self, rows: slice, columns: Tensor) -> Tensor:
+        """At some of the vertices: columns (n, m) -> (B, m)."""
+
+
+def cheapest(kinks: Kinks, births: Births, width: int) -> tuple[str, float]:
+    """The cheaper way to find values, so many per vertex: "bag" or "sum", and its cost."""
+    pairs = int(kinks.per_vertex().sum())
+    costs = {"bag": (2 * births.count + pairs) * width * _BAG}
+    if width <= _NARROW:
+        costs["sum"] = kinks.count * width * _SUM
+    return min(costs.items(), key=lambda item: item[1])
+
+
+def direct_cost(births: Births, numbers: int, product: int) -> float:
+    """That of sending new vertices through the stage instead.
+
+    numbers: per vertex, before and after it; product: how many are multiplied for that.
+    """
+    return births.count * (_POINT * numbers + _PRODUCT * product)
+
+
+def bends(kinks: Kinks, births: Births, way: str) -> Bend:
+    """The kinks' part of the values at the new vertices, in one of the two ways."""
+    return _Bags.of(kinks, births) if way == "bag" else _Sums(kinks, births)
+
+
+@dataclass(frozen=True)
+class _Bags:
+    """Every kink of a vertex's line, with its weight: offsets (N + 1,); unit, weight (P,)."""
+
+    offsets: Tensor
+    unit: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(cls, kinks: Kinks, births: Births) -> _Bags:
+        entry, counts = take_rows(kinks.offsets, kinks.line)
+        t = take(births.t, owners_of(counts, entry.shape[0]))
+        at = take(kinks.t, entry)
+        weight = torch.minimum(t, at) * (1 - torch.maximum(t, at)) * take(kinks.bend, entry)
+        return cls(offsets_of(counts), take(kinks.unit, entry), weight)
+
+    def off(self, rows: slice, columns: Tensor) -> Tensor:
+        offsets = self.offsets[rows.start : rows.stop + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
+        return embedding_bag(
+            self.unit[first:last],
+            columns,
+            offsets[:-1] - first,
+            mode="sum",
+            per_sample_weights=self.weight[first:last],
+        )
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Running sums along the lines: for many kinks a line, and few columns.
+
+    Before a vertex's place every kink counts with t_j (1 - t), behind it with t (1 - t_j). The sums
+    run on over all lines, in whole numbers: these may wrap around, but their differences are exact.
+    """
+
+    kinks: Kinks
+    births: Births
+
+    def off(self, rows: slice, columns: Tensor) -> Tensor:
+        step = max(1, _NUMBERS // max(1, self.kinks.count))
+        parts = [self._off(rows, part) for part in torch.split(columns, step, 1)]
+        return torch.cat(parts, 1)
+
+    def _off(self, rows: slice, columns: Tensor) -> Tensor:
+        k = self.kinks
+        part = take(columns, k.unit).T * k.bend
+        owner = owners_of(k.offsets[1:] - k.offsets[:-1], k.count)
+        size = part.new_zeros((part.shape[0], k.offsets.shape[0] - 1))
+        largest = size.index_add_(1, owner, part.abs()).amax(1, keepdim=True)
+        scale = torch.ldexp(torch.ones_like(largest), _FIXED_BITS - torch.frexp(largest).exponent)
+        part *= scale
+        place, line, t = k.place[rows] + 1, k.line[rows], self.births.t[rows]
+        begin, end = take(k.offsets, line), take(k.offsets, line + 1)
+        before = _between(part * k.t, begin, place)
+        behind = _between(part * (1 - k.t), place, end)
+        return ((before * (1 - t) + behind * t) / scale).T
+
+
+def _between(part: Tensor, begin: Tensor, end: Tensor) -> Tensor:
+    """Sums of the entries begin .. end - 1, (m, K) and (N,) -> (m, N)."""
+    running = torch.zeros((part.shape[0], part.shape[1] + 1), dtype=torch.int64, device=part.device)
+    torch.cumsum(part.long(), 1, out=running[:, 1:])
+    return (running.index_select(1, end) - running.index_select(1, begin)).to(part.dtype)

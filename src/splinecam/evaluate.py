@@ -1,0 +1,186 @@
+"""One affine stage at all vertices of a mesh: at those that were there, and at those just made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+from torch import Tensor
+
+from splinecam.bending import bends, cheapest, direct_cost
+from splinecam.births import Births, Kinks
+from splinecam.cuts import KnotCut
+from splinecam.cutting import Refinement
+from splinecam.ops import Bound
+from splinecam.predicates import EPS, SAFETY
+from splinecam.program import Program
+from splinecam.signs import Signs
+from splinecam.state import State, room_for, rows_in_block
+from splinecam.tiles import Tile
+
+__all__ = ["Ready", "evaluate"]
+
+# A stage's answer to single units is found only if it has no more numbers than this.
+_COLUMNS = 1 << 24
+
+# Units up to which all signs are found along with the values; in wider layers most never change.
+_WIDE = 1 << 12
+
+
+@dataclass
+class Ready:
+    """What the next cut looks at: the range of its units, (n,) each, and their signs, if known."""
+
+    low: Tensor
+    high: Tensor
+    signs: Signs | None = None
+
+    def select(self, tile: Tile) -> Ready:
+        """The same for a tile of the mesh."""
+        return Ready(self.low, self.high, self.signs and self.signs.select(tile.vertex_ids))
+
+
+@dataclass
+class _Sink:
+    """Where the results of a stage go: values, and the range and signs of what is cut next."""
+
+    vertices: int
+    source: str | None
+    tolerance: Tensor | None
+    rows: dict[str, Tensor] = field(default_factory=dict)
+    ready: Ready | None = None
+    spare: Tensor | None = None
+
+    def room(self, start: int, count: int) -> dict[str, Tensor]:
+        """Where the values of so many vertices from ``start`` on will be."""
+        return {name: value[start : start + count] for name, value in self.rows.items()}
+
+    def put(self, start: int, values: dict[str, Tensor]) -> None:
+        """Take the values at the vertices from ``start`` on."""
+        for name, value in values.items():
+            if name not in self.rows:
+                self.rows[name] = room_for((self.vertices, *value.shape[1:]), value.device)
+            place = self.rows[name][start : start + value.shape[0]]
+            if value.data_ptr() != place.data_ptr():
+                place.copy_(value)
+            if name == self.source:
+                self._look(start, value.reshape(value.shape[0], -1))
+
+    def _look(self, start: int, z: Tensor) -> None:
+        low, high = z.amin(0), z.amax(0)
+        if self.ready is None:
+            signs = None
+            if self.tolerance is not None:
+                signs = Signs.empty(self.vertices, z.shape[1], z.device)
+            self.ready = Ready(low, high, signs)
+        self.ready.low = torch.minimum(self.ready.low, low)
+        self.ready.high = torch.maximum(self.ready.high, high)
+        if self.ready.signs is not None and self.tolerance is not None:
+            if self.spare is None or self.spare.shape[0] < z.shape[0]:
+                self.spare = torch.empty_like(z)
+            self.ready.signs.store(start, z, self.tolerance, self.spare[: z.shape[0]])
+
+
+def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
+    """Evaluate one affine stage at all vertices, in blocks of about so many numbers."""
+    stage = program.stages[index]
+    live = {name: state.bounds[name] for name in stage.live_in}
+    bounds = program.bounds(index, live)
+    columns = _columns(program, index, state, bounds) if state.made is not None else {}
+    levels = 2
+    if columns:
+        bounds = {
+            name: Bound(magnitude, error + EPS * levels * magnitude)
+            for name, (magnitude, error) in bounds.items()
+        }
+    cut, tolerance = stage.cut, None
+    if isinstance(cut, KnotCut) and cut.at_zero and prod(cut.shape) <= _WIDE:
+        tolerance = SAFETY * bounds[cut.source].error.reshape(-1)
+    sink = _Sink(state.mesh.num_vertices, cut.source if cut else None, tolerance)
+    if columns and state.made is not None:
+        _along_lines(program, index, state, state.made, columns, sink, block)
+    else:
+        for start, values in state.blocks(stage.live_in, block):
+            count = next(iter(values.values())).shape[0]
+            sink.put(start, program.advance(index, values, sink.room(start, count)))
+    state.bounds, state.rows = bounds, sink.rows
+    state.made = state.grown = state.pending = None
+    return sink.ready or Ready(state.mesh.uv.new_zeros(0), state.mesh.uv.new_zeros(0))
+
+
+def _columns(
+    program: Program, index: int, state: State, bounds: dict[str, Bound]
+) -> dict[str, Tensor]:
+    """What the stage makes of single units, (n, m) each; nothing if it does not pay to know."""
+    made, cut = state.made, state.pending
+    if made is None or made.kinks is None or made.kept is not None or cut is None:
+        return {}
+    size = state.bounds[cut.result].magnitude
+    n, width = size.numel(), sum(bound.magnitude.numel() for bound in bounds.values())
+    if n != prod(cut.shape) or n * max(n, width) > _COLUMNS:
+        return {}
+    product = n * width if program.product(index) is not None else 0
+    new = list(zip(made.kinks, (made.on_edges, made.inside), strict=True))
+    direct = sum(direct_cost(births, n + width, product) for _, births in new)
+    if sum(cheapest(kinks, births, width)[1] for kinks, births in new) >= direct:
+        return {}
+    live = {
+        name: size if name == cut.result else state.rows[name][:1]
+        for name in program.stages[index].live_in
+    }
+    return program.columns(index, cut.result, live)
+
+
+def _along_lines(
+    program: Program,
+    index: int,
+    state: State,
+    made: Refinement,
+    columns: dict[str, Tensor],
+    sink: _Sink,
+    block: int,
+) -> None:
+    """Run the stage at old vertices only, and find the values at new ones between those."""
+    live = program.stages[index].live_in
+    for start, values in state.old_blocks(live, block):
+        count = next(iter(values.values())).shape[0]
+        sink.put(start, program.advance(index, values, sink.room(start, count)))
+    first = state.known
+    for births, kinks in zip((made.on_edges, made.inside), made.kinks or (), strict=True):
+        woven = births.select(slice(0, kinks.line.shape[0]))
+        _between(first, woven, kinks, columns, sink, block)
+        first += woven.count
+    step = rows_in_block(block, [state.rows[name] for name in state.rows])
+    rest = made.inside.select(slice(made.inside.count - (state.mesh.num_vertices - first), None))
+    for start in range(0, rest.count, step):
+        births = rest.select(slice(start, start + step))
+        values = state.at(births, live)
+        room = sink.room(first + start, births.count)
+        sink.put(first + start, program.advance(index, values, room))
+
+
+def _between(
+    first: int,
+    births: Births,
+    kinks: Kinks,
+    columns: dict[str, Tensor],
+    sink: _Sink,
+    block: int,
+) -> None:
+    """Values at the new vertices from ``first`` on, which lie between vertices with values."""
+    if not births.count:
+        return
+    width = sum(column.shape[1] for column in columns.values())
+    way, _ = cheapest(kinks, births, width)
+    bend = bends(kinks, births, way)
+    step = births.count if way == "sum" else rows_in_block(block, list(sink.rows.values()))
+    spare = {name: torch.empty_like(value[:step]) for name, value in sink.rows.items()}
+    for start in range(0, births.count, step):
+        rows = slice(start, min(start + step, births.count))
+        some = births.select(rows)
+        room = sink.room(first + start, some.count)
+        for name, out in room.items():
+            some.interpolate(sink.rows[name][:first], out, spare[name][: some.count])
+            out.view(some.count, -1).sub_(bend.off(rows, columns[name]))
+        sink.put(first + start, room)
