@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 PIP_FLAGS ?=
+BENCH_FLAGS ?=
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -33,8 +34,8 @@ lint: $(STAMP)  ## check format, style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(STAMP)  ## time the workloads against plain forward passes
-	$(BIN)/python benchmarks/bench.py
+bench: $(STAMP)  ## time the workloads against plain forward passes; options: BENCH_FLAGS
+	$(BIN)/python benchmarks/bench.py $(BENCH_FLAGS)
 
 docs: $(STAMP)  ## build the documentation into out/docs, and the table of operations anew
 	$(BIN)/python -c 'from splinecam.ops import op_table_markdown; print(op_table_markdown(), end="")' > docs/ops.md

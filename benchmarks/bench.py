@@ -49,7 +49,7 @@ TABLE = Table(
 TITLES = {
     "lines": "One layer",
     "mlp": "Several layers",
-    "shapes": "Wide and deep",
+    "shapes": "Wide, deep, and narrow with many regions",
     "trained": "Trained, beside random networks of the same shape",
     "degenerate": "Degenerate: lines through one point, every unit twice, a grid with diagonals",
     "conv": "Convolutions, with strides, average pooling and max-pooling",
@@ -182,18 +182,8 @@ def chosen(settings: argparse.Namespace) -> dict[str, list[str]]:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Print the tables, one workload a line as soon as it is measured."""
-    parser = options(__doc__, WORKLOADS)
-    parser.add_argument(
-        "--groups",
-        nargs="+",
-        choices=[*GROUPS, *OTHERS],
-        metavar="GROUP",
-        help="these groups: " + ", ".join([*GROUPS, *OTHERS]),
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    settings = parser.parse_args(argv)
+def measured_on(settings: argparse.Namespace) -> list[Row]:
+    """Print all tables of one device."""
     start = perf_counter()
     print(f"{machine(settings.device)}; seconds, at least {settings.repeat} runs; peak in MiB")
     rows: list[Row] = []
@@ -205,9 +195,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     for group, report in OTHERS.items():
         if group in (settings.groups or (() if settings.only else OTHERS)):
             rows += report(settings)
-    print(f"\n{perf_counter() - start:.0f} seconds in all")
+    print(f"\n{perf_counter() - start:.0f} seconds in all\n")
+    return [{"device": str(settings.device), **made} for made in rows]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the tables, one workload a line as soon as it is measured."""
+    parser = options(__doc__, WORKLOADS)
+    every = [*GROUPS, *OTHERS]
+    parser.add_argument(
+        *("--groups", "--group"), nargs="+", choices=every, metavar="GROUP", help=", ".join(every)
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.set_defaults(device=None)
+    settings = parser.parse_args(argv)
+    devices = [torch.device("cpu")] + [torch.device("cuda")] * torch.cuda.is_available()
+    rows: list[Row] = []
+    for device in devices if settings.device is None else [settings.device]:
+        rows += measured_on(argparse.Namespace(**{**vars(settings), "device": device}))
     if settings.json:
-        content = {"machine": machine(settings.device), "rows": rows}
+        content = {"torch": torch.__version__, "threads": torch.get_num_threads(), "rows": rows}
         settings.json.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -222,7 +222,9 @@ def options(description: str | None, workloads: Iterable[str]) -> argparse.Argum
         "--only", nargs="+", choices=names, metavar="NAME", help="these: " + ", ".join(names)
     )
     parser.add_argument("--repeat", type=int, default=3, help="runs of each, at least (default 3)")
-    parser.add_argument("--device", type=torch.device, default="cpu", help="cpu or cuda")
+    parser.add_argument(
+        "--device", type=torch.device, default=torch.device("cpu"), help="cpu or cuda"
+    )
     return parser
 
 

@@ -1,0 +1,187 @@
+"""The benchmarks measure what they say; nothing here depends on how long something takes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+import splinecam as sc
+from splinecam.capture import capture
+from splinecam.engine import run
+from splinecam.testing import Abs
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+NAMES = ("common", "floor", "networks", "sweeps", "against", "bench")
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """As when they run as scripts: they find each other. The zoo is left alone."""
+    known = set(sys.modules)
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setenv("SPLINECAM_SHARED", str(BENCHMARKS / "nowhere"))
+    yield SimpleNamespace(**{name: importlib.import_module(name) for name in NAMES})
+    for name in set(NAMES) & (set(sys.modules) - known):
+        del sys.modules[name]
+
+
+class Branches(nn.Module):
+    """A skip connection over a maximum, and an absolute value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 12), nn.Linear(6, 12)
+        self.last = nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        pairs = torch.maximum(x[:, :6], x[:, 6:])
+        return self.last(Abs()(self.second(torch.relu(pairs)) + x))
+
+
+@pytest.mark.parametrize("kind", ["perceptron", "branches", "pooled"])
+def test_the_floor_evaluates_every_vertex_from_where_it_is_born(
+    modules: SimpleNamespace, kind: str
+) -> None:
+    domain = sc.Domain.box(-1, 1)
+    torch.manual_seed(0)
+    if kind == "perceptron":
+        model: nn.Module = modules.common.perceptron(2, 16, 16, 3)
+    elif kind == "branches":
+        model = Branches().double()
+    else:
+        model = modules.networks.pooled(nn.MaxPool2d, 2, 2)
+        domain = modules.networks.around_an_image(16, 1.0)
+    program = capture(model, domain.input_shape)
+    with torch.no_grad():
+        outcome = run(program, domain)
+    op = outcome.mesh.vertex_op
+    for k in range(-1, len(program.cuts)):
+        count = int((op == k).sum())
+        if count:
+            tail = modules.floor._program_tail(program, domain, outcome, k, count)
+            values = tail(count)[program.output_name].reshape(count, -1)
+            assert torch.allclose(values, outcome.output[op == k], rtol=0, atol=1e-10), k
+    kinds = modules.floor.floors(program, model, domain, outcome)
+    assert set(kinds) == {"program"} | ({"modules"} if kind == "perceptron" else set())
+    rows = [tail.count for tail in kinds["program"].args[0]]
+    assert sum(rows) == outcome.mesh.num_vertices
+
+
+def test_batches_of_the_floor(modules: SimpleNamespace) -> None:
+    batches = modules.floor._batches
+    assert batches(256, "cpu") == [512, 1024, 4096]
+    assert batches(10_000, "cpu") == [64, 128, 512]
+    assert batches(1 << 24, "cpu") == [2]
+    assert batches(1 << 30, "cpu") == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "regions"), [("grid", 64), ("twins", 12_042), ("folds", 4**2 * 11)]
+)
+def test_networks_have_the_regions_they_are_made_for(
+    modules: SimpleNamespace, name: str, regions: int
+) -> None:
+    networks = modules.networks
+    unit = sc.Domain.box(0.0, 1.0)
+    model, domain = {
+        "grid": lambda: (networks.grid(4), unit),
+        "twins": lambda: (networks.twins(), networks.WORKLOADS["twins64x3"].domain()),
+        "folds": lambda: (networks.folds(4, 1, 5), unit),
+    }[name]()
+    part = sc.partition(model, domain, device="cpu", progress=False)
+    assert len(part) == regions
+    assert part.validate().ok
+
+
+def test_training_changes_a_network(modules: SimpleNamespace) -> None:
+    trained = modules.networks.image_network(side=8, steps=3)
+    random = modules.common.perceptron(2, *[64] * 4, 3)
+    assert not torch.equal(trained[0].weight, random[0].weight)
+    assert trained[0].weight.dtype == torch.float64
+    assert not trained.training
+
+
+def test_times_and_turns(modules: SimpleNamespace) -> None:
+    times = modules.common.Times((3.0, 1.0, 2.0, 5.0, 4.0))
+    assert (times.best, times.median, times.spread) == (1.0, 3.0, 2.0)
+    assert modules.common.Times((1.0,)).spread == 0.0
+    calls: list[int] = []
+    works = [lambda: calls.append(0), lambda: calls.append(1)]
+    first, second = modules.common.in_turns(works, 3, CPU, short=0.0)
+    assert calls == [0, 1] * 3
+    assert len(first.each) == len(second.each) == 3
+
+
+def test_peak_memory_is_seen(modules: SimpleNamespace) -> None:
+    made, peak = modules.common.with_peak(lambda: torch.ones(1 << 24, dtype=torch.float64)[:3], CPU)
+    assert made.tolist() == [1.0, 1.0, 1.0]
+    assert 0.9 * (1 << 27) < peak < 2 * (1 << 27)
+
+
+def test_tables_line_up(modules: SimpleNamespace) -> None:
+    table = modules.common.Table({"what": "<6", "count": ">8,", "time": ">8.2f"})
+    assert table.heading() == "what     count    time"
+    assert table.line({"what": "a", "count": 1234, "time": 0.5}) == "a        1,234    0.50"
+    assert table.line({"what": "a", "time": 0.5}, "new") == "a                 0.50  new"
+    with pytest.raises(ValueError, match="width"):
+        modules.common.Table({"what": "6"}).heading()
+
+
+def test_growth_is_the_slope_of_the_logarithms(modules: SimpleNamespace) -> None:
+    sizes = [1.0, 2.0, 4.0, 8.0]
+    assert modules.bench.exponent(sizes, [3 * x**2.5 for x in sizes]) == pytest.approx(2.5)
+    rows = [{"regions": 10 * x, "best": x**2, "floor": x} for x in sizes]
+    lines = modules.bench.growth("regions", rows)
+    assert [line.split()[5] for line in lines] == ["2.00", "1.00"]
+    assert modules.bench.growth("lines", rows) == []
+
+
+def test_the_benchmark_prints_and_writes_its_figures(
+    modules: SimpleNamespace,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(modules.bench, "alone", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(modules.common, "MOST", 1)
+    path = tmp_path / "figures.json"
+    names = ["line100_d2", "mlp32x3_side2", "mlp64x3_side2"]
+    modules.bench.main(["--only", *names, "--repeat", "1", "--device", "cpu", "--json", str(path)])
+    text = capsys.readouterr().out
+    assert "expected" not in text
+    assert "regions  grows with the power" in text
+    rows = json.loads(path.read_text())["rows"]
+    assert [row["workload"] for row in rows] == names
+    assert [row["regions"] for row in rows] == [1_868, 1_180, 6_668]
+    assert all(row["best"] > 0 and row["floor"] > 0 and row["peak"] >= 0 for row in rows)
+    assert all(row["ratio"] == row["best"] / row["floor"] for row in rows)
+
+
+def test_large_workloads_are_for_gpus(modules: SimpleNamespace) -> None:
+    groups = {"only": None, "groups": ["lines", "tiles"]}
+    small = modules.bench.chosen(SimpleNamespace(device=CPU, **groups))
+    large = modules.bench.chosen(SimpleNamespace(device=torch.device("cuda"), **groups))
+    assert set(small) == {"lines", "tiles"}
+    assert set(large["lines"]) - set(small["lines"]) == {"line4000_d2"}
+    asked = modules.bench.chosen(SimpleNamespace(device=CPU, only=["line4000_d2"], groups=None))
+    assert asked == {"lines": ["line4000_d2"]}
+
+
+def test_a_group_that_is_not_here_is_told(
+    modules: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modules.against.importlib.util, "find_spec", lambda name: None)
+    modules.bench.main(["--groups", "zoo", "relucent", "--device", "cpu"])
+    text = capsys.readouterr().out
+    assert "not here" in text
+    assert "relucent: not installed" in text
