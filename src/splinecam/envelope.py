@@ -156,7 +156,7 @@ class _Around:
 
     def hopeless(self) -> Tensor:
         """Members that lose everywhere to the winner in the middle, or repeat another, (N, R)."""
-        order = self.sums().argsort(1, descending=True)
+        order = self.sums().argsort(dim=1, descending=True, stable=True)
         z, tolerance = (x.gather(1, order[self.owner]) for x in (self.z, self.tolerance))
         lost = self._everywhere(z + tolerance < (z - tolerance)[:, :1])
         same = self._everywhere(
@@ -259,7 +259,7 @@ def _choose(
     """
     index = torch.arange(face.shape[0], device=face.device)
     rank = torch.empty_like(index)
-    rank[side.argsort(descending=True)] = index
+    rank[side.argsort(descending=True, stable=True)] = index
     key = several.long() * face.shape[0] + rank
     none = 2 * face.shape[0]
     least = face.new_full((count,), none).scatter_reduce_(0, face, key, "amin")

@@ -119,7 +119,7 @@ class _Work:
 
     def _longest(self, several: Tensor, side: Tensor) -> Tensor:
         """Of the contests with several winners one for each face, ordered by face."""
-        order = several[side[several].argsort()]
+        order = several[side[several].argsort(stable=True)]
         rank = torch.arange(order.shape[0], device=order.device)
         last = order.new_full((self.mesh.num_faces,), -1)
         last.scatter_reduce_(0, self.open.face[order], rank, "amax")
