@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from splinecam.capture import capture
 from splinecam.cuts import MaxCut
+from splinecam.domain import Domain
+from splinecam.envelope import Contests, contests
 from splinecam.groups import Groups
+from splinecam.mesh import polygon_mesh
+from splinecam.predicates import EPS
 
 POOLS = {
     "plain": (nn.MaxPool2d(2), (3, 8, 6), True),
@@ -68,3 +72,31 @@ def test_selected_groups_keep_their_members() -> None:
     groups = Groups(torch.arange(12).view(6, 2), (2, 3)).select(torch.tensor([4, 1]))
     assert groups.count == 2
     assert groups.members.tolist() == [[8, 9], [2, 3]]
+
+
+def test_only_groups_whose_winner_may_change_are_looked_at() -> None:
+    mesh = polygon_mesh(Domain.box(-1, 1).corners)
+    u = mesh.uv[:, 0]
+    still, off = torch.zeros_like(u), torch.full_like(u, EPS)
+    columns = [u, -u, still, still, u, u + 3, still, off, u + 5, off]
+    z = torch.stack(columns, 1)
+    groups = Groups(torch.tensor([[0, 1, 2], [2, 3, 3], [4, 5, 6], [6, 7, 2], [0, 8, 9]]), (5,))
+    asked = []
+
+    class Spy(Groups):
+        def select(self, chosen: Tensor) -> Groups:
+            asked.append(chosen.tolist())
+            return super().select(chosen)
+
+    spy = Spy(groups.members, groups.shape)
+    found = contests(mesh, z, spy, torch.full((10,), EPS), z.amin(0), z.amax(0))
+    assert asked == [[0]], "dead units, clear winners and units equal to rounding are left out"
+    assert found.group.tolist() == [0]
+    assert found.units.tolist() == [[0, 1, 2]]
+
+
+def test_contests_with_fewer_units() -> None:
+    units = torch.tensor([[7, 2, 7], [4, 2, 9]])
+    few, used = Contests(torch.arange(2), torch.arange(2), units).renumbered(11)
+    assert used.tolist() == [2, 4, 7, 9]
+    assert torch.equal(used[few.units], units)
