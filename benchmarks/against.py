@@ -16,7 +16,7 @@ from common import Table, alone, mlp, seconds, warm_up
 import splinecam as sc
 
 # The domain is [-1, 1]²; its search takes a minute for a thousand regions.
-WORKLOADS = {"mlp16x1": mlp(16, side=2.0), "mlp16x2": mlp(16, 16, side=2.0)}
+WORKLOADS = {f"mlp{width}x2": mlp(width, width, side=2.0) for width in (8, 16, 24)}
 
 TABLE = Table(
     {

@@ -211,10 +211,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = parser.parse_args(argv)
     devices = [torch.device("cpu")] + [torch.device("cuda")] * torch.cuda.is_available()
     rows: list[Row] = []
+    machines: dict[str, str] = {}
     for device in devices if settings.device is None else [settings.device]:
+        machines[str(device)] = machine(device).split(", ", 1)[1]
         rows += measured_on(argparse.Namespace(**{**vars(settings), "device": device}))
     if settings.json:
-        content = {"torch": torch.__version__, "threads": torch.get_num_threads(), "rows": rows}
+        content = {"torch": torch.__version__, "machines": machines, "rows": rows}
         settings.json.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 

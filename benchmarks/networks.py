@@ -234,8 +234,8 @@ def tiled() -> Group:
         budget = megabytes * 10**6
         group[f"mlp128x4_{megabytes}MB"] = mlp(*[128] * 4, memory=budget, **known)
     unit = partial(sc.Domain.box, 0.0, 1.0)
-    group["folds92_12GB"] = Workload(
-        partial(folds, 8, 2, 92), unit, regions=10_158_080, memory=12 * 10**9, large=True
+    group["folds92_4GB"] = Workload(
+        partial(folds, 8, 2, 92), unit, regions=10_158_080, memory=4 * 10**9, large=True
     )
     return group
 

@@ -19,7 +19,7 @@ from splinecam.engine import run
 from splinecam.testing import Abs
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-NAMES = ("common", "floor", "networks", "sweeps", "against", "bench")
+NAMES = ("common", "floor", "networks", "sweeps", "against", "bench", "tables")
 CPU = torch.device("cpu")
 
 
@@ -165,6 +165,36 @@ def test_the_benchmark_prints_and_writes_its_figures(
     assert [row["regions"] for row in rows] == [1_868, 1_180, 6_668]
     assert all(row["best"] > 0 and row["floor"] > 0 and row["peak"] >= 0 for row in rows)
     assert all(row["ratio"] == row["best"] / row["floor"] for row in rows)
+
+
+def test_figures_get_into_the_page(modules: SimpleNamespace, tmp_path: Path) -> None:
+    figures = {"spread": 0.001, "peak": 12.3, "floor": 0.5, "median": 1.0, "best": 0.25}
+    row = {"workload": "a", "regions": 1_234, "group": "lines", "ratio": 0.5, **figures}
+    page, files = tmp_path / "page.md", []
+    page.write_text(
+        "# A\n<!-- table lines -->\nold\n<!-- end -->\n<!-- table mlp -->\n<!-- end -->\n"
+    )
+    for device, name in (("cpu", "two cores"), ("cuda", "a card")):
+        files.append(tmp_path / f"{device}.json")
+        content = {"machines": {device: name}, "rows": [{"device": device, **row}]}
+        files[-1].write_text(json.dumps(content))
+    modules.tables.main([*map(str, files), "--page", str(page)])
+    text = page.read_text()
+    assert "two cores: median" in text
+    assert "a card: median" in text
+    assert "| a | 1,234 | 1.0 | 0.25 | 0.0010 | 12 | 0.50 | 0.50 | 1.0 |" in text
+    assert "old" not in text
+    assert text.endswith("<!-- table mlp -->\n<!-- end -->\n")
+    again = page.read_text()
+    modules.tables.main([*map(str, files), "--page", str(page)])
+    assert page.read_text() == again
+
+
+def test_every_group_has_a_place_on_the_page(modules: SimpleNamespace) -> None:
+    text = modules.tables.README.read_text()
+    for group in (*modules.bench.GROUPS, *modules.bench.OTHERS):
+        assert f"| `{group}` |" in text
+        assert text.count(f"<!-- table {group} -->") == 1
 
 
 def test_large_workloads_are_for_gpus(modules: SimpleNamespace) -> None:
