@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from splinecam.ops.register import register_op, unregister_op
     from splinecam.partition import Partition, Region, Unresolved, load, partition
     from splinecam.stats import Stats, compare
+    from splinecam.sweep import sweep
 
 __version__ = "0.1.0"
 
@@ -58,6 +59,7 @@ __all__ = [
     "op_table",
     "partition",
     "register_op",
+    "sweep",
     "unregister_op",
 ]
 
@@ -73,6 +75,7 @@ _MODULES = {
     "ops.register": ("register_op", "unregister_op"),
     "partition": ("Partition", "Region", "Unresolved", "load", "partition"),
     "stats": ("Stats", "compare"),
+    "sweep": ("sweep",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

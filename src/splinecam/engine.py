@@ -31,7 +31,18 @@ from splinecam.refine import refine
 from splinecam.state import State, room_for
 from splinecam.tiles import Tile, cut_in_two, glue
 
-__all__ = ["Frame", "Outcome", "run"]
+__all__ = [
+    "Frame",
+    "Outcome",
+    "Report",
+    "Run",
+    "TooLarge",
+    "first_state",
+    "free_memory",
+    "output_of",
+    "run",
+    "widths_of",
+]
 
 # Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
 # fill a GPU.
@@ -81,7 +92,7 @@ class Outcome:
     doubts: list[tuple[str, Doubts]]
 
 
-class _TooLarge(LimitError):
+class TooLarge(LimitError):
     """The refinement of one mesh does not fit the memory; that of its tiles may."""
 
 
@@ -98,25 +109,31 @@ def run(
     report: Report = lambda name, regions, share: None,
 ) -> Outcome:
     """Partition the domain by the program's network within ``memory`` bytes."""
-    frame = Frame.of(domain)
-    corners = frame.to_local(domain.corners).to(program.device)
-    x = domain.embed(domain.corners).to(program.device)
-    magnitude = x.abs().amax(0, keepdim=True)
-    state = State(
-        polygon_mesh(corners),
-        {program.input_name: x},
-        {program.input_name: Bound(magnitude, EPS * magnitude)},
-    )
+    corners = Frame.of(domain).to_local(domain.corners)
+    state = first_state(program, polygon_mesh(corners), domain.embed(domain.corners))
     budget = free_memory(program.device) if memory is None else memory
-    computation = _Run(program, _widths(program, x[:1]), budget, max_regions, report)
+    computation = Run(program, widths_of(program), budget, max_regions, report)
     try:
         state = computation.finish(state, 0)
-    except _TooLarge as reason:
+    except TooLarge as reason:
         raise LimitError(str(reason)) from None
+    output, error = output_of(program, state)
+    return Outcome(state.mesh, output, error, computation.cut_errors, state.doubts)
+
+
+def first_state(program: Program, mesh: Mesh, x: Tensor) -> State:
+    """What a run begins with: polygons, and the inputs at their corners."""
+    x = x.to(program.device)
+    magnitude = x.abs().amax(0, keepdim=True)
+    bound = Bound(magnitude, EPS * magnitude)
+    return State(mesh.to(program.device), {program.input_name: x}, {program.input_name: bound})
+
+
+def output_of(program: Program, state: State) -> tuple[Tensor, Tensor]:
+    """The network's output at the vertices, (V, n_out), and its rounding error, (n_out,)."""
     name = program.output_name
     output = state.rows[name].reshape(state.mesh.num_vertices, -1)
-    error = state.bounds[name].error.reshape(-1)
-    return Outcome(state.mesh, output, error, computation.cut_errors, state.doubts)
+    return output, state.bounds[name].error.reshape(-1)
 
 
 def free_memory(device: torch.device) -> int:
@@ -131,8 +148,9 @@ def free_memory(device: torch.device) -> int:
         return _UNKNOWN_MEMORY  # not every system tells
 
 
-def _widths(program: Program, x: Tensor) -> list[int]:
+def widths_of(program: Program) -> list[int]:
     """Numbers per vertex that are alive after each stage."""
+    x = torch.zeros((1, *program.input_shape), dtype=torch.float64, device=program.device)
     live, widths = {program.input_name: x}, []
     for index, stage in enumerate(program.stages):
         live = program.advance(index, live)
@@ -143,7 +161,7 @@ def _widths(program: Program, x: Tensor) -> list[int]:
 
 
 @dataclass
-class _Run:
+class Run:
     """One computation: what stays the same while states are carried through the stages."""
 
     program: Program
@@ -172,7 +190,7 @@ class _Run:
             if cut is not None:
                 try:
                     self._cut(state, cut, i, ready)
-                except _TooLarge:
+                except TooLarge:
                     if divisible:
                         return self._in_tiles(state, i, share, ready)
                     raise
@@ -242,7 +260,7 @@ class _Run:
                     f"The partition exceeds max_regions={self.max_regions:,} {where}. "
                     "Raise max_regions, or choose a smaller domain."
                 ) from None
-            raise _TooLarge(
+            raise TooLarge(
                 f"The partition exceeds memory={self.memory:,} bytes {where}. What is cut at once "
                 f"must stay below {fits:,} regions: raise memory, or choose a smaller domain."
             ) from None

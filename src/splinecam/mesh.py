@@ -165,15 +165,19 @@ class Mesh:
         return replace(self, **{k: v.to(device) for k, v in self.__dict__.items()})
 
 
-def polygon_mesh(uv: Tensor) -> Mesh:
-    """The mesh of one convex polygon, given counter-clockwise: (k, 2)."""
+def polygon_mesh(uv: Tensor, counts: Tensor | None = None) -> Mesh:
+    """The mesh of one convex polygon, given counter-clockwise: (k, 2).
+
+    counts: (P,) of how many corners each of P polygons has, if they are several that do not touch.
+    """
     k = uv.shape[0]
     index = torch.arange(k, device=uv.device)
+    offsets = torch.tensor([0, k], device=uv.device) if counts is None else offsets_of(counts)
     border = torch.full((k,), BORDER, device=uv.device)
     return Mesh(
         uv=uv,
-        edges=torch.stack([index, (index + 1) % k], 1),
-        offsets=torch.tensor([0, k], device=uv.device),
+        edges=torch.stack([index, following(offsets, k)], 1),
+        offsets=offsets,
         corners=2 * index,
         edge_op=border,
         edge_unit=border.clone(),

@@ -73,15 +73,20 @@ def partition(
     >>> part.validate().ok
     True
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(
-            f"model must be an nn.Module, not {kind_of(model)}; wrap functions in a module"
-        )
+    require_module(model)
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     memory, max_regions = limit_of("memory", memory), limit_of("max_regions", max_regions)
     with torch.inference_mode(False):
         return _partition(model, domain, device_of(device), memory, max_regions, progress)
+
+
+def require_module(model: object) -> None:
+    """A ``TypeError`` for what is no model."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"model must be an nn.Module, not {kind_of(model)}; wrap functions in a module"
+        )
 
 
 def _partition(
@@ -93,25 +98,30 @@ def _partition(
     progress: bool,
 ) -> Partition:
     program = capture(model, domain.input_shape, device=device)
-    interactive = sys.stderr.isatty() or "ipykernel" in sys.modules
-    cuts = sum(stage.cut is not None for stage in program.stages)
-    with (
-        tqdm(total=cuts, unit="cut", disable=not (progress and interactive), leave=False) as bar,
-        torch.no_grad(),
-    ):
+    with progress_bar(len(program.cuts), "cut", progress) as bar, torch.no_grad():
 
         def report(name: str, regions: int, share: float) -> None:
-            _log.info("%s: %s regions", name, f"{regions:,}")
-            bar.set_description_str(f"{name}: {regions:,} regions")
+            tell(bar, name, regions)
             bar.update(share)
 
         outcome = run(program, domain, memory=memory, max_regions=max_regions, report=report)
-    return Partition(_record(model, program, domain, outcome), model, program)
+    return Partition(record_of(model, program, domain, outcome), model, program)
 
 
-def _record(model: nn.Module, program: Program, domain: Domain, outcome: Outcome) -> Record:
+def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
+    """A bar for interactive use; elsewhere it is not shown."""
+    interactive = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return tqdm(total=total, unit=unit, disable=not (wanted and interactive), leave=False)
+
+
+def tell(bar: tqdm[Any], name: str, regions: int) -> None:
+    """Say in the log, and beside the bar, how many regions there are after a cut."""
+    _log.info("%s: %s regions", name, f"{regions:,}")
+    bar.set_description_str(f"{name}: {regions:,} regions")
+
+
+def record_of(model: nn.Module, program: Program, domain: Domain, outcome: Outcome) -> Record:
     """What a run found, in a partition's terms."""
-    frame = Frame.of(domain)
     floats = (t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point())
     return Record(
         domain=domain,
@@ -122,7 +132,7 @@ def _record(model: nn.Module, program: Program, domain: Domain, outcome: Outcome
         unresolved=tuple(
             Unresolved((u, v), name, doubt.reason)
             for name, doubt in outcome.doubts
-            for u, v in frame.to_plane(doubt.uv).tolist()
+            for u, v in Frame.of(domain).to_plane(doubt.uv).tolist()
         ),
         cuts=tuple(cut.name for cut in program.cuts),
         stripped=program.stripped,
@@ -178,7 +188,6 @@ class Partition:
         self.dtype = record.dtype
         self.cut_errors = record.cut_errors
         self.mesh = record.mesh
-        self.frame = Frame.of(record.domain)
         self._maps = record.maps
         self._model, self._program = model, program
 
@@ -218,6 +227,11 @@ class Partition:
                 f"by up to {float(off.max()):.3g}. Were its weights changed since?"
             )
         self._model, self._program = model, program
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The engine's own coordinates."""
+        return Frame.of(self.domain)
 
     # -- arrays -------------------------------------------------------------------------------
 

@@ -1,0 +1,189 @@
+"""The partitions of many domains by one network, which all go through it together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Literal, overload
+
+import torch
+from torch import nn
+
+from splinecam.capture import capture
+from splinecam.domain import Domain
+from splinecam.engine import Outcome, free_memory
+from splinecam.errors import LimitError
+from splinecam.options import device_of, kind_of, limit_of
+from splinecam.partition import Partition, progress_bar, record_of, require_module, tell
+from splinecam.together import run_together
+
+__all__ = ["sweep"]
+
+# Domains taken at a time: at first, and at most.
+_FIRST, _MOST = 128, 1024
+
+# Partitions of domains that were taken together may fill this part of the memory.
+_SHARE = 1 / 4
+
+# The domains of a stack share their rounding errors, so none is much larger than the others.
+_ALIKE = 16.0
+
+
+@overload
+def sweep(
+    model: nn.Module,
+    domains: Iterable[Domain],
+    *,
+    stream: Literal[False] = False,
+    device: str | torch.device = "auto",
+    memory: float | None = None,
+    max_regions: float | None = None,
+    progress: bool = True,
+) -> list[Partition]: ...
+@overload
+def sweep(
+    model: nn.Module,
+    domains: Iterable[Domain],
+    *,
+    stream: Literal[True],
+    device: str | torch.device = "auto",
+    memory: float | None = None,
+    max_regions: float | None = None,
+    progress: bool = True,
+) -> Iterator[Partition]: ...
+def sweep(
+    model: nn.Module,
+    domains: Iterable[Domain],
+    *,
+    stream: bool = False,
+    device: str | torch.device = "auto",
+    memory: float | None = None,
+    max_regions: float | None = None,
+    progress: bool = True,
+) -> list[Partition] | Iterator[Partition]:
+    """The partitions of many domains by one network, in order: what ``partition`` gives for each.
+
+    The model is captured once, and the domains are carried through it together, so that many small
+    ones cost little more than one large one. stream: give the partitions one by one instead of a
+    list, when they do not all fit in memory; domains that are made on the way are taken a few
+    hundred at a time. memory: bytes to stay within, apart from the partitions themselves; what does
+    not fit is carried on in halves. max_regions: a ``LimitError`` beyond this many in one domain,
+    with its number. The other options are those of ``partition``.
+
+    >>> model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
+    >>> domains = [Domain.around(torch.randn(5), side=2.0, seed=i) for i in range(20)]
+    >>> parts = sweep(model, domains)
+    >>> all(part.validate().ok for part in parts)
+    True
+    >>> largest = max(len(part) for part in sweep(model, domains, stream=True))
+    """
+    require_module(model)
+    if isinstance(domains, Domain) or not isinstance(domains, Iterable):
+        raise TypeError(
+            f"domains must be a list or another iterable of domains, not {kind_of(domains)}"
+        )
+    limits = limit_of("memory", memory), limit_of("max_regions", max_regions)
+    found = _sweep(model, domains, device_of(device), *limits, progress)
+    return found if stream else list(found)
+
+
+def _sweep(
+    model: nn.Module,
+    domains: Iterable[Domain],
+    device: torch.device,
+    memory: int | None,
+    max_regions: int | None,
+    progress: bool,
+) -> Iterator[Partition]:
+    """The partitions, computed as they are asked for."""
+    total = len(domains) if isinstance(domains, Sequence) else None
+    coming = _checked(domains)
+    first = next(coming, None)
+    if first is None:
+        return
+    with torch.inference_mode(False):
+        program = capture(model, first.input_shape, device=device)
+    budget = free_memory(device) if memory is None else memory
+    coming, size, done = chain([first], coming), _FIRST, 0
+    with progress_bar(total, "domain", progress) as bar:
+        together = partial(
+            run_together,
+            program,
+            memory=memory,
+            max_regions=max_regions,
+            report=lambda name, regions, share: tell(bar, name, regions),
+        )
+        while window := list(islice(coming, size)):
+            used = 0
+            for index, outcome in _in_order(window, together, done):
+                part = Partition(record_of(model, program, window[index], outcome), model, program)
+                used += _bytes(part)
+                bar.update()
+                yield part
+            done += len(window)
+            # As many as fit, if the next ones are like these.
+            fits = int(_SHARE * budget * len(window) / used)
+            size = max(1, min(fits, 4 * size, _MOST))
+
+
+def _checked(domains: Iterable[Any]) -> Iterator[Domain]:
+    """The domains, of which each must be one, and of the first one's input shape."""
+    shape = None
+    for index, domain in enumerate(domains):
+        if not isinstance(domain, Domain):
+            raise TypeError(f"domains[{index}] must be a splinecam.Domain, not {kind_of(domain)}")
+        shape = shape or domain.input_shape
+        if domain.input_shape != shape:
+            raise ValueError(
+                f"domains[{index}] has input shape {domain.input_shape}, the first one {shape}. "
+                "Sweep over the domains of each shape on their own."
+            )
+        yield domain
+
+
+def _in_order(
+    window: list[Domain], together: Callable[..., Iterator[Outcome]], first: int
+) -> Iterator[tuple[int, Outcome]]:
+    """What is found in each of some domains, with its place; first: the number of the first one."""
+    found: dict[int, Outcome] = {}
+    due = 0
+    for group in _groups(window):
+        outcomes = together([window[place] for place in group])
+        for place in group:
+            # The context ends before anything is handed out: it would hold for the reader, too.
+            with torch.inference_mode(False), torch.no_grad():
+                try:
+                    found[place] = next(outcomes)
+                except LimitError as error:
+                    raise LimitError(f"domains[{first + place}]: {error}") from None
+            while due in found:
+                yield due, found.pop(due)
+                due += 1
+
+
+def _groups(window: list[Domain]) -> list[list[int]]:
+    """Places of domains of similar size, around inputs of similar size, each group ascending."""
+    inputs = [float(domain.embed(domain.corners).abs().amax(0).mean()) for domain in window]
+    sides = [domain.diameter for domain in window]
+    groups = [
+        sorted(group)
+        for nearby in _alike(range(len(window)), inputs)
+        for group in _alike(nearby, sides)
+    ]
+    return sorted(groups)
+
+
+def _alike(places: Iterable[int], sizes: list[float]) -> list[list[int]]:
+    """Places in groups whose sizes are much the same."""
+    groups: list[list[int]] = []
+    for place in sorted(places, key=lambda place: sizes[place]):
+        if not groups or sizes[place] > _ALIKE * sizes[groups[-1][0]]:
+            groups.append([])
+        groups[-1].append(place)
+    return groups
+
+
+def _bytes(part: Partition) -> int:
+    """Memory that a partition takes."""
+    return sum(array.nbytes for array in (part.values, *vars(part.mesh).values()))

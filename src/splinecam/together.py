@@ -1,0 +1,137 @@
+"""Run a captured network over many domains at once, as one stack of meshes.
+
+All layers see all domains together, so that what a tensor operation costs by itself is paid once.
+What does not fit is divided domain by domain: half of the stack goes on to the end of the network,
+then the other half. Only a single domain is cut in tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from splinecam.cuts import Cut
+from splinecam.domain import Domain
+from splinecam.engine import (
+    Frame,
+    Outcome,
+    Report,
+    Run,
+    TooLarge,
+    first_state,
+    free_memory,
+    output_of,
+    widths_of,
+)
+from splinecam.errors import LimitError
+from splinecam.evaluate import Ready
+from splinecam.program import Program
+from splinecam.stack import part_of, share_out, stack, unstack
+from splinecam.state import State
+
+__all__ = ["run_together"]
+
+# Bytes beyond which a stack is large enough: its halves take no longer than the whole.
+_ENOUGH = {"cpu": 1 << 30, "cuda": 1 << 33}
+
+
+def run_together(
+    program: Program,
+    domains: Sequence[Domain],
+    *,
+    memory: int | None = None,
+    max_regions: int | None = None,
+    report: Report = lambda name, regions, share: None,
+) -> Iterator[Outcome]:
+    """Partition domains by the program's network; their outcomes come in order.
+
+    memory: bytes to stay within, apart from the outcomes; max_regions: of each domain.
+    """
+    budget = free_memory(program.device) if memory is None else memory
+    enough = min(budget, _ENOUGH[program.device.type])
+    widths = widths_of(program)
+    waiting = [_Part(range(len(domains)), _start(program, domains), 0, None, {})]
+    while waiting:
+        part = waiting.pop()
+        count = len(part.members)
+        most = None if max_regions is None else count * max_regions
+        kind, room = (_StackRun, enough) if count > 1 else (Run, budget)
+        computation = kind(program, widths, room, most, report, cut_errors=part.cut_errors)
+        try:
+            end = computation.finish(part.state, part.index, ready=part.ready)
+        except _Overflow as overflow:
+            waiting += reversed(part.halves(overflow))
+        except TooLarge as reason:
+            raise LimitError(str(reason)) from None
+        else:
+            yield from _outcomes(program, end, part, max_regions)
+
+
+def _start(program: Program, domains: Sequence[Domain]) -> State:
+    corners = [Frame.of(domain).to_local(domain.corners) for domain in domains]
+    x = torch.cat([domain.embed(domain.corners) for domain in domains])
+    return first_state(program, stack(corners), x)
+
+
+class _Overflow(Exception):
+    """A stack is too large before, or while, it is cut at the given stage."""
+
+    def __init__(self, numbers: int, state: State, index: int, ready: Ready | None) -> None:
+        super().__init__(index)
+        self.numbers, self.state, self.index, self.ready = numbers, state, index, ready
+
+
+class _StackRun(Run):
+    """A run that leaves it to others to divide what is too large."""
+
+    def _in_tiles(self, state: State, index: int, share: float, ready: Ready | None) -> State:
+        raise _Overflow(self._block(), state, index, ready)
+
+    def _cut(self, state: State, cut: Cut, index: int, ready: Ready) -> None:
+        try:
+            super()._cut(state, cut, index, ready)
+        except LimitError:
+            raise _Overflow(self._block(), state, index, ready) from None
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Consecutive domains, as a stack that waits before a stage; ready: see ``Run.finish``."""
+
+    members: range
+    state: State
+    index: int
+    ready: Ready | None
+    cut_errors: dict[str, Tensor]
+
+    def halves(self, overflow: _Overflow) -> list[_Part]:
+        """The two halves of what has become too large, to go on from there."""
+        state, ready, middle = overflow.state, overflow.ready, len(self.members) // 2
+        both = [self.members[:middle], self.members[middle:]]
+        parts = []
+        for members, doubts in zip(both, share_out(state.doubts, both), strict=True):
+            tile = part_of(state.mesh, members)
+            mine = replace(state.select(tile, overflow.numbers), doubts=doubts)
+            waiting = ready and ready.select(tile)
+            parts.append(_Part(members, mine, overflow.index, waiting, dict(self.cut_errors)))
+        return parts
+
+
+def _outcomes(
+    program: Program, end: State, part: _Part, max_regions: int | None
+) -> Iterator[Outcome]:
+    """What was found in each domain."""
+    output, error = output_of(program, end)
+    each = [part.members[i : i + 1] for i in range(len(part.members))]
+    doubts = share_out(end.doubts, each) if len(each) > 1 else [end.doubts]
+    pieces = unstack(end.mesh, output, part.members)
+    for (mesh, values), doubtful in zip(pieces, doubts, strict=True):
+        if max_regions is not None and mesh.num_faces > max_regions:
+            raise LimitError(
+                f"The partition exceeds max_regions={max_regions:,}: it has {mesh.num_faces:,} "
+                "regions. Raise max_regions, or choose a smaller domain."
+            )
+        yield Outcome(mesh, values, error, part.cut_errors, doubtful)
