@@ -180,8 +180,8 @@ class _State:
         place = torch.where(at_p, 0, torch.where(at_q, added[face[best]] + 1, place))
 
         new = best[inner]
-        vertices = torch.arange(new.shape[0], device=s.device) + self.out.uv.shape[0]
-        self.out.uv = torch.cat([self.out.uv, self.lines.point(line[new], s[new])])
+        vertices = torch.arange(new.shape[0], device=s.device) + self.out.num_vertices
+        self.out.add_vertices(self.lines.point(line[new], s[new]))
         self.out.vertex_line.append(line[new])
         self.out.vertex_s.append(s[new])
         doubtful |= outside[order]
@@ -223,7 +223,7 @@ class _State:
         real = torch.ones(edges.shape[0], dtype=torch.bool, device=path.device)
         real[path_start[1:-1] - 1] = False  # from one splitter's Q to the next one's P
         edges = edges[real.nonzero()[:, 0]]
-        self.out.edges = torch.cat([self.out.edges, edges])
+        self.out.add_edges(edges)
         self.out.edge_line.append(self.chords.line[splitter][owners_of(added + 1, edges.shape[0])])
         return offsets
 
@@ -235,8 +235,8 @@ class _State:
         the new ones, forwards for the right half and backwards for the left.
         """
         m, old = self.loops.sizes(), self.loops.half
-        count = self.out.edges.shape[0] - int(drawn[-1])
-        new = torch.arange(2 * count, 2 * self.out.edges.shape[0], 2, device=old.device)
+        count = self.out.num_edges - int(drawn[-1])
+        new = torch.arange(2 * count, 2 * self.out.num_edges, 2, device=old.device)
         pool = torch.cat([old, new, new.flip(0) + 1])
         start = self.loops.offsets[:-1]
         turn = (origin + far) % m  # place of Q

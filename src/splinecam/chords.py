@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from splinecam.ragged import lengths, offsets_of, take, take_rows
 
-__all__ = ["Arrangement", "Chords", "Lines", "Loops", "Woven", "drift_and_error", "meet"]
+__all__ = ["Arrangement", "Chords", "Lines", "Loops", "Spans", "Woven", "drift_and_error", "meet"]
 
 
 @dataclass
@@ -18,6 +18,10 @@ class Loops:
 
     offsets: Tensor
     half: Tensor
+
+    @property
+    def count(self) -> int:
+        return int(self.offsets.shape[0]) - 1
 
     def sizes(self) -> Tensor:
         return self.offsets[1:] - self.offsets[:-1]
@@ -36,8 +40,49 @@ class Chords:
     q: Tensor
     line: Tensor
 
+    def by(self, unit: Tensor) -> Chords:
+        """Ordered by face, then by the lines' units (L,), then by line."""
+        order = torch.argsort(self.line)
+        for key in (take(unit, self.line), self.face):
+            order = take(order, torch.argsort(take(key, order), stable=True))
+        return self.select(order)
+
     def select(self, chosen: Tensor) -> Chords:
         return Chords(self.face[chosen], self.p[chosen], self.q[chosen], self.line[chosen])
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Chords in the order of their lower ends, (N,): both ends in the flat boundary, and the line.
+
+    Beside the faces' boundaries, so that face and places within it follow.
+    """
+
+    lo: Tensor
+    hi: Tensor
+    line: Tensor
+
+    def faces(self, loops: Loops) -> Tensor:
+        """The face of each chord, (N,)."""
+        return torch.searchsorted(loops.offsets, self.lo, right=True) - 1
+
+    def chords(self, loops: Loops) -> Chords:
+        """The same with places within each face."""
+        face = self.faces(loops)
+        start = take(loops.offsets, face)
+        return Chords(face, self.lo - start, self.hi - start, self.line)
+
+    def restrict(self, loops: Loops, kept: Tensor) -> Spans:
+        """Only the chords of some of the faces, (K,) ascending, whose boundaries come alone."""
+        face = self.faces(loops)
+        rank = torch.full_like(loops.offsets, -1)
+        rank[kept] = torch.arange(kept.shape[0], device=kept.device)
+        rank = take(rank, face)
+        chosen = (rank >= 0).nonzero()[:, 0]
+        begins = offsets_of(take(loops.sizes(), kept))
+        shift = take(take(begins, rank.clamp_(min=0)) - take(loops.offsets, face), chosen)
+        lo, hi = (take(place, chosen) + shift for place in (self.lo, self.hi))
+        return Spans(lo, hi, take(self.line, chosen))
 
 
 @dataclass(frozen=True)
@@ -79,7 +124,6 @@ class Woven:
     place: Tensor
 
 
-@dataclass
 class Arrangement:
     """All vertices (V, 2) and edges (E, 2), and what drawing the chords made, part by part.
 
@@ -88,14 +132,40 @@ class Arrangement:
     vertices come first.
     """
 
-    uv: Tensor
-    edges: Tensor
-    vertex_line: list[Tensor] = field(default_factory=list)
-    vertex_s: list[Tensor] = field(default_factory=list)
-    edge_line: list[Tensor] = field(default_factory=list)
-    loops: list[Loops] = field(default_factory=list)
-    doubts: list[Tensor] = field(default_factory=list)
-    woven: Woven | None = None
+    def __init__(self, uv: Tensor, edges: Tensor) -> None:
+        self._uv, self._edges = [uv], [edges]
+        self.num_vertices, self.num_edges = int(uv.shape[0]), int(edges.shape[0])
+        self.vertex_line: list[Tensor] = []
+        self.vertex_s: list[Tensor] = []
+        self.edge_line: list[Tensor] = []
+        self.loops: list[Loops] = []
+        self.doubts: list[Tensor] = []
+        self.woven: Woven | None = None
+
+    def add_vertices(self, uv: Tensor) -> None:
+        """More vertices, which are joined to the others when these are asked for."""
+        self._uv.append(uv)
+        self.num_vertices += uv.shape[0]
+
+    def add_edges(self, edges: Tensor) -> None:
+        """More edges."""
+        self._edges.append(edges)
+        self.num_edges += edges.shape[0]
+
+    @property
+    def uv(self) -> Tensor:
+        return _joined(self._uv)
+
+    @property
+    def edges(self) -> Tensor:
+        return _joined(self._edges)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """All parts as one, which from then on is the only one."""
+    if len(parts) > 1:
+        parts[:] = [torch.cat([part for part in parts if part.shape[0]] or parts[:1])]
+    return parts[0]
 
 
 def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

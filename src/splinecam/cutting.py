@@ -7,6 +7,7 @@ functions change sign along edges, and at which places of its boundary a chord m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -14,16 +15,16 @@ from torch import Tensor
 
 from splinecam.arrange import arrange
 from splinecam.births import Births, Kinks
-from splinecam.chords import Arrangement, Chords, Lines, Loops, Woven
+from splinecam.chords import Arrangement, Chords, Lines, Loops, Spans, Woven
 from splinecam.errors import LimitError
 from splinecam.mesh import Mesh
 from splinecam.predicates import UV_ERROR, cluster
 from splinecam.ragged import (
-    argsort_rows,
     lengths,
     offsets_of,
     owners_of,
     places_of,
+    sort_rows,
     take,
     take_rows,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "TWICE",
     "UNCLEAR",
     "Doubts",
+    "Drawing",
     "EdgeCuts",
     "Ends",
     "Refinement",
@@ -40,6 +42,7 @@ __all__ = [
     "chords_between",
     "cut_edges",
     "draw",
+    "draw_chords",
     "first_places",
     "short_chords",
     "unrefined",
@@ -94,8 +97,8 @@ class EdgeCuts:
     Hits, (N,): which of the given ones it is, edge, column, whether the function falls from
     edges[e, 0] on, its fraction at of the edge, how much the function changes along the whole edge,
     group (the new vertex), and blur (N, 2), how far rounding may shift it along the edge. Groups,
-    (C,): edge, end vertices a, b, fraction t and its error shift; first: (E + 1,) those of each
-    edge.
+    (C,): edge, end vertices a, b, fraction t, its error shift and the place uv (C, 2). Edges, (E,):
+    extra, the number of groups.
     """
 
     given: Tensor
@@ -111,67 +114,75 @@ class EdgeCuts:
     b: Tensor
     t: Tensor
     shift: Tensor
-    first: Tensor
+    uv: Tensor
+    extra: Tensor
     doubts: list[Doubts]
+
+    @property
+    def distinct(self) -> bool:
+        """Whether every hit has a vertex of its own."""
+        return self.group_edge.shape == self.edge.shape
+
+    @cached_property
+    def first(self) -> Tensor:
+        """The groups of each edge, (E + 1,)."""
+        return offsets_of(self.extra)
 
     def births(self) -> Births:
         """The new vertices."""
         return Births(self.a, self.b, self.t)
 
-    def extra(self) -> Tensor:
-        """How many new vertices each edge has, (E,)."""
-        return self.first[1:] - self.first[:-1]
-
     def divide(self, mesh: Mesh, op: int) -> Mesh:
         """The mesh with its edges divided; its faces still name whole edges."""
-        made_by = mesh.vertex_op.new_full(self.t.shape, op)
-        return mesh.divide(self.group_edge, self.births().interpolate(mesh.uv), made_by)
+        return mesh.divide(self.group_edge, self.uv, mesh.vertex_op.new_full(self.t.shape, op))
 
 
 def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> EdgeCuts:
-    """Find the new vertices where functions change sign along edges: edge, column (N,)."""
-    a, b = take(mesh.edges, edge).unbind(1)
-    za, zb = functions.at(a, column), functions.at(b, column)
-    slope = (za - zb).abs()
-    t = za.abs() / slope
-    side = take(mesh.uv, b) - take(mesh.uv, a)
-    shift = functions.error[column] / slope
-    blur = side * shift[:, None]
-    error = shift + UV_ERROR / lengths(side)
-    order = argsort_rows(edge, t)
-    edge, column, t, error, blur = (take(x, order) for x in (edge, column, t, error, blur))
+    """Find the new vertices where functions change sign along edges: edge (ascending), column."""
+    a, b = (take(end, edge) for end in mesh.edges.unbind(1))
+    za = functions.at(a, column)
+    change = za - functions.at(b, column)
+    order, _, t = sort_rows(edge, za / change, mesh.num_edges)
+    column, change = take(column, order), take(change, order)
+    falling, change = change > 0, change.abs()
+    start, end = take(mesh.uv, a), take(mesh.uv, b)
+    side = end - start
+    length = lengths(side)
+    shift = take(functions.error, column) / change
+    error = shift + UV_ERROR / length
     group, best, doubtful = cluster(edge, t, error)
-    group_edge = edge[best]
-    a, b, t_best = mesh.edges[group_edge, 0], mesh.edges[group_edge, 1], t[best]
-    doubts = []
-    if bool(doubtful.any()):
-        e = edge[doubtful].repeat(2)
-        td = torch.cat([t[doubtful], t_best[group[doubtful]]])[:, None]
-        place = torch.lerp(mesh.uv[mesh.edges[e, 0]], mesh.uv[mesh.edges[e, 1]], td)
-        doubts.append(Doubts(place, "cuts of an edge too close to tell apart"))
-    length = lengths(mesh.uv[b] - mesh.uv[a])
-    at_end = (torch.minimum(t_best, 1 - t_best) * length <= UV_ERROR).nonzero()[:, 0]
+    doubts, group_edge, at = [], edge, t
+    blur = side * shift[:, None]
+    if best.shape != group.shape:
+        if bool(doubtful.any()):
+            chosen = torch.cat([doubtful.nonzero()[:, 0], best[group[doubtful]]])
+            place = torch.lerp(start[chosen], end[chosen], at[chosen][:, None])
+            doubts.append(Doubts(place, "cuts of an edge too close to tell apart"))
+        group_edge, a, b, t, error = (take(x, best) for x in (edge, a, b, t, error))
+        start, end, length = (take(x, best) for x in (start, end, length))
+    uv = torch.lerp(start, end, t[:, None])
+    at_end = (torch.minimum(t, 1 - t) * length <= UV_ERROR).nonzero()[:, 0]
     if at_end.shape[0]:
-        ends = torch.lerp(mesh.uv[a[at_end]], mesh.uv[b[at_end]], t_best[at_end, None])
-        doubts.append(Doubts(ends, "a cut of an edge too close to its end"))
-    first = offsets_of(torch.bincount(group_edge, minlength=mesh.num_edges))
-    falling = za[order] > 0
+        doubts.append(Doubts(uv[at_end], "a cut of an edge too close to its end"))
+    extra = mesh.corners.new_zeros(mesh.num_edges)
+    extra.scatter_add_(0, group_edge, torch.ones_like(group_edge))
     return EdgeCuts(
-        order,
-        edge,
-        column,
-        falling,
-        t,
-        slope[order],
-        group,
-        blur,
-        group_edge,
-        a,
-        b,
-        t_best,
-        error[best],
-        first,
-        doubts,
+        given=order,
+        edge=edge,
+        column=column,
+        falling=falling,
+        at=at,
+        change=change,
+        group=group,
+        blur=blur,
+        group_edge=group_edge,
+        a=a,
+        b=b,
+        t=t,
+        shift=error,
+        uv=uv,
+        extra=extra,
+        doubts=doubts,
     )
 
 
@@ -196,7 +207,7 @@ class Ends:
 
 def first_places(mesh: Mesh, cuts: EdgeCuts) -> Tensor:
     """Where on its face's divided boundary each corner stands, (H,)."""
-    refined = offsets_of(1 + cuts.extra()[mesh.corners >> 1])
+    refined = offsets_of(1 + cuts.extra[mesh.corners >> 1])
     return refined[:-1] - refined[mesh.offsets[:-1]][mesh.owners()]
 
 
@@ -236,15 +247,6 @@ def chords_between(
     return Chords(face, p, q, line), lines
 
 
-def _restrict(loops: Loops, chords: Chords, faces: Tensor) -> tuple[Loops, Chords]:
-    """Only some faces and their chords."""
-    rank = loops.offsets.new_full((loops.offsets.shape[0] - 1,), -1)
-    rank[faces] = torch.arange(faces.shape[0], device=faces.device)
-    chosen = chords.select((rank[chords.face] >= 0).nonzero()[:, 0])
-    chosen.face = rank[chosen.face]
-    return loops.select(faces), chosen
-
-
 def short_chords(lines: Lines) -> list[Doubts]:
     """Chords whose two ends have the same coordinates, up to rounding."""
     short = (lines.length() <= UV_ERROR).nonzero()[:, 0]
@@ -254,6 +256,20 @@ def short_chords(lines: Lines) -> list[Doubts]:
 
 
 # -- the refined mesh -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Chords to be drawn into K faces, (K,) ascending: boundaries, chords, and their lines.
+
+    distinct: whether no two chords are known to meet the boundary at one place.
+    """
+
+    faces: Tensor
+    loops: Loops
+    spans: Spans
+    lines: Lines
+    distinct: bool
 
 
 def draw(
@@ -272,39 +288,60 @@ def draw(
 
     bare: faces without chords that have divided edges.
     """
-    split = cuts.divide(mesh, op)
     faces, local = torch.unique_consecutive(face, return_inverse=True)
     loops = boundaries(mesh, cuts, faces)
-    chords, lines = chords_between(loops, local, falls, rises, split)
+    chords, lines = chords_between(loops, local, falls, rises, cuts.divide(mesh, op))
+    start = take(loops.offsets, local)
+    lo, line = torch.sort(start + chords.p, stable=True)
+    drawing = Drawing(faces, loops, Spans(lo, take(start + chords.q, line), line), lines, False)
+    return draw_chords(mesh, cuts, drawing, unit, op, bare=bare, max_faces=max_faces)
+
+
+def draw_chords(
+    mesh: Mesh,
+    cuts: EdgeCuts,
+    drawing: Drawing,
+    unit: Tensor,
+    op: int,
+    *,
+    bare: Tensor | None = None,
+    max_faces: int | None = None,
+) -> Refinement:
+    """Divide faces by chords; unit: (L,) of each line; bare: other faces with divided edges."""
+    faces, loops, lines = drawing.faces, drawing.loops, drawing.lines
     if max_faces is not None:
         max_faces -= mesh.num_faces - faces.shape[0]
-        _check_room(loops, chords, max_faces)
-    made = Arrangement(split.uv, split.edges)
+        _check_room(drawing, max_faces)
+    made = Arrangement(mesh.uv, mesh.edges)
+    made.add_vertices(cuts.uv)
+    made.add_edges(mesh.pieces(cuts.group_edge))
     doubts = short_chords(lines)
-    left = weave(loops, chords, lines, made, max_faces=max_faces)
+    left = weave(loops, drawing.spans, lines, made, distinct=drawing.distinct, max_faces=max_faces)
     if left.shape[0]:
         if max_faces is not None:
-            max_faces -= sum(loop.offsets.shape[0] - 1 for loop in made.loops)
-        arrange(*_restrict(loops, chords, left), lines, made, max_faces=max_faces)
+            max_faces -= sum(loop.count for loop in made.loops)
+        mesh.shorten(made.edges, cuts.group_edge)
+        some = loops.select(left)
+        chords = drawing.spans.restrict(loops, left).chords(some)
+        arrange(some, chords.by(unit), lines, made, max_faces=max_faces)
     if bare is not None and bare.shape[0]:
         made.loops.append(boundaries(mesh, cuts, bare))
         faces = torch.cat([faces, bare])
-    return _assemble(mesh, split, faces, made, lines, unit, cuts, op, doubts)
+    return _assemble(mesh, faces, made, lines, unit, cuts, op, doubts)
 
 
-def _check_room(loops: Loops, chords: Chords, room: int) -> None:
+def _check_room(drawing: Drawing, room: int) -> None:
     """Each chord makes one face at least, unless it lies on another one."""
-    if chords.face.shape[0] + loops.offsets.shape[0] - 1 <= room:
+    spans, loops = drawing.spans, drawing.loops
+    if spans.lo.shape[0] + loops.count <= room:
         return
-    start = loops.offsets[chords.face]
-    different = torch.unique((start + chords.p) * loops.half.shape[0] + start + chords.q)
-    if different.shape[0] + loops.offsets.shape[0] - 1 > room:
+    different = torch.unique(spans.lo * loops.half.shape[0] + spans.hi)
+    if different.shape[0] + loops.count > room:
         raise LimitError("too many regions")
 
 
 def _assemble(
     mesh: Mesh,
-    split: Mesh,
     faces: Tensor,
     made: Arrangement,
     lines: Lines,
@@ -319,17 +356,29 @@ def _assemble(
     entries, counts = take_rows(mesh.offsets, untouched.nonzero()[:, 0])
     crossing = _join(made.vertex_line, lines.start)
     edge_line = _join(made.edge_line, lines.start)
-    count = crossing.shape[0]
+    new_vertices = made.num_vertices - mesh.num_vertices
+    edges = made.edges
+    mesh.shorten(edges, cuts.group_edge)
     refined = Mesh(
         uv=made.uv,
-        edges=made.edges,
+        edges=edges,
         offsets=offsets_of(torch.cat([counts, *[loop.sizes() for loop in made.loops]])),
-        corners=torch.cat([mesh.corners[entries], *[loop.half for loop in made.loops]]),
-        edge_op=torch.cat([split.edge_op, edge_line.new_full(edge_line.shape, op)]),
-        edge_unit=torch.cat([split.edge_unit, unit[edge_line]]),
-        vertex_op=torch.cat([split.vertex_op, crossing.new_full((count,), op)]),
+        corners=torch.cat([take(mesh.corners, entries), *[loop.half for loop in made.loops]]),
+        edge_op=torch.cat(
+            [
+                mesh.edge_op,
+                take(mesh.edge_op, cuts.group_edge),
+                edge_line.new_full(edge_line.shape, op),
+            ]
+        ),
+        edge_unit=torch.cat(
+            [mesh.edge_unit, take(mesh.edge_unit, cuts.group_edge), take(unit, edge_line)]
+        ),
+        vertex_op=torch.cat([mesh.vertex_op, crossing.new_full((new_vertices,), op)]),
     )
-    inside = Births(lines.start[crossing], lines.end[crossing], _join(made.vertex_s, lines.error))
+    inside = Births(
+        take(lines.start, crossing), take(lines.end, crossing), _join(made.vertex_s, lines.error)
+    )
     doubts += [Doubts(uv, "crossings too close to tell apart") for uv in made.doubts]
     return Refinement(refined, cuts.births(), inside, doubts, lines=lines, woven=made.woven)
 

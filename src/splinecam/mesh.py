@@ -126,21 +126,33 @@ class Mesh:
 
         Point g becomes vertex V + g and begins edge E + g; the faces still name whole edges.
         """
-        vertex = torch.arange(edge.shape[0], device=edge.device) + self.num_vertices
-        last = torch.ones_like(vertex, dtype=torch.bool)
-        last[:-1] = edge[1:] != edge[:-1]
-        first = torch.roll(last, 1)
-        pieces = torch.stack([vertex, torch.where(last, self.edges[edge, 1], vertex + 1)], 1)
-        edges = torch.cat([self.edges, pieces])
-        edges[edge[first], 1] = vertex[first]
+        edges = torch.cat([self.edges, self.pieces(edge)])
+        self.shorten(edges, edge)
         return replace(
             self,
             uv=torch.cat([self.uv, uv]),
             edges=edges,
-            edge_op=torch.cat([self.edge_op, self.edge_op[edge]]),
-            edge_unit=torch.cat([self.edge_unit, self.edge_unit[edge]]),
+            edge_op=torch.cat([self.edge_op, take(self.edge_op, edge)]),
+            edge_unit=torch.cat([self.edge_unit, take(self.edge_unit, edge)]),
             vertex_op=torch.cat([self.vertex_op, vertex_op]),
         )
+
+    def pieces(self, edge: Tensor) -> Tensor:
+        """The edges (C, 2) that begin at the vertices V, V + 1, ... by which edges are divided."""
+        vertex = torch.arange(edge.shape[0] + 1, device=edge.device) + self.num_vertices
+        piece = torch.stack([vertex[:-1], vertex[1:]], 1)
+        last = torch.ones_like(edge, dtype=torch.bool)
+        last[:-1] = edge[1:] != edge[:-1]
+        last = last.nonzero()[:, 0]
+        piece[:, 1].scatter_(0, last, take(self.edges[:, 1], take(edge, last)))
+        return piece
+
+    def shorten(self, edges: Tensor, edge: Tensor) -> None:
+        """End divided edges in ``edges``, their copy, at the first of their new vertices."""
+        first = torch.ones_like(edge, dtype=torch.bool)
+        first[1:] = edge[1:] != edge[:-1]
+        first = first.nonzero()[:, 0]
+        edges[:, 1].scatter_(0, take(edge, first), first + self.num_vertices)
 
     def select(self, faces: Tensor) -> tuple[Mesh, Tensor, Tensor]:
         """The sub-mesh of some faces, with the old indices of its vertices and edges."""

@@ -12,6 +12,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from splinecam.bits import set_bits
+
 __all__ = ["Signs", "set_bits"]
 
 # Multiplying eight 0/1 bytes by this gathers them into the top byte of the word.
@@ -65,6 +67,11 @@ class Signs:
         return self._zero
 
     @cached_property
+    def vanish(self) -> bool:
+        """Whether any function vanishes anywhere."""
+        return bool(self._zero.any())
+
+    @cached_property
     def _zero(self) -> Tensor:
         return (self.positive | self.negative).bitwise_xor_(self.wanted)
 
@@ -85,15 +92,3 @@ def _pack(mask: Tensor) -> Tensor:
         mask = torch.nn.functional.pad(mask, (0, padded - m))
     eight = mask.contiguous().view(torch.int64)
     return ((eight * _GATHER) >> 56).to(torch.uint8).view(torch.int64).view(rows, -1)
-
-
-def set_bits(words: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and column of every set bit of (R, W) words, ordered by row, then column."""
-    rows = (words != 0).any(1).nonzero()[:, 0]
-    octets = words.index_select(0, rows).view(torch.uint8)
-    row, place = octets.nonzero().unbind(1)
-    octet = octets.view(-1).index_select(0, row * octets.shape[1] + place)
-    shifts = torch.arange(8, dtype=torch.uint8, device=words.device)
-    which, bit = ((octet[:, None] >> shifts) & 1).nonzero().unbind(1)
-    row, place = row.index_select(0, which), place.index_select(0, which)
-    return rows.index_select(0, row), place * 8 + bit

@@ -162,7 +162,7 @@ def _strokes(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor) -> _Strokes
     rank = cuts.group[at] - cuts.first[cuts.edge[at]]
     start = first_places(mesh, cuts)[rows]
     backwards = (half[hit] & 1) == 1
-    reverse = cuts.extra()[half[hit] >> 1] - 1 - rank
+    reverse = cuts.extra[half[hit] >> 1] - 1 - rank
     place = start[hit] + 1 + torch.where(backwards, reverse, rank)
 
     zero, before, entering = _passed_zeros(sign, after)

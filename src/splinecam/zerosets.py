@@ -6,17 +6,18 @@ The chords are all that is wanted here, so no face is cut.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from splinecam.cutting import Doubts, boundaries, cut_edges
+from splinecam.crossed import Zeros, cross_faces
+from splinecam.cutting import Doubts, cut_edges
 from splinecam.functions import Functions
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY
 from splinecam.ragged import owners_of, take, take_rows
-from splinecam.refine import Zeros, chord_ends, in_blocks, sign_changes, zero_corners
+from splinecam.refine import in_blocks, sign_changes, zero_corners
 from splinecam.signs import Signs
 
 __all__ = ["ZeroSets", "zero_sets"]
@@ -54,19 +55,17 @@ def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
         columns = torch.arange(first, min(first + step, functions.m), device=mesh.uv.device)
         found.look(mesh, functions, columns)
     cuts = cut_edges(mesh, functions, *_joined(found.changes))
-    zeros = None
-    if found.zeros:
-        zeros = _united([f for f, _ in found.zeros]), _united([r for _, r in found.zeros])
+    zeros = _united(found.zeros) if found.zeros else None
     count = max(1, functions.m)
-    falls, rises, doubts = chord_ends(mesh, cuts, zeros, count)
-    split = cuts.divide(mesh, 0)
-    face, column = falls.key // count, falls.key % count
-    cut, local = torch.unique_consecutive(face, return_inverse=True)
-    loops = boundaries(mesh, cuts, cut)
+    crossed = cross_faces(mesh, cuts, zeros, count)
+    drawing, column = crossed.drawing, crossed.column
+    face = take(drawing.faces, drawing.spans.faces(drawing.loops))
     # Counter-clockwise from rise to fall a function is positive: left of the way from fall to rise.
     start, end = (
-        split.edges.view(-1)[loops.half[loops.offsets[local] + at.place]] for at in (falls, rises)
+        torch.where(x, drawing.lines.start, drawing.lines.end)
+        for x in (crossed.falling, ~crossed.falling)
     )
+    split = cuts.divide(mesh, 0)
     inside = torch.stack([start, end], 1)
     edge, flat = _joined(found.along)
     along, beside = mesh.edges[edge], mesh.halfedge_face().view(-1, 2)[edge]
@@ -81,7 +80,7 @@ def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
         column[kept],
         torch.cat([torch.stack([face, face], 1), beside])[kept],
         torch.cat([signs.new_tensor([1, -1]).expand(inside.shape), signs])[kept],
-        found.doubts + cuts.doubts + doubts,
+        found.doubts + cuts.doubts + crossed.doubts,
     )
 
 
@@ -95,7 +94,7 @@ class _Found:
 
     changes: list[tuple[Tensor, Tensor]]
     along: list[tuple[Tensor, Tensor]]
-    zeros: list[tuple[Zeros, Zeros]]
+    zeros: list[Zeros]
     doubts: list[Doubts]
 
     @classmethod
@@ -122,8 +121,8 @@ class _Found:
         self.changes.append((edge, columns[column]))
         passing = zero_corners(mesh, chosen, signs)
         if passing is not None:
-            falls, rises = (Zeros(z.corner, columns[z.column], z.blur) for z in passing)
-            self.zeros.append((falls, rises))
+            self.zeros.append(replace(passing, column=columns[passing.column]))
+        if signs.vanish:
             edge, column = _along(mesh, signs)
             self.along.append((edge, columns[column]))
 
