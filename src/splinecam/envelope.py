@@ -44,6 +44,13 @@ class Contests:
         """Some of them, (M,) indices."""
         return Contests(self.face[chosen], self.group[chosen], self.units[chosen])
 
+    def renumbered(self, n: int) -> tuple[Contests, Tensor]:
+        """The same with numbers among the units that they have, of n; also these units."""
+        has = torch.zeros(n, dtype=torch.bool, device=self.units.device)
+        has[self.units.view(-1)] = True
+        number = torch.cumsum(has, 0) - 1
+        return replace(self, units=number[self.units]), has.nonzero()[:, 0]
+
     def without(self, hopeless: Tensor) -> Contests:
         """Leave units out that cannot win, (N, R); as many as all contests can spare."""
         count = int((~hopeless).sum(1).max())
@@ -284,9 +291,7 @@ def contests(
     z: (V, n) the units, with error and range (n,).
     """
     tolerance, members = SAFETY * error, groups.members
-    least = (low - tolerance)[members].amax(1, keepdim=True)
-    rivals = ((high + tolerance)[members] >= least).sum(1)
-    group = (rivals > 1).nonzero()[:, 0]
+    group = _open_groups(members, tolerance, low, high)
     if not group.shape[0]:
         return Contests(group, group, members[group])
     if 2 * group.shape[0] > groups.count:  # looking at all is faster than picking most
@@ -299,6 +304,19 @@ def contests(
     key = torch.unique((faces * count + column[:, None])[faces >= 0])
     group = group[key % count]
     return Contests(key // count, group, members[group])
+
+
+def _open_groups(members: Tensor, tolerance: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Groups whose winner may change, (N,): several units can win, and are not equal everywhere.
+
+    Of a pool behind ReLUs most windows are settled by the ranges, and many others are dead.
+    """
+    low, high, tolerance = low[members], high[members], tolerance[members]
+    rival = high + tolerance >= (low - tolerance).amax(1, keepdim=True)
+    top = torch.where(rival, high, -torch.inf).amax(1)
+    bottom = torch.where(rival, low, torch.inf).amin(1)
+    differ = top - bottom > 2 * tolerance.amin(1)
+    return (differ & (rival.sum(1) > 1)).nonzero()[:, 0]
 
 
 def _different_ends(

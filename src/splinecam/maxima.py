@@ -29,6 +29,7 @@ from splinecam.strokes import Halves, draw_strokes, halve
 __all__ = ["refine_maxima"]
 
 _HELPER = -2  # edge_unit of an edge of the k-th helping line: _HELPER - k
+_FEW = 4  # times more units than are compared: then the others are left out
 _ASIDE = 0.381966  # a point of a line that is not half-way between anything
 
 CLOSE = "the members of a maximum are too close to tell the largest"
@@ -52,6 +53,9 @@ def refine_maxima(
     open_ = contests(mesh, z, groups, error, low, high)
     if not open_.face.shape[0]:
         return unrefined(mesh, [])
+    few, used = open_.renumbered(z.shape[1])
+    if used.shape[0] * _FEW < z.shape[1]:  # the others need not be known at new vertices
+        z, error, open_ = z[:, used], error[used], few
     work = _Work(mesh, Judge(Field.of(z), error), op, open_, groups.count, max_faces)
     while work.step():
         pass
