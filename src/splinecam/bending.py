@@ -10,7 +10,6 @@ with c_j what the stage makes of unit j alone. So the stage is run at older vert
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ from torch.nn.functional import embedding_bag
 from splinecam.births import Births, Kinks
 from splinecam.ragged import offsets_of, owners_of, take, take_rows
 
-__all__ = ["Bend", "bends", "cheapest", "direct_cost"]
+__all__ = ["Bags", "Sums", "cheapest", "direct_cost"]
 
 _FIXED_BITS = 61  # of a running sum's whole numbers, which may wrap around
 
@@ -30,13 +29,6 @@ _PRODUCT = 1 / 16  # of a number that is multiplied in a matrix product
 
 _NARROW = 64  # columns up to which running sums are tried
 _NUMBERS = 1 << 23  # that are summed in one go
-
-
-class Bend(Protocol):
-    """What the kinks take off the values at the new vertices of some lines."""
-
-    def off(self, rows: slice, columns: Tensor) -> Tensor:
-        """At some of the vertices: columns (n, m) -> (B, m)."""
 
 
 def cheapest(kinks: Kinks, births: Births, width: int) -> tuple[str, float]:
@@ -56,13 +48,8 @@ def direct_cost(births: Births, numbers: int, product: int) -> float:
     return births.count * (_POINT * numbers + _PRODUCT * product)
 
 
-def bends(kinks: Kinks, births: Births, way: str) -> Bend:
-    """The kinks' part of the values at the new vertices, in one of the two ways."""
-    return _Bags.of(kinks, births) if way == "bag" else _Sums(kinks, births)
-
-
 @dataclass(frozen=True)
-class _Bags:
+class Bags:
     """Every kink of a vertex's line, with its weight: offsets (N + 1,); unit, weight (P,)."""
 
     offsets: Tensor
@@ -70,7 +57,7 @@ class _Bags:
     weight: Tensor
 
     @classmethod
-    def of(cls, kinks: Kinks, births: Births) -> _Bags:
+    def of(cls, kinks: Kinks, births: Births) -> Bags:
         entry, counts = take_rows(kinks.offsets, kinks.line)
         t = take(births.t, owners_of(counts, entry.shape[0]))
         at = take(kinks.t, entry)
@@ -78,6 +65,7 @@ class _Bags:
         return cls(offsets_of(counts), take(kinks.unit, entry), weight)
 
     def off(self, rows: slice, columns: Tensor) -> Tensor:
+        """What the kinks take off at some of the vertices: columns (n, m) -> (B, m)."""
         offsets = self.offsets[rows.start : rows.stop + 1]
         first, last = int(offsets[0]), int(offsets[-1])
         return embedding_bag(
@@ -90,7 +78,7 @@ class _Bags:
 
 
 @dataclass(frozen=True)
-class _Sums:
+class Sums:
     """Running sums along the lines: for many kinks a line, and few columns.
 
     Before a vertex's place every kink counts with t_j (1 - t), behind it with t (1 - t_j). The sums
@@ -100,12 +88,13 @@ class _Sums:
     kinks: Kinks
     births: Births
 
-    def off(self, rows: slice, columns: Tensor) -> Tensor:
+    def off(self, columns: Tensor) -> Tensor:
+        """What the kinks take off at the vertices: columns (n, m) -> (N, m)."""
         step = max(1, _NUMBERS // max(1, self.kinks.count))
-        parts = [self._off(rows, part) for part in torch.split(columns, step, 1)]
+        parts = [self._off(part) for part in torch.split(columns, step, 1)]
         return torch.cat(parts, 1)
 
-    def _off(self, rows: slice, columns: Tensor) -> Tensor:
+    def _off(self, columns: Tensor) -> Tensor:
         k = self.kinks
         part = take(columns, k.unit).T * k.bend
         owner = owners_of(k.offsets[1:] - k.offsets[:-1], k.count)
@@ -113,8 +102,8 @@ class _Sums:
         largest = size.index_add_(1, owner, part.abs()).amax(1, keepdim=True)
         scale = torch.ldexp(torch.ones_like(largest), _FIXED_BITS - torch.frexp(largest).exponent)
         part *= scale
-        place, line, t = k.place[rows] + 1, k.line[rows], self.births.t[rows]
-        begin, end = take(k.offsets, line), take(k.offsets, line + 1)
+        place, t = k.place + 1, self.births.t
+        begin, end = take(k.offsets, k.line), take(k.offsets, k.line + 1)
         before = _between(part * k.t, begin, place)
         behind = _between(part * (1 - k.t), place, end)
         return ((before * (1 - t) + behind * t) / scale).T

@@ -87,6 +87,11 @@ class Cut(ABC):
         """The operation itself on a batch of its argument; the result may be put in ``out``."""
         return self.operation(argument)
 
+    @property
+    def spares_argument(self) -> bool:
+        """Whether the result is never a view of the argument."""
+        return False
+
     @abstractmethod
     def functions(
         self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
@@ -145,6 +150,10 @@ class KnotCut(Cut):
         if out is not None and self.operation.run is _RELU:
             return torch.clamp(argument, min=0, out=out)  # fresh memory would cost more than this
         return self.operation(argument)
+
+    @property
+    def spares_argument(self) -> bool:
+        return self.operation.run is _RELU
 
     @property
     def at_zero(self) -> bool:

@@ -8,21 +8,25 @@ from math import prod
 import torch
 from torch import Tensor
 
-from splinecam.bending import bends, cheapest, direct_cost
+from splinecam.bending import Bags, Sums, cheapest, direct_cost
 from splinecam.births import Births, Kinks
+from splinecam.compiled import Loops, loops_for
 from splinecam.cuts import KnotCut
 from splinecam.cutting import Refinement
 from splinecam.ops import Bound
 from splinecam.predicates import EPS, SAFETY
 from splinecam.program import Program
-from splinecam.signs import Signs
-from splinecam.state import State, room_for, rows_in_block
+from splinecam.signs import Signs, SignWriter
+from splinecam.state import State, extended, room_for, rows_in_block
 from splinecam.tiles import Tile
 
 __all__ = ["Ready", "evaluate"]
 
 # A stage's answer to single units is found only if it has no more numbers than this.
 _COLUMNS = 1 << 24
+
+# Blocks that are filled at once where several threads fill them.
+_THREADED = 8
 
 # Units up to which all signs are found along with the values; in wider layers most never change.
 _WIDE = 1 << 12
@@ -43,14 +47,18 @@ class Ready:
 
 @dataclass
 class _Sink:
-    """Where the results of a stage go: values, and the range and signs of what is cut next."""
+    """Where the results of a stage go: values, and the range and signs of what is cut next.
+
+    again: rows that nobody will read, of which the values of a block may take the place.
+    """
 
     vertices: int
     source: str | None
-    tolerance: Tensor | None
+    writer: SignWriter | None
+    again: Tensor | None = None
+    loops: Loops | None = None
     rows: dict[str, Tensor] = field(default_factory=dict)
     ready: Ready | None = None
-    spare: Tensor | None = None
 
     def room(self, start: int, count: int) -> dict[str, Tensor]:
         """Where the values of so many vertices from ``start`` on will be."""
@@ -60,7 +68,10 @@ class _Sink:
         """Take the values at the vertices from ``start`` on."""
         for name, value in values.items():
             if name not in self.rows:
-                self.rows[name] = room_for((self.vertices, *value.shape[1:]), value.device)
+                shape = (self.vertices, *value.shape[1:])
+                room = extended(self.again, shape)
+                self.rows[name] = room_for(shape, value.device) if room is None else room
+                self.again = None
             place = self.rows[name][start : start + value.shape[0]]
             if value.data_ptr() != place.data_ptr():
                 place.copy_(value)
@@ -68,18 +79,16 @@ class _Sink:
                 self._look(start, value.reshape(value.shape[0], -1))
 
     def _look(self, start: int, z: Tensor) -> None:
-        low, high = z.amin(0), z.amax(0)
+        if self.writer is not None and self.loops is not None:
+            low, high = self.writer.look(start, z, self.loops)
+        else:
+            low, high = z.amin(0), z.amax(0)
+            if self.writer is not None:
+                self.writer.write(start, z)
         if self.ready is None:
-            signs = None
-            if self.tolerance is not None:
-                signs = Signs.empty(self.vertices, z.shape[1], z.device)
-            self.ready = Ready(low, high, signs)
+            self.ready = Ready(low, high, None if self.writer is None else self.writer.signs)
         self.ready.low = torch.minimum(self.ready.low, low)
         self.ready.high = torch.maximum(self.ready.high, high)
-        if self.ready.signs is not None and self.tolerance is not None:
-            if self.spare is None or self.spare.shape[0] < z.shape[0]:
-                self.spare = torch.empty_like(z)
-            self.ready.signs.store(start, z, self.tolerance, self.spare[: z.shape[0]])
 
 
 def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
@@ -94,16 +103,19 @@ def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
             name: Bound(magnitude, error + EPS * levels * magnitude)
             for name, (magnitude, error) in bounds.items()
         }
-    cut, tolerance = stage.cut, None
+    cut, writer, vertices = stage.cut, None, state.mesh.num_vertices
     if isinstance(cut, KnotCut) and cut.at_zero and prod(cut.shape) <= _WIDE:
-        tolerance = SAFETY * bounds[cut.source].error.reshape(-1)
-    sink = _Sink(state.mesh.num_vertices, cut.source if cut else None, tolerance)
-    if columns and state.made is not None:
-        _along_lines(program, index, state, state.made, columns, sink, block)
-    else:
-        for start, values in state.blocks(stage.live_in, block):
-            count = next(iter(values.values())).shape[0]
-            sink.put(start, program.advance(index, values, sink.room(start, count)))
+        writer = SignWriter(vertices, SAFETY * bounds[cut.source].error.reshape(-1))
+    width = sum(bound.magnitude.numel() for bound in bounds.values())
+    with loops_for(state.mesh.uv.device, vertices * width) as loops:
+        dead = state.dead(stage.live_in)
+        sink = _Sink(vertices, cut.source if cut else None, writer, dead, loops)
+        if columns and state.made is not None:
+            _along_lines(program, index, state, state.made, columns, sink, block)
+        else:
+            for start, values in state.blocks(stage.live_in, block):
+                count = next(iter(values.values())).shape[0]
+                sink.put(start, program.advance(index, values, sink.room(start, count)))
     state.bounds, state.rows = bounds, sink.rows
     state.made = state.grown = state.pending = None
     return sink.ready or Ready(state.mesh.uv.new_zeros(0), state.mesh.uv.new_zeros(0))
@@ -142,22 +154,24 @@ def _along_lines(
     block: int,
 ) -> None:
     """Run the stage at old vertices only, and find the values at new ones between those."""
-    live = program.stages[index].live_in
+    live, kinks = program.stages[index].live_in, made.kinks or ()
+    woven = sum(int(some.line.shape[0]) for some in kinks)
+    step = rows_in_block(block, list(state.rows.values()))
+    rest = made.inside.select(slice(woven - made.on_edges.count, None))
+    # These look at the old values, of which the new ones may take the place later on.
+    for start in range(0, rest.count, step):
+        births = rest.select(slice(start, start + step))
+        first = state.known + woven + start
+        room = sink.room(first, births.count)
+        sink.put(first, program.advance(index, state.at(births, live), room))
     for start, values in state.old_blocks(live, block):
         count = next(iter(values.values())).shape[0]
         sink.put(start, program.advance(index, values, sink.room(start, count)))
     first = state.known
-    for births, kinks in zip((made.on_edges, made.inside), made.kinks or (), strict=True):
-        woven = births.select(slice(0, kinks.line.shape[0]))
-        _between(first, woven, kinks, columns, sink, block)
-        first += woven.count
-    step = rows_in_block(block, [state.rows[name] for name in state.rows])
-    rest = made.inside.select(slice(made.inside.count - (state.mesh.num_vertices - first), None))
-    for start in range(0, rest.count, step):
-        births = rest.select(slice(start, start + step))
-        values = state.at(births, live)
-        room = sink.room(first + start, births.count)
-        sink.put(first + start, program.advance(index, values, room))
+    for births, some in zip((made.on_edges, made.inside), kinks, strict=True):
+        placed = births.select(slice(0, some.line.shape[0]))
+        _between(first, placed, some, columns, sink, block)
+        first += placed.count
 
 
 def _between(
@@ -171,16 +185,28 @@ def _between(
     """Values at the new vertices from ``first`` on, which lie between vertices with values."""
     if not births.count:
         return
-    width = sum(column.shape[1] for column in columns.values())
-    way, _ = cheapest(kinks, births, width)
-    bend = bends(kinks, births, way)
-    step = births.count if way == "sum" else rows_in_block(block, list(sink.rows.values()))
+    way, _ = cheapest(kinks, births, sum(column.shape[1] for column in columns.values()))
+    if way == "sum":
+        room = sink.room(first, births.count)
+        for name, out in room.items():
+            births.interpolate(sink.rows[name][:first], out)
+            out.view(births.count, -1).sub_(Sums(kinks, births).off(columns[name]))
+        sink.put(first, room)
+        return
+    bags = Bags.of(kinks, births)
+    step = rows_in_block(block, list(sink.rows.values())) * (1 if sink.loops is None else _THREADED)
     spare = {name: torch.empty_like(value[:step]) for name, value in sink.rows.items()}
     for start in range(0, births.count, step):
         rows = slice(start, min(start + step, births.count))
         some = births.select(rows)
         room = sink.room(first + start, some.count)
         for name, out in room.items():
-            some.interpolate(sink.rows[name][:first], out, spare[name][: some.count])
-            out.view(some.count, -1).sub_(bend.off(rows, columns[name]))
+            flat = out.view(some.count, -1)
+            if sink.loops is None:
+                some.interpolate(sink.rows[name][:first], out, spare[name][: some.count])
+                flat.sub_(bags.off(rows, columns[name]))
+            else:
+                table = sink.rows[name].view(sink.vertices, -1)
+                kinked = (bags.offsets[start : rows.stop + 1], bags.unit, bags.weight)
+                sink.loops.fill(table, (some.p, some.q, some.t), kinked, columns[name], flat)
         sink.put(first + start, room)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from splinecam.predicates import EPS, SAFETY
 from splinecam.ragged import take
-from splinecam.signs import Signs, set_bits
+from splinecam.signs import Signs, SignWriter, set_bits
 
 __all__ = ["Functions"]
 
@@ -101,21 +101,22 @@ class Functions:
         have a sign: there it is taken for zero.
         """
         signs = (self.found or self._find()).only(self.wanted)
+        if not bool(signs.zero().any()):
+            return signs, self.unit[:0]
         vertex, column = set_bits(signs.zero())
         unclear = self.at(vertex, column).abs() > take(self.error, column)
         return signs, torch.unique_consecutive(vertex[unclear])
 
     def _find(self) -> Signs:
         vertices, n = self.z.shape
-        signs = Signs.empty(vertices, self.m, self.z.device)
+        writer = SignWriter(vertices, SAFETY * self.error)
         everything = torch.equal(self.unit, torch.arange(n, device=self.unit.device))
         shifted = bool(self.level.any())
-        tolerance = SAFETY * self.error
         step = max(1, _CHUNK[self.z.device.type] // max(self.m, 1))
         for start in range(0, vertices, step):
             block = self.z[start : start + step]
             picked = block if everything else block[:, self.unit]
             if self.other is not None:
                 picked = picked - block[:, self.other]
-            signs.store(start, picked - self.level if shifted else picked, tolerance)
-        return signs
+            writer.write(start, picked - self.level if shifted else picked)
+        return writer.signs

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from splinecam.bits import set_bits
+from splinecam.compiled import Loops
 
-__all__ = ["Signs", "set_bits"]
+__all__ = ["SignWriter", "Signs", "set_bits"]
 
 # Multiplying eight 0/1 bytes by this gathers them into the top byte of the word.
 _GATHER = 0x0102040810204080
@@ -27,31 +28,6 @@ class Signs:
     positive: Tensor
     negative: Tensor
     wanted: Tensor
-
-    @classmethod
-    def empty(cls, vertices: int, m: int, device: torch.device) -> Signs:
-        """Room for the signs of m functions."""
-        mask = _pack(torch.ones((1, m), dtype=torch.bool, device=device))[0]
-        words = mask.new_empty((2, vertices, mask.shape[0]))
-        return cls(words[0], words[1], mask)
-
-    def store(
-        self, start: int, values: Tensor, tolerance: Tensor, spare: Tensor | None = None
-    ) -> None:
-        """Decide the signs of values (B, m) at the vertices from ``start`` on, once and for all.
-
-        spare: as much room as the values take, to save the time of finding it.
-        """
-        rows = slice(start, start + values.shape[0])
-        if values.device.type == "cpu":
-            size = torch.abs(values, out=spare)
-            if not bool((size.amin(0) <= tolerance).any()):
-                # Without zeros one comparison will do; this one is several times faster than ">".
-                self.positive[rows] = _pack(torch.clamp(values, min=0, out=size).bool())
-                torch.bitwise_not(self.positive[rows], out=self.negative[rows])
-                return
-        self.positive[rows] = _pack(values > tolerance)
-        self.negative[rows] = _pack(values < -tolerance)
 
     def only(self, wanted: Tensor) -> Signs:
         """The same with only some functions, (m,) booleans, that count."""
@@ -82,6 +58,63 @@ class Signs:
         plus = (self.positive.view(-1)[flat] >> bit) & 1
         minus = (self.negative.view(-1)[flat] >> bit) & 1
         return plus - minus
+
+
+class SignWriter:
+    """Decides the signs of m functions at V vertices, a block of vertices at a time.
+
+    What it needs for a block is kept for the next: on a CPU fresh memory costs more than the work.
+    """
+
+    def __init__(self, vertices: int, tolerance: Tensor) -> None:
+        m, device = tolerance.shape[0], tolerance.device
+        self.tolerance = tolerance
+        everything = _pack(torch.ones((1, m), dtype=torch.bool, device=device))[0]
+        words = everything.new_empty((2, vertices, everything.shape[0]))
+        self.signs = Signs(words[0], words[1], everything)
+        self._size = tolerance.new_empty((0, m))
+        self._mask = torch.zeros((0, 64 * everything.shape[0]), dtype=torch.bool, device=device)
+
+    def write(self, start: int, values: Tensor) -> None:
+        """Decide the signs of values (B, m) at the vertices from ``start`` on."""
+        rows = slice(start, start + values.shape[0])
+        positive, negative = self.signs.positive[rows], self.signs.negative[rows]
+        if values.device.type == "cpu" and self._clear(values, positive):
+            torch.bitwise_not(positive, out=negative)
+            return
+        self._compare(values, positive, negative)
+
+    def look(self, start: int, values: Tensor, loops: Loops) -> tuple[Tensor, Tensor]:
+        """The same in one pass, which also gives the range of the values, (m,) each."""
+        rows = slice(start, start + values.shape[0])
+        positive, negative = self.signs.positive[rows], self.signs.negative[rows]
+        low, high, near = loops.look(values, self.tolerance, positive)
+        torch.bitwise_not(positive, out=negative)
+        if near:
+            self._compare(values, positive, negative)
+        return low, high
+
+    def _compare(self, values: Tensor, positive: Tensor, negative: Tensor) -> None:
+        positive.copy_(_pack(values > self.tolerance))
+        negative.copy_(_pack(values < -self.tolerance))
+
+    def _clear(self, values: Tensor, positive: Tensor) -> bool:
+        """Find where values are positive, unless some are zero."""
+        count, m = values.shape
+        if self._size.shape[0] < count:
+            self._size = values.new_empty(values.shape)
+            self._mask = self._mask.new_zeros((count, self._mask.shape[1]))
+        size, mask = self._size[:count], self._mask[:count]
+        torch.abs(values, out=size)
+        if bool((size.amin(0) <= self.tolerance).any()):
+            return False
+        # This way around it is several times faster than a comparison.
+        mask[:, :m].copy_(torch.clamp(values, min=0, out=size))
+        eight = mask.view(torch.int64)
+        positive.view(torch.uint8).copy_(eight.mul_(_GATHER).bitwise_right_shift_(56))
+        if m < mask.shape[1]:
+            mask.zero_()  # the padding was multiplied as well
+        return True
 
 
 def _pack(mask: Tensor) -> Tensor:

@@ -22,9 +22,11 @@ from splinecam.ops import Bound
 from splinecam.predicates import EPS
 from splinecam.tiles import Tile
 
-__all__ = ["State", "room_for", "rows_in_block"]
+__all__ = ["State", "extended", "room_for", "rows_in_block"]
 
 _LARGE = 1 << 19  # numbers for which huge pages pay
+_HUGE = 1 << 28  # numbers beyond which a system may refuse to promise more than is asked for
+_GROWTH = 4  # rows for which there is room, per row
 
 _FEWEST = 32  # vertices in a block, however wide the layer
 
@@ -78,9 +80,8 @@ class State:
         self, live: tuple[str, ...], numbers: int
     ) -> Iterator[tuple[int, dict[str, Tensor]]]:
         """The live values, a block of vertices at a time: (first vertex, values)."""
+        self.settle(numbers)
         yield from self.old_blocks(live, numbers)
-        if self.made is not None:
-            self.settle(numbers)
         if self.grown is None:
             return
         needed = self._needed(live)
@@ -110,6 +111,13 @@ class State:
         for start in range(0, self.known, step):
             values = {name: self.rows[name][start : start + step] for name in needed}
             yield start, self.activate(live, values, room)
+
+    def dead(self, live: tuple[str, ...]) -> Tensor | None:
+        """Rows that are of no use as soon as those of the pending result are known, if any."""
+        cut = self.pending
+        if cut is None or cut.argument in live or not cut.spares_argument:
+            return None
+        return self.rows[cut.argument]
 
     def _needed(self, live: tuple[str, ...]) -> set[str]:
         cut = self.pending
@@ -222,7 +230,21 @@ def rows_in_block(numbers: int, values: list[Tensor]) -> int:
 
 
 def room_for(shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """Room for float64 numbers; numpy asks for huge pages, so that much of it is filled faster."""
-    if device.type == "cpu" and math.prod(shape) > _LARGE:
-        return torch.from_numpy(np.empty(shape))
+    """Room for float64 numbers, on a CPU with more behind it (see ``extended``).
+
+    Memory costs nothing there until it is written to; numpy asks for huge pages, which are faster.
+    """
+    numbers = math.prod(shape)
+    if device.type == "cpu" and numbers > _LARGE:
+        more = _GROWTH if numbers < _HUGE else 1
+        return torch.from_numpy(np.empty((more * shape[0], *shape[1:])))[: shape[0]]
     return torch.empty(shape, dtype=torch.float64, device=device)
+
+
+def extended(rows: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+    """The same memory with more rows, if there is enough of it."""
+    if rows is None or rows.shape[1:] != shape[1:] or not rows.is_contiguous():
+        return None
+    if rows.storage_offset() or rows.untyped_storage().nbytes() < 8 * math.prod(shape):
+        return None
+    return rows.as_strided(shape, rows.stride())

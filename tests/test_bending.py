@@ -1,0 +1,150 @@
+"""Values at new vertices by kinks: the same as by sending every vertex through the stage."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import splinecam as sc
+from splinecam import bending, compiled, evaluate, kinks
+from splinecam.bending import Bags, Sums
+from splinecam.births import Births, Kinks
+from splinecam.capture import capture
+from splinecam.engine import run
+from splinecam.signs import set_bits
+
+
+class Skip(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(2, 12), nn.Linear(12, 12), nn.Linear(12, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.first(x))
+        z = nn.functional.leaky_relu(self.second(y), 0.2) + y
+        return self.last(nn.functional.hardtanh(z) - 0.5 * z)
+
+
+def _nets() -> dict[str, nn.Module]:
+    torch.manual_seed(5)
+    image = [nn.Linear(2, 36), nn.Unflatten(1, (1, 6, 6)), nn.Conv2d(1, 3, 3, padding=1)]
+    return {
+        "relu": nn.Sequential(
+            nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 1)
+        ),
+        "several knots": nn.Sequential(
+            nn.Linear(2, 9), nn.Hardtanh(), nn.Linear(9, 9), nn.ReLU6(), nn.Linear(9, 3)
+        ),
+        "skip": Skip(),
+        "images": nn.Sequential(
+            *image, nn.ReLU(), nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 2)
+        ),
+    }
+
+
+NETS = _nets()
+
+
+def _always(monkeypatch: pytest.MonkeyPatch, narrow: int) -> list[str]:
+    """Find all values by kinks; the list tells how often that was done."""
+    used: list[str] = []
+    between = evaluate._between
+
+    def noted(*args):
+        used.append("between")
+        between(*args)
+
+    monkeypatch.setattr(kinks, "_FEWEST", 0)
+    monkeypatch.setattr(bending, "_POINT", float("inf"))
+    monkeypatch.setattr(bending, "_NARROW", narrow)
+    monkeypatch.setattr(evaluate, "_between", noted)
+    return used
+
+
+@pytest.mark.parametrize("narrow", [0, 64], ids=["bags", "sums"])
+@pytest.mark.parametrize("name", NETS)
+def test_same_values_as_vertex_by_vertex(
+    name: str, narrow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, domain = NETS[name].double().eval(), sc.Domain.box(-3, 3)
+    program = capture(model, domain.input_shape, device=torch.device("cpu"))
+    with torch.no_grad():
+        direct = run(program, domain)
+        used = _always(monkeypatch, narrow)
+        bent = run(program, domain)
+    assert used
+    assert torch.equal(direct.mesh.edges, bent.mesh.edges)
+    assert torch.equal(direct.mesh.corners, bent.mesh.corners)
+    assert float((direct.output - bent.output).abs().max()) < 1e-12
+    sc.partition(model, domain, progress=False).validate()
+
+
+def _line() -> tuple[Kinks, Births, Tensor]:
+    """Three lines with 4, 0 and 2 kinks of five units, and a vertex at each kink."""
+    generator = torch.Generator().manual_seed(0)
+    t = torch.tensor([0.1, 0.4, 0.5, 0.9, 0.3, 0.7], dtype=torch.float64)
+    line = torch.tensor([0, 0, 0, 0, 2, 2])
+    bend = torch.rand(6, generator=generator, dtype=torch.float64)
+    unit = torch.tensor([0, 3, 1, 2, 4, 0])
+    some = Kinks(torch.tensor([0, 4, 4, 6]), t, unit, bend, line, torch.arange(6))
+    nothing = torch.zeros(6, dtype=torch.int64)
+    columns = torch.randn(5, 7, generator=generator, dtype=torch.float64)
+    return some, Births(nothing, nothing, t), columns
+
+
+def test_bags_and_sums_follow_the_formula() -> None:
+    some, births, columns = _line()
+    expected = torch.zeros(6, 7, dtype=torch.float64)
+    for vertex in range(6):
+        for kink in range(6):
+            if some.line[vertex] == some.line[kink]:
+                t, at = sorted((float(births.t[vertex]), float(some.t[kink])))
+                expected[vertex] += some.bend[kink] * t * (1 - at) * columns[some.unit[kink]]
+    assert torch.allclose(Bags.of(some, births).off(slice(0, 6), columns), expected, atol=1e-15)
+    assert torch.allclose(Sums(some, births).off(columns), expected, atol=1e-15)
+
+
+def test_sums_wrap_around_without_loss() -> None:
+    count, lines = 200, 400
+    offsets = count * torch.arange(lines + 1)
+    t = torch.linspace(0.001, 0.999, count, dtype=torch.float64).repeat(lines)
+    line = torch.arange(lines).repeat_interleave(count)
+    unit, place = torch.zeros_like(line), torch.arange(count * lines)
+    some = Kinks(offsets, t, unit, torch.ones_like(t), line, place)
+    births = Births(unit, unit, t)
+    columns = torch.ones(1, 1, dtype=torch.float64)
+    off = Sums(some, births).off(columns).view(lines, count)
+    bags = Bags.of(some, births).off(slice(0, count), columns)[:, 0]
+    assert torch.equal(off, off[:1].expand(lines, -1))
+    assert torch.allclose(off[0], bags, rtol=1e-13)
+
+
+def test_compiled_loops_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    model, domain = NETS["relu"].double().eval(), sc.Domain.box(-3, 3)
+    program = capture(model, domain.input_shape, device=torch.device("cpu"))
+    _always(monkeypatch, 0)
+    with torch.no_grad():
+        plain = run(program, domain)
+        monkeypatch.setattr(compiled, "_PAYS", 0)
+        fast = run(program, domain)
+        monkeypatch.setattr(compiled, "_installed", lambda: False)
+        without = run(program, domain)
+    assert torch.equal(plain.mesh.corners, fast.mesh.corners)
+    assert float((plain.output - fast.output).abs().max()) < 1e-13
+    assert torch.equal(plain.output, without.output)
+
+
+def test_compiled_loops_see_range_signs_and_zeros() -> None:
+    pytest.importorskip("numba")
+    z = torch.randn(40, 130, dtype=torch.float64)
+    least, words = torch.full((130,), 1e-9).double(), torch.empty((40, 3), dtype=torch.int64)
+    with compiled.loops_for(z.device, 1 << 40) as loops:
+        assert loops is not None
+        low, high, near = loops.look(z, least, words)
+        assert torch.equal(torch.stack([low, high]), torch.stack([z.amin(0), z.amax(0)]))
+        assert not near
+        assert torch.equal(torch.stack(set_bits(words), 1), (z > 0).nonzero())
+        z[3, 129] = -1e-10
+        assert loops.look(z, least, words)[2]
