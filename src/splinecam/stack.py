@@ -64,7 +64,7 @@ def share_out(doubts: Named, parts: Sequence[range]) -> list[Named]:
     first = torch.tensor([members.start for members in parts])
     for name, doubt in doubts:
         uv = doubt.uv.cpu()
-        part = torch.bucketize(uv[:, 2], first.to(uv), right=True) - 1
+        part = torch.bucketize(uv[:, 2].contiguous(), first.to(uv), right=True) - 1
         order, _, counts = _ranked(part, len(parts))
         pieces = torch.split(uv[order], counts.tolist())
         for mine, members, piece in zip(shares, parts, pieces, strict=True):

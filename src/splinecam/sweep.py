@@ -26,8 +26,8 @@ _FIRST, _MOST = 128, 1024
 # Partitions of domains that were taken together may fill this part of the memory.
 _SHARE = 1 / 4
 
-# The domains of a stack share their rounding errors, so none is much larger than the others.
-_ALIKE = 16.0
+# The domains of a stack share their rounding errors: none may be so much larger than another.
+_ALIKE = 4.0
 
 
 @overload
