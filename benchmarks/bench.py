@@ -14,7 +14,7 @@ import argparse
 import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -59,7 +59,7 @@ TITLES = {
     "tiles": "Tiles: one partition within smaller and smaller budgets of memory",
 }
 # Groups with a table of their own.
-OTHERS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
+OTHERS: dict[str, Callable[[argparse.Namespace], Iterable[Row]]] = {
     "sweep": sweeps.report,
     "relucent": against.report,
 }
@@ -152,17 +152,16 @@ def growth(group: str, rows: list[Row], last: int = 3) -> list[str]:
     return lines
 
 
-def table(group: str, names: list[str], settings: argparse.Namespace) -> list[Row]:
+def table(group: str, names: list[str], settings: argparse.Namespace) -> Iterator[Row]:
     """Measure and print a group; each workload has a process of its own."""
     print(f"\n{TITLES[group]}\n{TABLE.heading()}")
     rows = []
     for name in names:
-        made = alone(row, name, settings.repeat, settings.device)
-        rows.append({"group": group, **made})
-        print(TABLE.line(made, note(made)), flush=True)
+        rows.append({"group": group, **alone(row, name, settings.repeat, settings.device)})
+        print(TABLE.line(rows[-1], note(rows[-1])), flush=True)
+        yield rows[-1]
     for line in growth(group, rows):
         print(line)
-    return rows
 
 
 def chosen(settings: argparse.Namespace) -> dict[str, list[str]]:
@@ -182,21 +181,19 @@ def chosen(settings: argparse.Namespace) -> dict[str, list[str]]:
     }
 
 
-def measured_on(settings: argparse.Namespace) -> list[Row]:
-    """Print all tables of one device."""
+def measured_on(settings: argparse.Namespace) -> Iterator[Row]:
+    """Print all tables of one device, and give their rows."""
     start = perf_counter()
     print(f"{machine(settings.device)}; seconds, at least {settings.repeat} runs; peak in MiB")
-    rows: list[Row] = []
     for group, names in chosen(settings).items():
         if names:
-            rows += table(group, names, settings)
+            yield from table(group, names, settings)
         else:
             print(f"\n{TITLES[group]}: not here")
     for group, report in OTHERS.items():
         if group in (settings.groups or (() if settings.only else OTHERS)):
-            rows += report(settings)
+            yield from report(settings)
     print(f"\n{perf_counter() - start:.0f} seconds in all\n")
-    return [{"device": str(settings.device), **made} for made in rows]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -214,10 +211,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     machines: dict[str, str] = {}
     for device in devices if settings.device is None else [settings.device]:
         machines[str(device)] = machine(device).split(", ", 1)[1]
-        rows += measured_on(argparse.Namespace(**{**vars(settings), "device": device}))
-    if settings.json:
-        content = {"torch": torch.__version__, "machines": machines, "rows": rows}
-        settings.json.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        for made in measured_on(argparse.Namespace(**{**vars(settings), "device": device})):
+            rows.append({"device": str(device), **made})
+            if settings.json:  # each time, so that nothing is lost when a later one fails
+                content = {"torch": torch.__version__, "machines": machines, "rows": rows}
+                settings.json.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":
