@@ -49,16 +49,16 @@ NETS = _nets()
 def _always(monkeypatch: pytest.MonkeyPatch, narrow: int) -> list[str]:
     """Find all values by kinks; the list tells how often that was done."""
     used: list[str] = []
-    between = evaluate._between
+    along_lines = evaluate._along_lines
 
     def noted(*args):
-        used.append("between")
-        between(*args)
+        used.append("along lines")
+        along_lines(*args)
 
     monkeypatch.setattr(kinks, "_FEWEST", 0)
     monkeypatch.setattr(bending, "_POINT", float("inf"))
     monkeypatch.setattr(bending, "_NARROW", narrow)
-    monkeypatch.setattr(evaluate, "_between", noted)
+    monkeypatch.setattr(evaluate, "_along_lines", noted)
     return used
 
 
@@ -93,6 +93,10 @@ def _line() -> tuple[Kinks, Births, Tensor]:
     return some, Births(nothing, nothing, t), columns
 
 
+def _off(bags: Bags, columns: Tensor) -> Tensor:
+    return torch.cat([bags.off(rows, entries, columns) for rows, entries in bags.blocks(4)])
+
+
 def test_bags_and_sums_follow_the_formula() -> None:
     some, births, columns = _line()
     expected = torch.zeros(6, 7, dtype=torch.float64)
@@ -101,7 +105,7 @@ def test_bags_and_sums_follow_the_formula() -> None:
             if some.line[vertex] == some.line[kink]:
                 t, at = sorted((float(births.t[vertex]), float(some.t[kink])))
                 expected[vertex] += some.bend[kink] * t * (1 - at) * columns[some.unit[kink]]
-    assert torch.allclose(Bags.of(some, births).off(slice(0, 6), columns), expected, atol=1e-15)
+    assert torch.allclose(_off(Bags.of(some, births), columns), expected, atol=1e-15)
     assert torch.allclose(Sums(some, births).off(columns), expected, atol=1e-15)
 
 
@@ -115,7 +119,7 @@ def test_sums_wrap_around_without_loss() -> None:
     births = Births(unit, unit, t)
     columns = torch.ones(1, 1, dtype=torch.float64)
     off = Sums(some, births).off(columns).view(lines, count)
-    bags = Bags.of(some, births).off(slice(0, count), columns)[:, 0]
+    bags = _off(Bags.of(some, births), columns)[:count, 0]
     assert torch.equal(off, off[:1].expand(lines, -1))
     assert torch.allclose(off[0], bags, rtol=1e-13)
 

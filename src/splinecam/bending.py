@@ -9,7 +9,9 @@ with c_j what the stage makes of unit j alone. So the stage is run at older vert
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -31,21 +33,26 @@ _NARROW = 64  # columns up to which running sums are tried
 _NUMBERS = 1 << 23  # that are summed in one go
 
 
-def cheapest(kinks: Kinks, births: Births, width: int) -> tuple[str, float]:
-    """The cheaper way to find values, so many per vertex: "bag" or "sum", and its cost."""
-    pairs = int(kinks.per_vertex().sum())
-    costs = {"bag": (2 * births.count + pairs) * width * _BAG}
-    if width <= _NARROW:
-        costs["sum"] = kinks.count * width * _SUM
-    return min(costs.items(), key=lambda item: item[1])
+def cheapest(new: Sequence[tuple[Kinks, Births]], width: int) -> tuple[list[str], float]:
+    """The cheaper ways to find values, so many per vertex: "bag" or "sum"; and their cost."""
+    pairs = torch.stack([kinks.per_vertex().sum() for kinks, _ in new]).tolist()
+    ways, total = [], 0.0
+    for (kinks, births), count in zip(new, pairs, strict=True):
+        costs = {"bag": (2 * births.count + count) * width * _BAG}
+        if width <= _NARROW:
+            costs["sum"] = kinks.count * width * _SUM
+        way = min(costs, key=costs.__getitem__)
+        ways.append(way)
+        total += costs[way]
+    return ways, total
 
 
-def direct_cost(births: Births, numbers: int, product: int) -> float:
-    """That of sending new vertices through the stage instead.
+def direct_cost(count: int, numbers: int, product: int) -> float:
+    """That of sending so many new vertices through the stage instead.
 
     numbers: per vertex, before and after it; product: how many are multiplied for that.
     """
-    return births.count * (_POINT * numbers + _PRODUCT * product)
+    return count * (_POINT * numbers + _PRODUCT * product)
 
 
 @dataclass(frozen=True)
@@ -64,16 +71,22 @@ class Bags:
         weight = torch.minimum(t, at) * (1 - torch.maximum(t, at)) * take(kinks.bend, entry)
         return cls(offsets_of(counts), take(kinks.unit, entry), weight)
 
-    def off(self, rows: slice, columns: Tensor) -> Tensor:
-        """What the kinks take off at some of the vertices: columns (n, m) -> (B, m)."""
-        offsets = self.offsets[rows.start : rows.stop + 1]
-        first, last = int(offsets[0]), int(offsets[-1])
+    def blocks(self, step: int) -> Iterator[tuple[slice, slice]]:
+        """So many vertices at a time, and the entries of their bags."""
+        count = self.offsets.shape[0] - 1
+        starts = [*range(0, count, step), count]
+        marks = self.offsets[torch.tensor(starts, device=self.offsets.device)].tolist()
+        for (start, first), (stop, last) in pairwise(zip(starts, marks, strict=True)):
+            yield slice(start, stop), slice(first, last)
+
+    def off(self, rows: slice, entries: slice, columns: Tensor) -> Tensor:
+        """What the kinks take off at a block of vertices: columns (n, m) -> (B, m)."""
         return embedding_bag(
-            self.unit[first:last],
+            self.unit[entries],
             columns,
-            offsets[:-1] - first,
+            self.offsets[rows] - entries.start,
             mode="sum",
-            per_sample_weights=self.weight[first:last],
+            per_sample_weights=self.weight[entries],
         )
 
 

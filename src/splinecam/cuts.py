@@ -155,7 +155,7 @@ class KnotCut(Cut):
     def spares_argument(self) -> bool:
         return self.operation.run is _RELU
 
-    @property
+    @cached_property
     def at_zero(self) -> bool:
         """Whether every unit has its one knot at zero."""
         return self.levels.shape[0] == 1 and self.period is None and not bool(self.levels.any())

@@ -12,7 +12,6 @@ from splinecam.bending import Bags, Sums, cheapest, direct_cost
 from splinecam.births import Births, Kinks
 from splinecam.compiled import Loops, loops_for
 from splinecam.cuts import KnotCut
-from splinecam.cutting import Refinement
 from splinecam.ops import Bound
 from splinecam.predicates import EPS, SAFETY
 from splinecam.program import Program
@@ -96,11 +95,10 @@ def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
     stage = program.stages[index]
     live = {name: state.bounds[name] for name in stage.live_in}
     bounds = program.bounds(index, live)
-    columns = _columns(program, index, state, bounds) if state.made is not None else {}
-    levels = 2
-    if columns:
-        bounds = {
-            name: Bound(magnitude, error + EPS * levels * magnitude)
+    lines = _lines(program, index, state, bounds)
+    if lines is not None:
+        bounds = {  # lines between values that lie on lines themselves
+            name: Bound(magnitude, error + 2 * EPS * magnitude)
             for name, (magnitude, error) in bounds.items()
         }
     cut, writer, vertices = stage.cut, None, state.mesh.num_vertices
@@ -110,8 +108,8 @@ def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
     with loops_for(state.mesh.uv.device, vertices * width) as loops:
         dead = state.dead(stage.live_in)
         sink = _Sink(vertices, cut.source if cut else None, writer, dead, loops)
-        if columns and state.made is not None:
-            _along_lines(program, index, state, state.made, columns, sink, block)
+        if lines is not None:
+            _along_lines(program, index, state, lines, sink, block)
         else:
             for start, values in state.blocks(stage.live_in, block):
                 count = next(iter(values.values())).shape[0]
@@ -121,92 +119,99 @@ def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
     return sink.ready or Ready(state.mesh.uv.new_zeros(0), state.mesh.uv.new_zeros(0))
 
 
-def _columns(
-    program: Program, index: int, state: State, bounds: dict[str, Bound]
-) -> dict[str, Tensor]:
-    """What the stage makes of single units, (n, m) each; nothing if it does not pay to know."""
+@dataclass(frozen=True)
+class _Lines:
+    """New vertices on edges and on chords, whose values follow from those at the lines' ends.
+
+    columns: what the stage makes of single units, (n, m) each; rest: the other new vertices.
+    """
+
+    new: list[tuple[Kinks, Births, str]]
+    rest: Births
+    columns: dict[str, Tensor]
+
+
+def _lines(program: Program, index: int, state: State, bounds: dict[str, Bound]) -> _Lines | None:
+    """The lines of the new vertices, if it pays to follow them."""
     made, cut = state.made, state.pending
     if made is None or made.kinks is None or made.kept is not None or cut is None:
-        return {}
+        return None
     size = state.bounds[cut.result].magnitude
     n, width = size.numel(), sum(bound.magnitude.numel() for bound in bounds.values())
     if n != prod(cut.shape) or n * max(n, width) > _COLUMNS:
-        return {}
+        return None
+    woven = int(made.kinks[1].line.shape[0])
+    placed, rest = (made.inside.select(part) for part in (slice(woven), slice(woven, None)))
+    new = list(zip(made.kinks, (made.on_edges, placed), strict=True))
+    ways, cost = cheapest(new, width)
     product = n * width if program.product(index) is not None else 0
-    new = list(zip(made.kinks, (made.on_edges, made.inside), strict=True))
-    direct = sum(direct_cost(births, n + width, product) for _, births in new)
-    if sum(cheapest(kinks, births, width)[1] for kinks, births in new) >= direct:
-        return {}
+    if cost >= direct_cost(made.on_edges.count + woven, n + width, product):
+        return None
     live = {
         name: size if name == cut.result else state.rows[name][:1]
         for name in program.stages[index].live_in
     }
-    return program.columns(index, cut.result, live)
+    columns = program.columns(index, cut.result, live)
+    return _Lines([(*some, way) for some, way in zip(new, ways, strict=True)], rest, columns)
 
 
 def _along_lines(
-    program: Program,
-    index: int,
-    state: State,
-    made: Refinement,
-    columns: dict[str, Tensor],
-    sink: _Sink,
-    block: int,
+    program: Program, index: int, state: State, lines: _Lines, sink: _Sink, block: int
 ) -> None:
     """Run the stage at old vertices only, and find the values at new ones between those."""
-    live, kinks = program.stages[index].live_in, made.kinks or ()
-    woven = sum(int(some.line.shape[0]) for some in kinks)
+    live = program.stages[index].live_in
     step = rows_in_block(block, list(state.rows.values()))
-    rest = made.inside.select(slice(woven - made.on_edges.count, None))
+    rest = lines.rest
     # These look at the old values, of which the new ones may take the place later on.
     for start in range(0, rest.count, step):
         births = rest.select(slice(start, start + step))
-        first = state.known + woven + start
+        first = state.mesh.num_vertices - rest.count + start
         room = sink.room(first, births.count)
         sink.put(first, program.advance(index, state.at(births, live), room))
     for start, values in state.old_blocks(live, block):
         count = next(iter(values.values())).shape[0]
         sink.put(start, program.advance(index, values, sink.room(start, count)))
     first = state.known
-    for births, some in zip((made.on_edges, made.inside), kinks, strict=True):
-        placed = births.select(slice(0, some.line.shape[0]))
-        _between(first, placed, some, columns, sink, block)
-        first += placed.count
+    for kinks, births, way in lines.new:
+        if births.count:
+            follow = _by_bags if way == "bag" else _by_sums
+            follow(first, births, kinks, lines.columns, sink, block)
+        first += births.count
 
 
-def _between(
+def _by_sums(
     first: int,
     births: Births,
     kinks: Kinks,
     columns: dict[str, Tensor],
     sink: _Sink,
-    block: int,
+    _block: int,
 ) -> None:
-    """Values at the new vertices from ``first`` on, which lie between vertices with values."""
-    if not births.count:
-        return
-    way, _ = cheapest(kinks, births, sum(column.shape[1] for column in columns.values()))
-    if way == "sum":
-        room = sink.room(first, births.count)
-        for name, out in room.items():
-            births.interpolate(sink.rows[name][:first], out)
-            out.view(births.count, -1).sub_(Sums(kinks, births).off(columns[name]))
-        sink.put(first, room)
-        return
-    bags = Bags.of(kinks, births)
-    step = rows_in_block(block, list(sink.rows.values())) * (1 if sink.loops is None else _THREADED)
+    """Values at the new vertices from ``first`` on, between vertices that have values."""
+    room = sink.room(first, births.count)
+    for name, out in room.items():
+        births.interpolate(sink.rows[name][:first], out)
+        out.view(births.count, -1).sub_(Sums(kinks, births).off(columns[name]))
+    sink.put(first, room)
+
+
+def _by_bags(
+    first: int, births: Births, kinks: Kinks, columns: dict[str, Tensor], sink: _Sink, block: int
+) -> None:
+    """The same, a block at a time."""
+    bags, loops = Bags.of(kinks, births), sink.loops
+    step = rows_in_block(block, list(sink.rows.values())) * (1 if loops is None else _THREADED)
     spare = {name: torch.empty_like(value[:step]) for name, value in sink.rows.items()}
-    for start in range(0, births.count, step):
-        rows = slice(start, min(start + step, births.count))
+    for rows, entries in bags.blocks(step):
         some = births.select(rows)
-        room = sink.room(first + start, some.count)
+        room = sink.room(first + rows.start, some.count)
         for name, out in room.items():
             flat = out.view(some.count, -1)
-            if sink.loops is None:
+            if loops is None:
                 some.interpolate(sink.rows[name][:first], out, spare[name][: some.count])
-                flat.sub_(bags.off(rows, columns[name]))
+                flat.sub_(bags.off(rows, entries, columns[name]))
             else:
                 table = sink.rows[name].view(sink.vertices, -1)
-                kinked = (bags.offsets[start : rows.stop + 1], bags.unit, bags.weight)
-                sink.loops.fill(table, (some.p, some.q, some.t), kinked, columns[name], flat)
-        sink.put(first + start, room)
+                kinked = (bags.offsets[rows.start : rows.stop + 1], bags.unit, bags.weight)
+                loops.fill(table, (some.p, some.q, some.t), kinked, columns[name], flat)
+        sink.put(first + rows.start, room)

@@ -55,13 +55,14 @@ class Functions:
         error = error + EPS * levels.abs()
         wanted = (low < levels - error) & (high > levels + error)
         # Looking at a whole layer is faster than picking more than an eighth of it.
-        chosen = wanted
         if found is not None or (levels.shape[0] == 1 and 8 * int(wanted.sum()) > wanted.shape[1]):
-            chosen = torch.ones_like(wanted)
-        k, unit = chosen.nonzero(as_tuple=True)
+            unit = torch.arange(wanted.shape[1], device=z.device)
+            jump = None if jumps is None else jumps[0]
+            return cls(z, unit, levels[0], error[0], wanted[0], unit, jump=jump, found=found)
+        k, unit = wanted.nonzero(as_tuple=True)
         jump = None if jumps is None else jumps[k, unit]
         level, error, wanted = levels[k, unit], error[k, unit], wanted[k, unit]
-        return cls(z, unit, level, error, wanted, unit, jump=jump, found=found)
+        return cls(z, unit, level, error, wanted, unit, jump=jump)
 
     @classmethod
     def differences(
