@@ -74,8 +74,17 @@ class _Sink:
             place = self.rows[name][start : start + value.shape[0]]
             if value.data_ptr() != place.data_ptr():
                 place.copy_(value)
-            if name == self.source:
-                self._look(start, value.reshape(value.shape[0], -1))
+            if name == self.source and value.device.type == "cpu":
+                self._look(start, value.reshape(value.shape[0], -1))  # while it is in the cache
+
+    def look_at_all(self, block: int) -> None:
+        """Look at values that were not looked at when they came: few large blocks suit a GPU."""
+        if self.source is None or self.ready is not None:
+            return
+        z = self.rows[self.source].view(self.vertices, -1)
+        step = rows_in_block(block, [z])
+        for start in range(0, self.vertices, step):
+            self._look(start, z[start : start + step])
 
     def _look(self, start: int, z: Tensor) -> None:
         if self.writer is not None and self.loops is not None:
@@ -114,6 +123,7 @@ def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
             for start, values in state.blocks(stage.live_in, block):
                 count = next(iter(values.values())).shape[0]
                 sink.put(start, program.advance(index, values, sink.room(start, count)))
+    sink.look_at_all(block)
     state.bounds, state.rows = bounds, sink.rows
     state.made = state.grown = state.pending = None
     return sink.ready or Ready(state.mesh.uv.new_zeros(0), state.mesh.uv.new_zeros(0))

@@ -81,11 +81,14 @@ class State:
     ) -> Iterator[tuple[int, dict[str, Tensor]]]:
         """The live values, a block of vertices at a time: (first vertex, values)."""
         self.settle(numbers)
+        needed = self._needed(live)
+        step = rows_in_block(numbers, [self.rows[name] for name in needed])
+        if self.grown is not None and self.mesh.num_vertices <= step:
+            yield 0, self.activate(live, {name: self._everywhere(name) for name in needed})
+            return
         yield from self.old_blocks(live, numbers)
         if self.grown is None:
             return
-        needed = self._needed(live)
-        step = rows_in_block(numbers, [self.rows[name] for name in needed])
         grown, known, count = self.grown, self.known, int(self.grown.shown.shape[0])
         for start in range(0, count, step):
             rows = slice(start, min(start + step, count))
@@ -96,6 +99,14 @@ class State:
             births = grown.inside.select(slice(start, start + step))
             values = {name: births.interpolate(grown.born[name]) for name in needed}
             yield known + count + start, self.activate(live, values)
+
+    def _everywhere(self, name: str) -> Tensor:
+        """One live value at all vertices."""
+        if self.grown is None:
+            return self.rows[name]
+        born, shown = self.grown.born[name], self.grown.shown
+        shown_rows = born[shown] if self.grown.dropped else born[: shown.shape[0]]
+        return torch.cat([self.rows[name], shown_rows, self.grown.inside.interpolate(born)])
 
     def old_blocks(
         self, live: tuple[str, ...], numbers: int
