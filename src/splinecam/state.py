@@ -30,6 +30,9 @@ _GROWTH = 4  # rows for which there is room, per row
 
 _FEWEST = 32  # vertices in a block, however wide the layer
 
+# Products with wide matrices are faster for more rows: so many, unless they are larger than this.
+_MATRIX_ROWS, _MATRIX = 256, 1 << 23
+
 
 @dataclass(frozen=True)
 class _Grown:
@@ -237,7 +240,8 @@ def _between(births: Births, value: Tensor, born: Tensor) -> Tensor:
 def rows_in_block(numbers: int, values: list[Tensor]) -> int:
     """How many vertices make a block of about so many numbers of the widest of the values."""
     width = max(math.prod(value.shape[1:]) for value in values)
-    return max(_FEWEST, numbers // max(width, 1))
+    width = max(width, 1)
+    return max(_FEWEST, min(_MATRIX_ROWS, _MATRIX // width), numbers // width)
 
 
 def room_for(shape: tuple[int, ...], device: torch.device) -> Tensor:
