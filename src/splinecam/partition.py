@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 from collections.abc import Sequence
 from functools import cached_property
 from io import BytesIO
@@ -12,7 +10,6 @@ from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from splinecam import boundary, classes, io
 from splinecam import density as _density
@@ -31,14 +28,13 @@ from splinecam.merge import Merged, merge
 from splinecam.options import device_of, kind_of, limit_of
 from splinecam.predicates import EPS, PLANAR, SAFETY, VALUE_PRECISION
 from splinecam.program import Program
+from splinecam.progress import progress_bar, tell
 from splinecam.record import Record
 from splinecam.regions import Region, Regions, Unresolved
 from splinecam.sampling import sample_regions
 
 __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
 
-
-_log = logging.getLogger("splinecam")
 
 # Activations of one layer held at a time when patterns are computed.
 _BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}
@@ -106,18 +102,6 @@ def _partition(
 
         outcome = run(program, domain, memory=memory, max_regions=max_regions, report=report)
     return Partition(record_of(model, program, domain, outcome), model, program)
-
-
-def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
-    """A bar for interactive use; elsewhere it is not shown."""
-    interactive = sys.stderr.isatty() or "ipykernel" in sys.modules
-    return tqdm(total=total, unit=unit, disable=not (wanted and interactive), leave=False)
-
-
-def tell(bar: tqdm[Any], name: str, regions: int) -> None:
-    """Say in the log, and beside the bar, how many regions there are after a cut."""
-    _log.info("%s: %s regions", name, f"{regions:,}")
-    bar.set_description_str(f"{name}: {regions:,} regions")
 
 
 def record_of(model: nn.Module, program: Program, domain: Domain, outcome: Outcome) -> Record:

@@ -15,7 +15,8 @@ from splinecam.domain import Domain
 from splinecam.engine import Outcome, free_memory
 from splinecam.errors import LimitError
 from splinecam.options import device_of, kind_of, limit_of
-from splinecam.partition import Partition, progress_bar, record_of, require_module, tell
+from splinecam.partition import Partition, record_of, require_module
+from splinecam.progress import progress_bar, tell
 from splinecam.together import run_together
 
 __all__ = ["sweep"]

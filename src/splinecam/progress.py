@@ -1,0 +1,25 @@
+"""How far a computation has come: a bar in interactive use, and the log."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+from tqdm.auto import tqdm
+
+__all__ = ["progress_bar", "tell"]
+
+_log = logging.getLogger("splinecam")
+
+
+def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
+    """A bar for interactive use; elsewhere it is not shown."""
+    interactive = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return tqdm(total=total, unit=unit, disable=not (wanted and interactive), leave=False)
+
+
+def tell(bar: tqdm[Any], name: str, regions: int) -> None:
+    """Say in the log, and beside the bar, how many regions there are after a cut."""
+    _log.info("%s: %s regions", name, f"{regions:,}")
+    bar.set_description_str(f"{name}: {regions:,} regions")
