@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 
 from splinecam.mesh import polygon_mesh
-from splinecam.ragged import argsort_rows, offsets_of, owners_of, take_rows
+from splinecam.ragged import argsort_rows, offsets_of, owners_of, sort_rows, take_rows
 from splinecam.validate import check_mesh
 
 
@@ -55,3 +56,25 @@ def test_argsort_rows_orders_values_that_differ_in_the_last_bit():
     s = torch.tensor([0.5, 0.5 - 2**-53, 0.25, 0.5 + 2**-52], dtype=torch.float64)
     row = torch.tensor([1, 1, 0, 1])
     assert argsort_rows(row, s).tolist() == [2, 1, 0, 3]
+
+
+def test_many_rows_with_and_without_entries():
+    counts = torch.randint(0, 4, (5000,))
+    owners = torch.repeat_interleave(counts)
+    assert torch.equal(owners_of(counts), owners)
+    assert torch.equal(owners_of(counts, int(counts.sum())), owners)
+    rows = torch.randperm(5000)
+    entries, chosen = take_rows(offsets_of(counts), rows)
+    assert torch.equal(owners[entries], torch.repeat_interleave(rows, chosen))
+
+
+@pytest.mark.parametrize("rows", [40, 1 << 20, 1 << 32], ids=["short", "few bits", "long"])
+@pytest.mark.parametrize("spread", [1.0, 2.0**-30, 2.0**-45], ids=["far", "near", "equal keys"])
+def test_rows_are_sorted_exactly_whatever_fits_into_a_key(rows: int, spread: float):
+    row = torch.randint(0, 40, (3000,))
+    given = 0.5 + spread * (torch.rand(3000, dtype=torch.float64) - 0.5)
+    order, at, s = sort_rows(row, given, rows)
+    assert torch.equal(at, row[order])
+    assert torch.equal(s, given[order])
+    assert torch.equal(order.sort().values, torch.arange(3000))
+    assert bool(((at[1:] > at[:-1]) | ((at[1:] == at[:-1]) & (s[1:] >= s[:-1]))).all())

@@ -139,3 +139,30 @@ def test_both_ways_of_drawing_chords_make_the_same_faces(
     areas = [torch.sort(mesh.areas_and_centroids()[0]).values for mesh in meshes]
     assert torch.allclose(*areas, atol=1e-14)
     assert torch.equal(fast.counts().sort().values, slow.counts().sort().values)
+
+
+@pytest.mark.parametrize("count", [5, 60])
+def test_blocks_of_any_size_give_the_same_mesh(count: int, monkeypatch: pytest.MonkeyPatch):
+    first, second = (
+        torch.randn(count, 3, dtype=torch.float64) * torch.tensor([1, 1, 0.3]) for _ in range(2)
+    )
+    meshes = []
+    for limit in (None, 1, 7):
+        if limit is not None:
+            monkeypatch.setattr("splinecam.refine._CHUNK", {"cpu": limit})
+            monkeypatch.setattr("splinecam.weave._PAIRS", {"cpu": limit})
+        mesh = cut(*first.tolist()).mesh
+        meshes.append(cut(*second.tolist(), mesh=mesh).mesh)
+    for other in meshes[1:]:
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(vars(meshes[0]).values(), vars(other).values(), strict=True)
+        )
+
+
+def test_many_chords_around_a_face_in_the_middle():
+    angle = 2 * math.pi * torch.arange(100, dtype=torch.float64) / 100
+    lines = torch.stack([angle.cos(), angle.sin(), torch.full_like(angle, -0.7)], 1)
+    mesh = cut(*lines.tolist()).mesh
+    assert int(mesh.counts().max()) == 100
+    assert mesh.num_vertices - mesh.num_edges + mesh.num_faces == 1

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from splinecam.ragged import offsets_of, owners_of, take
 
-__all__ = ["rows_with_bits", "set_bits"]
+__all__ = ["bits_of", "rows_with_bits", "set_bits"]
 
 # Numbers as wide as so many booleans.
 _WIDE = {1: torch.bool, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -26,26 +26,32 @@ def rows_with_bits(words: Tensor) -> Tensor:
 
 def set_bits(words: Tensor) -> tuple[Tensor, Tensor]:
     """Row and column of every set bit of (R, W) words, ordered by row, then column."""
-    rows, width = rows_with_bits(words), words.shape[1]
-    words = take(words, rows).view(-1)
+    rows = rows_with_bits(words)
+    row, column = bits_of(take(words, rows))
+    return take(rows, row), column
+
+
+def bits_of(words: Tensor) -> tuple[Tensor, Tensor]:
+    """What ``set_bits`` gives, made for words of which most rows have a bit set."""
+    width, words = words.shape[1], words.view(-1)
     word = words.bool().nonzero()[:, 0]
     octets = take(words, word).view(torch.uint8)
     at = octets.nonzero()[:, 0]
     octet = take(octets, at).int()
     counts, places = _octet_tables(words.device)
-    offsets = offsets_of(take(counts, octet))
-    total = int(offsets[-1])
-    first = offsets[:-1]
+    count = take(counts, octet)
+    total = int(count.sum())
+    which = 8 * octet  # the first place of each octet
     if total != at.shape[0]:
-        owner = owners_of(take(counts, octet), total)
-        octet, at, first = take(octet, owner), take(at, owner), take(first, owner)
-    rank = torch.arange(total, device=words.device) - first
-    bit = take(places, 8 * octet + rank) + 8 * (at & 7)
+        owner = owners_of(count, total)
+        rank = torch.arange(total, device=words.device) - take(offsets_of(count), owner)
+        which, at = take(which, owner) + rank, take(at, owner)
+    bit = take(places, which).add_(at & 7, alpha=8)
     word = take(word, at >> 3)
     if width == 1:
-        return take(rows, word), bit
+        return word, bit
     row = torch.div(word, width, rounding_mode="floor")
-    return take(rows, row), 64 * (word - width * row) + bit
+    return row, bit.add_(word.sub_(row, alpha=width), alpha=64)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -102,6 +103,7 @@ class Lines:
         """Points (N, 2) at the fractions s of some lines."""
         return torch.lerp(take(self.a, line), take(self.b, line), s[:, None])
 
+    @cached_property
     def length(self) -> Tensor:
         """Length of each line, (L,)."""
         return lengths(self.b - self.a)
@@ -170,18 +172,16 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Where lines i and j cross, as fractions of i and of j, and the rounding errors of those."""
-    ai, aj = take(lines.a, i), take(lines.a, j)
-    (ux, uy), (vx, vy), (gx, gy) = (
-        _in_plane(d) for d in (take(lines.b, i) - ai, take(lines.b, j) - aj, aj - ai)
-    )
+    ax, ay, ux, uy = _columns(lines, i)
+    bx, by, vx, vy = _columns(lines, j)
+    gx, gy = bx.sub_(ax), by.sub_(ay)
     area = ux * vy - uy * vx
-    s = torch.nan_to_num((gx * vy - gy * vx) / area, nan=0.5).clamp(0, 1)
-    t = torch.nan_to_num((gx * uy - gy * ux) / area, nan=0.5).clamp(0, 1)
+    s = (gx * vy).sub_(gy * vx).div_(area).nan_to_num_(nan=0.5).clamp_(0, 1)
+    t = (gx * uy).sub_(gy * ux).div_(area).nan_to_num_(nan=0.5).clamp_(0, 1)
     # A strip of width w around j, met at the angle of i and j, is |dj| / |area| * w long on i.
-    strip = torch.nan_to_num(
-        (take(lines.error, i) + take(lines.error, j)) / area.abs(), nan=torch.inf
-    )
-    return s, t, strip * (vx * vx + vy * vy).sqrt(), strip * (ux * ux + uy * uy).sqrt()
+    strip = take(lines.error, i).add_(take(lines.error, j)).div_(area.abs_())
+    strip.nan_to_num_(nan=torch.inf)
+    return s, t, (vx * vx + vy * vy).sqrt_().mul_(strip), (ux * ux + uy * uy).sqrt_().mul_(strip)
 
 
 def drift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,8 +190,7 @@ def drift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]
     A line i that is off by a little meets all lines j elsewhere at once: at a right angle at the
     same fraction, at other angles by so much earlier or later.
     """
-    ux, uy = _in_plane(take(lines.b, i) - take(lines.a, i))
-    vx, vy = _in_plane(take(lines.b, j) - take(lines.a, j))
+    (_, _, ux, uy), (_, _, vx, vy) = _columns(lines, i), _columns(lines, j)
     area, dot = ux * vy - uy * vx, ux * vx + uy * vy
     length = (ux * ux + uy * uy).sqrt()
     drift = take(lines.error, i) * dot / (area * length)
@@ -199,6 +198,10 @@ def drift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]
     return torch.nan_to_num(drift, nan=0.0), torch.nan_to_num(error, nan=torch.inf)
 
 
-def _in_plane(d: Tensor) -> tuple[Tensor, Tensor]:
-    """Both coordinates of differences (N, 2); a third one is zero, as a mesh has one height."""
-    return d[:, 0], d[:, 1]
+def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Where lines (N,) start, and their directions, by coordinate.
+
+    A third coordinate does not matter: it is the height of a mesh, and the same everywhere.
+    """
+    x, y = take(lines.a[:, 0], index), take(lines.a[:, 1], index)
+    return x, y, take(lines.b[:, 0], index).sub_(x), take(lines.b[:, 1], index).sub_(y)

@@ -7,8 +7,6 @@ functions change sign along edges, and at which places of its boundary a chord m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,15 +14,16 @@ from torch import Tensor
 from splinecam.arrange import arrange
 from splinecam.births import Births, Kinks
 from splinecam.chords import Arrangement, Chords, Lines, Loops, Spans, Woven
+from splinecam.edgecuts import TWICE, UNCLEAR, Doubts, EdgeCuts, cut_edges
 from splinecam.errors import LimitError
 from splinecam.mesh import Mesh
-from splinecam.predicates import UV_ERROR, cluster
+from splinecam.predicates import UV_ERROR
 from splinecam.ragged import (
+    entries_of,
     lengths,
     offsets_of,
     owners_of,
     places_of,
-    sort_rows,
     take,
     take_rows,
 )
@@ -48,17 +47,6 @@ __all__ = [
     "unrefined",
 ]
 
-UNCLEAR = "a unit switches too close to a vertex to tell its side"
-TWICE = "a unit crosses a region's border more than twice"
-
-
-@dataclass(frozen=True)
-class Doubts:
-    """Places (N, 2) that rounding could not settle, and why."""
-
-    uv: Tensor
-    reason: str
-
 
 @dataclass(frozen=True)
 class Refinement:
@@ -78,112 +66,6 @@ class Refinement:
     lines: Lines | None = None
     woven: Woven | None = None
     kinks: tuple[Kinks, Kinks] | None = None
-
-
-class Columns(Protocol):
-    """Functions that are affine on every face."""
-
-    @property
-    def m(self) -> int: ...
-    @property
-    def error(self) -> Tensor: ...
-    def at(self, vertex: Tensor, column: Tensor) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class EdgeCuts:
-    """Where functions change sign along edges, ordered along each edge.
-
-    Hits, (N,): which of the given ones it is, edge, column, whether the function falls from
-    edges[e, 0] on, its fraction at of the edge, how much the function changes along the whole edge,
-    group (the new vertex), and blur (N, 2), how far rounding may shift it along the edge. Groups,
-    (C,): edge, end vertices a, b, fraction t, its error shift and the place uv (C, 2). Edges, (E,):
-    extra, the number of groups.
-    """
-
-    given: Tensor
-    edge: Tensor
-    column: Tensor
-    falling: Tensor
-    at: Tensor
-    change: Tensor
-    group: Tensor
-    blur: Tensor
-    group_edge: Tensor
-    a: Tensor
-    b: Tensor
-    t: Tensor
-    shift: Tensor
-    uv: Tensor
-    extra: Tensor
-    doubts: list[Doubts]
-
-    @property
-    def distinct(self) -> bool:
-        """Whether every hit has a vertex of its own."""
-        return self.group_edge.shape == self.edge.shape
-
-    @cached_property
-    def first(self) -> Tensor:
-        """The groups of each edge, (E + 1,)."""
-        return offsets_of(self.extra)
-
-    def births(self) -> Births:
-        """The new vertices."""
-        return Births(self.a, self.b, self.t)
-
-    def divide(self, mesh: Mesh, op: int) -> Mesh:
-        """The mesh with its edges divided; its faces still name whole edges."""
-        return mesh.divide(self.group_edge, self.uv, mesh.vertex_op.new_full(self.t.shape, op))
-
-
-def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> EdgeCuts:
-    """Find the new vertices where functions change sign along edges: edge (ascending), column."""
-    a, b = (take(end, edge) for end in mesh.edges.unbind(1))
-    za = functions.at(a, column)
-    change = za - functions.at(b, column)
-    order, _, t = sort_rows(edge, za / change, mesh.num_edges)
-    column, change = take(column, order), take(change, order)
-    falling, change = change > 0, change.abs()
-    start, end = take(mesh.uv, a), take(mesh.uv, b)
-    side = end - start
-    length = lengths(side)
-    shift = take(functions.error, column) / change
-    error = shift + UV_ERROR / length
-    group, best, doubtful = cluster(edge, t, error)
-    doubts, group_edge, at = [], edge, t
-    blur = side * shift[:, None]
-    if best.shape != group.shape:
-        if bool(doubtful.any()):
-            chosen = torch.cat([doubtful.nonzero()[:, 0], best[group[doubtful]]])
-            place = torch.lerp(start[chosen], end[chosen], at[chosen][:, None])
-            doubts.append(Doubts(place, "cuts of an edge too close to tell apart"))
-        group_edge, a, b, t, error = (take(x, best) for x in (edge, a, b, t, error))
-        start, end, length = (take(x, best) for x in (start, end, length))
-    uv = torch.lerp(start, end, t[:, None])
-    at_end = (torch.minimum(t, 1 - t) * length <= UV_ERROR).nonzero()[:, 0]
-    if at_end.shape[0]:
-        doubts.append(Doubts(uv[at_end], "a cut of an edge too close to its end"))
-    extra = mesh.corners.new_zeros(mesh.num_edges)
-    extra.scatter_add_(0, group_edge, torch.ones_like(group_edge))
-    return EdgeCuts(
-        given=order,
-        edge=edge,
-        column=column,
-        falling=falling,
-        at=at,
-        change=change,
-        group=group,
-        blur=blur,
-        group_edge=group_edge,
-        a=a,
-        b=b,
-        t=t,
-        shift=error,
-        uv=uv,
-        extra=extra,
-        doubts=doubts,
-    )
 
 
 # -- chords -----------------------------------------------------------------------------------
@@ -249,7 +131,7 @@ def chords_between(
 
 def short_chords(lines: Lines) -> list[Doubts]:
     """Chords whose two ends have the same coordinates, up to rounding."""
-    short = (lines.length() <= UV_ERROR).nonzero()[:, 0]
+    short = (lines.length <= UV_ERROR).nonzero()[:, 0]
     if not short.shape[0]:
         return []
     return [Doubts(lines.a[short], "a border too short for its coordinates")]
@@ -326,7 +208,7 @@ def draw_chords(
         arrange(some, chords.by(unit), lines, made, max_faces=max_faces)
     if bare is not None and bare.shape[0]:
         made.loops.append(boundaries(mesh, cuts, bare))
-        faces = torch.cat([faces, bare])
+        faces = torch.sort(torch.cat([faces, bare])).values
     return _assemble(mesh, faces, made, lines, unit, cuts, op, doubts)
 
 
@@ -350,10 +232,8 @@ def _assemble(
     op: int,
     doubts: list[Doubts],
 ) -> Refinement:
-    """Untouched faces first, then the pieces of the cut ones."""
-    untouched = torch.ones(mesh.num_faces, dtype=torch.bool, device=faces.device)
-    untouched[faces] = False
-    entries, counts = take_rows(mesh.offsets, untouched.nonzero()[:, 0])
+    """Untouched faces first, then the pieces of the cut ones, (K,) ascending."""
+    counts, corners = _without(mesh, faces)
     crossing = _join(made.vertex_line, lines.start)
     edge_line = _join(made.edge_line, lines.start)
     new_vertices = made.num_vertices - mesh.num_vertices
@@ -363,7 +243,7 @@ def _assemble(
         uv=made.uv,
         edges=edges,
         offsets=offsets_of(torch.cat([counts, *[loop.sizes() for loop in made.loops]])),
-        corners=torch.cat([take(mesh.corners, entries), *[loop.half for loop in made.loops]]),
+        corners=torch.cat([corners, *[loop.half for loop in made.loops]]),
         edge_op=torch.cat(
             [
                 mesh.edge_op,
@@ -381,6 +261,16 @@ def _assemble(
     )
     doubts += [Doubts(uv, "crossings too close to tell apart") for uv in made.doubts]
     return Refinement(refined, cuts.births(), inside, doubts, lines=lines, woven=made.woven)
+
+
+def _without(mesh: Mesh, faces: Tensor) -> tuple[Tensor, Tensor]:
+    """Sizes and corners of all faces but some, (K,) ascending: the runs between those."""
+    border = faces.new_tensor([-1, mesh.num_faces])
+    begin, end = torch.cat([border[:1], faces]) + 1, torch.cat([faces, border[1:]])
+    kept = entries_of(begin, end, offsets_of(end - begin), mesh.num_faces - faces.shape[0])
+    begin, end = take(mesh.offsets, begin), take(mesh.offsets, end)
+    entries = entries_of(begin, end, offsets_of(end - begin))
+    return take(mesh.counts(), kept), take(mesh.corners, entries)
 
 
 def unrefined(mesh: Mesh, doubts: list[Doubts]) -> Refinement:

@@ -75,9 +75,9 @@ def cluster(
     """
     group = torch.arange(s.shape[0], device=s.device)
     best = group
-    drift = torch.zeros_like(s) if drift is None else drift
     if s.shape[0] < 2 or not bool(_touching(line, s, error, drift).any()):
         return group, best, torch.zeros_like(s, dtype=torch.bool)
+    drift = torch.zeros_like(s) if drift is None else drift
     while True:
         touch = _touching(line[best], s[best], error[best], drift[best])
         if not bool(touch.any()):
@@ -92,10 +92,12 @@ def cluster(
     return group, best, doubtful
 
 
-def _touching(line: Tensor, s: Tensor, error: Tensor, drift: Tensor) -> Tensor:
+def _touching(line: Tensor, s: Tensor, error: Tensor, drift: Tensor | None) -> Tensor:
     """For each neighbouring pair: on one line and within both tolerances."""
-    reach = SAFETY * (error[1:] + error[:-1] + drift.diff().abs())
-    return (line[1:] == line[:-1]) & (s[1:] - s[:-1] <= reach)
+    reach = error[1:] + error[:-1]
+    if drift is not None:
+        reach += drift.diff().abs()
+    return (line[1:] == line[:-1]) & (s.diff() <= SAFETY * reach)
 
 
 def _joins(touch: Tensor, s: Tensor, error: Tensor) -> Tensor:

@@ -74,9 +74,11 @@ def entries_of(begin: Tensor, end: Tensor, offsets: Tensor, total: int | None = 
     """All of begin[0], ..., end[0] - 1, begin[1], ...; offsets: (R + 1,) where each row begins."""
     if total is None:
         total = int(offsets[-1])
-    jump = begin.clone()
-    jump[1:] -= end[:-1]
-    jump[:1] -= 1
+    if total < _FEW:
+        shift = torch.repeat_interleave(begin - offsets[:-1], end - begin, output_size=total)
+        return shift.add_(torch.arange(total, device=shift.device))
+    jump = begin - 1
+    torch.sub(begin[1:], end[:-1], out=jump[1:])
     steps = begin.new_ones(total + 1).scatter_add_(0, offsets[:-1], jump)
     return torch.cumsum(steps, 0, out=steps)[:total]
 
@@ -112,16 +114,17 @@ def sort_rows(row: Tensor, s: Tensor, rows: int = 1 << 32) -> tuple[Tensor, Tens
     bits = _SHORT - high if short else min(_SHORT, _LONG - high)
     key = (s * (1 << bits)).long().clamp_(0, (1 << bits) - 1)
     key += row << bits
-    order = torch.sort(key.int() if short else key, stable=True).indices
+    key, order = torch.sort(key.int() if short else key, stable=True)
+    at = (key >> bits).long()
     for _ in range(_EXCHANGES):
-        at, along = take(row, order), take(s, order)
+        along = take(s, order)
         wrong = ((at[1:] == at[:-1]) & (along[1:] < along[:-1])).nonzero()[:, 0]
         if not wrong.shape[0]:
             return order, at, along
         _exchange(order, wrong)
     by_s = torch.sort(s, stable=True).indices
     order = take(by_s, torch.sort(take(row, by_s), stable=True).indices)
-    return order, take(row, order), take(s, order)
+    return order, at, take(s, order)
 
 
 def _exchange(order: Tensor, wrong: Tensor) -> None:

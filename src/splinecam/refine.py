@@ -15,7 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from splinecam.bits import rows_with_bits, set_bits
+from splinecam.bits import bits_of, rows_with_bits
 from splinecam.crossed import Zeros, cross_faces
 from splinecam.cutting import UNCLEAR, Doubts, Refinement, cut_edges, draw_chords, unrefined
 from splinecam.functions import Functions
@@ -59,7 +59,7 @@ def sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
     """Edges and columns where the ends have opposite signs, ordered by edge, then column."""
 
     def changes(rows: slice) -> Tensor:
-        a, b = edges[rows].t().contiguous()
+        a, b = (end.contiguous() for end in edges[rows].unbind(1))
         words = take(signs.positive, a).bitwise_xor_(take(signs.positive, b))
         if signs.vanish:  # what is zero at one end, changes in one of both only
             words &= take(signs.negative, a).bitwise_xor_(take(signs.negative, b))
@@ -78,7 +78,7 @@ def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tup
         rows = rows_with_bits(block)
         some_rows.append(rows + start)
         some_words.append(take(block, rows))
-    row, column = set_bits(torch.cat(some_words))
+    row, column = bits_of(torch.cat(some_words))
     return take(torch.cat(some_rows), row), column
 
 

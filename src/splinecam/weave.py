@@ -33,6 +33,8 @@ __all__ = ["weave"]
 # Pairs of chords looked at in one go.
 _PAIRS = {"cpu": 1 << 22, "cuda": 1 << 27}
 
+_INT32 = 1 << 31
+
 
 def weave(
     loops: Loops,
@@ -147,13 +149,14 @@ def _crossings(
     s_i, s_j, error_i, error_j = meet(lines, take(spans.line, i), take(spans.line, j))
     sequence, chord, along = sort_rows(torch.cat([i, j]), torch.cat([s_i, s_j]), n)
     error = take(torch.cat([error_i, error_j]), sequence)
-    index = torch.arange(2 * x, device=i.device)
-    slot = torch.empty_like(sequence).scatter_(0, sequence, index)
-    second = (sequence >= x).long()
+    short = torch.int32 if 2 * x < _INT32 else torch.int64
+    index = torch.arange(2 * x, dtype=short, device=i.device)
+    slot = torch.empty_like(index).scatter_(0, sequence, index)
+    second = (sequence >= x).to(short)
     offsets = i.new_zeros(n + 1)
     offsets[1:].scatter_add_(0, chord, torch.ones_like(chord))
     torch.cumsum(offsets, 0, out=offsets)
-    close = _close(take(lines.length(), spans.line), chord, along, error).nonzero()[:, 0]
+    close = _close(take(lines.length, spans.line), chord, along, error).nonzero()[:, 0]
     tight = None
     if close.shape[0]:
         tight = torch.zeros(loops.count, dtype=torch.bool, device=close.device)
@@ -190,8 +193,7 @@ def _pairs(segments: _Segments, room: int | None) -> tuple[Tensor, Tensor]:
     total = 0
     if room is not None and room < 0:
         raise LimitError("too many regions")
-    for first, last in blocks_of(candidates, _PAIRS[lo.device.type]):
-        begin, end = (0, int(offsets[-1])) if last - first == n else offsets[[first, last]].tolist()
+    for first, last, begin, end in _blocks(candidates, offsets):
         owner = owners_of(candidates[first:last], end - begin)
         owner = owner + first if first else owner
         other = torch.arange(begin, end, device=lo.device) + take(base, owner)
@@ -203,6 +205,15 @@ def _pairs(segments: _Segments, room: int | None) -> tuple[Tensor, Tensor]:
     if len(found) == 1:
         return found[0]
     return torch.cat([a for a, _ in found]), torch.cat([b for _, b in found])
+
+
+def _blocks(counts: Tensor, offsets: Tensor) -> list[tuple[int, int, int, int]]:
+    """Runs of rows, first and last + 1, with some million entries each: first and last + 1."""
+    rows, total, limit = counts.shape[0], int(offsets[-1]), _PAIRS[counts.device.type]
+    if total <= limit:
+        return [(0, rows, 0, total)]
+    runs = torch.tensor(blocks_of(counts, limit), device=counts.device)
+    return [(*run, *ends) for run, ends in zip(runs.tolist(), offsets[runs].tolist(), strict=True)]
 
 
 def _close(length: Tensor, chord: Tensor, s: Tensor, error: Tensor) -> Tensor:
@@ -228,19 +239,17 @@ def _draw(
 
     Returns whether that was possible; if not, nothing is made.
     """
-    nodes = _nodes(segments, c)
-    if nodes is None:
-        return False
-    begin, offsets = nodes
-    first_edge, first_vertex = out.num_edges, out.num_vertices
     index = torch.arange(spans.lo.shape[0], device=c.i.device)
     head, tail = c.offsets[:-1] + index, c.offsets[1:] + index  # first and last piece of a chord
     piece = torch.arange(c.chord.shape[0], device=c.i.device) + c.chord  # that ends at each slot
+    made = _faces(loops, segments, c, _leaving(segments, head, tail, piece, 2 * out.num_edges))
+    if made is None:
+        return False
     count = index.shape[0] + piece.shape[0]
     path = index.new_empty(2 * count)
     path.scatter_(0, 2 * head, take(lines.start, spans.line))
     path.scatter_(0, 2 * tail + 1, take(lines.end, spans.line))
-    vertex = c.crossing + first_vertex
+    vertex = c.crossing + out.num_vertices
     path.scatter_(0, 2 * piece + 1, vertex).scatter_(0, 2 * piece + 2, vertex)
     owner = index.new_empty(count).scatter_(0, head, spans.line)
     owner.scatter_(0, piece + 1, take(spans.line, c.chord))
@@ -251,76 +260,92 @@ def _draw(
     out.vertex_line.append(line)
     out.vertex_s.append(c.s)
     crossed = take(spans.line, take(c.chord, c.other))
-    out.woven = Woven(spans.line, c.offsets, crossed, c.along, c.i, c.slot[: c.i.shape[0]])
-
-    half = loops.half.new_empty(loops.half.shape[0] + 2 * count)
-    size = segments.size.shape[0]
-    moved = take(begin[:size] - segments.start, segments.at)
-    moved += torch.arange(moved.shape[0], device=moved.device)
-    half.scatter_(0, moved, loops.half)
-    ends = begin[:size] + segments.size
-    half.scatter_(0, take(ends, segments.lo - 1), 2 * (head + first_edge))
-    half.scatter_(0, take(ends, segments.hi - 1), 2 * (tail + first_edge) + 1)
-    leaving = 2 * (piece + first_edge)
-    half.scatter_(0, begin[size:], torch.stack([leaving + 2, leaving + 1], 1).view(-1))
-    out.loops.append(Loops(offsets, half))
+    place = c.slot[: c.i.shape[0]].long()
+    out.woven = Woven(spans.line, c.offsets, crossed, c.along, c.i, place)
+    out.loops.append(made)
     return True
 
 
-def _nodes(segments: _Segments, c: _Crossings) -> tuple[Tensor, Tensor] | None:
-    """Where in the new boundaries each segment and piece begins, and the offsets of the faces.
+def _leaving(segments: _Segments, head: Tensor, tail: Tensor, piece: Tensor, first: int) -> Tensor:
+    """The half-edge with which each node ends; the last segment of a face has none.
+
+    head, tail: (N,) the first and last piece of each chord; piece: (2X,) the one before each slot;
+    first: the first new half-edge.
+    """
+    size = segments.size.shape[0]
+    leaving = piece.new_zeros(size + 2 * piece.shape[0] + 1)
+    leaving.scatter_(0, segments.lo, 2 * head + first).scatter_(
+        0, segments.hi, 2 * tail + first + 1
+    )
+    towards_hi, towards_lo = leaving[size + 1 :].view(-1, 2).unbind(1)
+    torch.add(first + 2, piece, alpha=2, out=towards_hi)
+    torch.add(first + 1, piece, alpha=2, out=towards_lo)
+    return leaving
+
+
+def _faces(loops: Loops, segments: _Segments, c: _Crossings, leaving: Tensor) -> Loops | None:
+    """The boundaries of the new faces, or None if the crossings are not those of a subdivision.
 
     Nodes are the segments, each with the piece that leaves the boundary after it, and the pieces
-    that leave a crossing, two for each slot: towards hi, and towards lo.
+    that leave a crossing, two for each slot: towards hi, and towards lo; they are counted from 1.
     """
     size, x = segments.size.shape[0], c.i.shape[0]
-    leaders = torch.cat([segments.first, segments.lo, size + 2 * c.slot[:x]])
-    current, face = leaders, torch.arange(leaders.shape[0], device=leaders.device)
     following = _following(segments, c)
-    walk = [(current, face)]
-    while True:  # all faces are walked around at once
-        current = take(following, current)
-        going = (current >= 0).nonzero()[:, 0]
-        if not going.shape[0]:
-            break
-        current, face = take(current, going), take(face, going)
-        walk.append((current, face))
-    node, face = (torch.cat(part) for part in zip(*walk, strict=True))
-    if node.shape[0] != following.shape[0]:  # no subdivision has such crossings
+    weight = following.new_ones(size + 2)  # half-edges of a segment, and of all other nodes
+    weight[1:-1] += segments.size
+    last = torch.where(segments.first == 0, size, segments.first)
+    weight.scatter_add_(0, last, weight.new_full(last.shape, -1))  # no piece leaves these
+    node = torch.cat([segments.first, segments.lo, c.slot[:x] * 2 + size]).to(weight.dtype).add_(1)
+    face = torch.arange(node.shape[0], device=node.device) << 32  # and how far one has come
+    walk = []
+    while node.shape[0]:  # all faces are walked around at once
+        steps = take(weight, node.clamp(max=size + 1))
+        face = face + steps
+        walk.append((node, face, steps))
+        node = take(following, node)
+        going = node.nonzero()[:, 0]
+        node, face = take(node, going), take(face, going)
+    node, face, steps = (torch.cat(part) for part in zip(*walk, strict=True))
+    if node.shape[0] != following.shape[0] - 1:
         return None
-    counts = torch.zeros_like(leaders).scatter_add_(0, face, torch.ones_like(face))
-    lengths = torch.tensor([part[0].shape[0] for part in walk], device=node.device)
-    rows = offsets_of(counts)
-    place = take(rows, face) + owners_of(lengths, node.shape[0])
-    ordered = torch.empty_like(node).scatter_(0, place, node)
-    weight = torch.ones_like(node)
-    weight[:size] += segments.size
-    weight[(segments.first - 1) % size] -= 1  # no piece leaves after the last segment of a face
-    begin = offsets_of(take(weight, ordered))
-    return torch.empty_like(node).scatter_(0, ordered, begin[:-1]), take(begin, rows)
+    end = face & (_INT32 - 1)
+    face >>= 32
+    sizes = face.new_zeros(walk[0][0].shape).scatter_add_(0, face, steps.long())
+    offsets = offsets_of(sizes)
+    place = take(offsets, face).add_(end)
+    half = offsets.new_empty(loops.half.shape[0] + leaving.shape[0])
+    half.scatter_(0, place - 1, take(leaving, node))
+    # Afterwards, as the last segments of faces wrote what is not there over their own end.
+    ends = offsets.new_empty(size + 2).scatter_(0, node.clamp(max=size + 1).long(), place)
+    begin = ends[1:-1] - weight[1:-1]
+    moved = take(begin.sub_(segments.start), segments.at)
+    moved += torch.arange(moved.shape[0], device=moved.device)
+    half.scatter_(0, moved, loops.half)
+    return Loops(offsets, half[: int(offsets[-1])])
 
 
 def _following(segments: _Segments, c: _Crossings) -> Tensor:
-    """The node after each, -1 where a face is closed.
+    """The node after each, 0 where a face is closed; node 0 is none.
 
     A segment's piece leaves from the end with which the next segment begins; the last segment of a
     face has none, and is closed by the first. Pieces that reach the lower end of a chord close a
     face, as do those that come down j to a crossing.
     """
-    size = segments.size.shape[0]
-    following = segments.lo.new_full((size + 4 * c.i.shape[0],), -1)
+    size, count = segments.size.shape[0], segments.size.shape[0] + 4 * c.i.shape[0] + 1
+    short = torch.int32 if count < _INT32 else torch.int64
+    following = torch.zeros(count, dtype=short, device=c.i.device)
+    hi = (segments.hi + 1).to(short)
     if not c.i.shape[0]:
-        return following.scatter_(0, segments.lo - 1, segments.hi)
-    up = size + 2 * c.other + c.second  # the node after a piece that comes to a slot from lo
-    down = (size + 2 * c.other + 2) * (1 - c.second) - 1  # and from hi
+        return following.scatter_(0, segments.lo, hi)
+    # Nodes after pieces that come to a slot from lo, and from hi.
+    up = (c.other * 2 + c.second).add_(size + 1).to(short)
+    down = (c.other * 2).add_(size + 2).mul_(1 - c.second).to(short)
     crossed = (c.offsets[1:] > c.offsets[:-1]).nonzero()[:, 0]
     first, last = take(c.offsets, crossed), take(c.offsets[1:], crossed) - 1
-    towards_hi, towards_lo = following[size:].view(-1, 2).unbind(1)
+    towards_hi, towards_lo = following[size + 1 :].view(-1, 2).unbind(1)
     towards_hi[:-1] = up[1:]
-    towards_hi[last] = take(segments.hi, crossed)
+    towards_hi.scatter_(0, last, take(hi, crossed))
     towards_lo[1:] = down[:-1]
-    towards_lo[first] = -1
-    from_lo = segments.hi.scatter(0, crossed, take(up, first))
-    from_hi = torch.full_like(segments.lo, -1).scatter_(0, crossed, take(down, last))
-    following.scatter_(0, segments.lo - 1, from_lo)
-    return following.scatter_(0, segments.hi - 1, from_hi)
+    towards_lo.scatter_(0, first, 0)
+    following.scatter_(0, segments.lo, hi.scatter(0, crossed, take(up, first)))
+    return following.scatter_(0, take(segments.hi, crossed), take(down, last))
