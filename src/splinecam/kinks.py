@@ -9,7 +9,7 @@ from splinecam.births import Kinks
 from splinecam.chords import Lines, Woven
 from splinecam.cutting import EdgeCuts, Refinement
 from splinecam.functions import Functions
-from splinecam.ragged import offsets_of, take
+from splinecam.ragged import offsets_of, owners_of, take
 
 __all__ = ["find_kinks"]
 
@@ -33,10 +33,15 @@ def find_kinks(
 
 def _edge_kinks(functions: Functions, cuts: EdgeCuts) -> Kinks:
     """Of the divided edges."""
-    line = torch.unique_consecutive(cuts.group_edge, return_inverse=True)[1]
-    hits = take(line, cuts.group)
+    edge = cuts.group_edge
+    line = torch.zeros_like(edge)
+    line[1:] = edge[1:] != edge[:-1]
+    torch.cumsum(line, 0, out=line)
+    if cuts.distinct:
+        hits, first = line, torch.arange(line.shape[0], device=line.device)
+    else:
+        hits, first = take(line, cuts.group), offsets_of(torch.bincount(cuts.group))[:-1]
     offsets = offsets_of(torch.bincount(hits))
-    first = offsets_of(torch.bincount(cuts.group))[:-1]
     unit, bend = _bends(functions, cuts.column, cuts.change)
     return Kinks(offsets, cuts.at, unit, bend, line, first)
 
@@ -46,18 +51,26 @@ def _chord_kinks(
 ) -> Kinks:
     """Of the woven chords; column: (L,) of each line; known: how many vertices there were."""
     counts = woven.offsets[1:] - woven.offsets[:-1]
-    line = take(woven.line, torch.repeat_interleave(counts, output_size=woven.s.shape[0]))
+    line = take(woven.line, owners_of(counts, woven.s.shape[0]))
     crossing = take(column, woven.other)
     # The farther end of the chord tells best how steep the other function is along it.
     end = torch.where(woven.s > 0.5, take(lines.start, line), take(lines.end, line))
-    value = functions.at(end.clamp(max=known - 1), crossing)
-    born = (end >= known).nonzero()[:, 0]  # most chords end on an edge
-    group, of = take(end, born) - known, take(crossing, born)
-    a, b = (functions.at(take(x, group), of) for x in (cuts.a, cuts.b))
-    value[born] = torch.lerp(a, b, take(cuts.t, group))
+    value = _on_edges(functions, cuts, end - known, crossing)
+    old = (end < known).nonzero()[:, 0]  # most chords end on an edge
+    if old.shape[0]:
+        value[old] = functions.at(take(end, old), take(crossing, old))
     change = value.abs() / torch.maximum(woven.s, 1 - woven.s)
     unit, bend = _bends(functions, crossing, change)
     return Kinks(woven.offsets, woven.s, unit, bend, woven.chord, woven.place)
+
+
+def _on_edges(functions: Functions, cuts: EdgeCuts, group: Tensor, column: Tensor) -> Tensor:
+    """Values of functions at new vertices on edges, (N,); anything where the group is negative."""
+    if not cuts.t.shape[0]:
+        return cuts.t.new_zeros(group.shape)
+    group = group.clamp_(min=0)
+    a, b = (functions.at(take(x, group), column) for x in (cuts.a, cuts.b))
+    return a.lerp_(b, take(cuts.t, group))
 
 
 def _bends(functions: Functions, column: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
