@@ -13,14 +13,13 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 __all__ = ["Loops", "loops_for"]
 
 _PAYS = 1 << 21  # numbers of a stage from which the loops pay for being loaded
-_WORD = 64
+_FEWEST = 256  # rows for which another thread pays
 
 
 class Loops:
@@ -35,9 +34,8 @@ class Loops:
 
         Where they are positive is put in words, (B, W).
         """
-        ends = np.empty((2, z.shape[1]))
-        near = self._look(z.numpy(), least.numpy(), ends[0], ends[1], positive.numpy())
-        low, high = torch.from_numpy(ends)
+        low, high = torch.empty((2, z.shape[1]), dtype=z.dtype)
+        near = self._look(*[x.numpy() for x in (z, least, low, high, positive)])
         return low, high, near
 
     def fill(
@@ -47,20 +45,29 @@ class Loops:
         kinks: tuple[Tensor, Tensor, Tensor],
         columns: Tensor,
         out: Tensor,
-    ) -> None:
+        least: Tensor | None = None,
+        positive: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, bool]:
         """Rows (B, m) between rows p, q of a table at t, (B,) each, less what kinks take off.
 
-        kinks: offsets (B + 1,) into the units and their weights; columns (n, m).
+        kinks: offsets (B + 1,) into the units and their weights; columns (n, m). With ``least`` and
+        ``positive`` it looks at the rows as well.
         """
-        arrays = [x.numpy() for x in (table, *ends, *kinks, columns, out)]
-        step = -(-out.shape[0] // self._threads)
-        starts = range(0, out.shape[0], max(1, step))
+        looks = least is not None and positive is not None
+        if least is None or positive is None:
+            least, positive = out[:0, 0], kinks[1][:0, None]
+        extremes = torch.empty((2, self._threads, out.shape[1]), dtype=out.dtype)
+        given = (table, *ends, *kinks, columns, out, least, extremes[0], extremes[1], positive)
+        arrays = [x.numpy() for x in given]
+        step = max(_FEWEST, -(-out.shape[0] // self._threads))
         parts = [
-            self._pool.submit(self._fill, start, min(start + step, out.shape[0]), *arrays)
-            for start in starts
+            (looks, number, start, min(start + step, out.shape[0]))
+            for number, start in enumerate(range(0, out.shape[0], step))
         ]
-        for part in parts:
-            part.result()
+        others = [self._pool.submit(self._fill, *part, *arrays) for part in parts[1:]]
+        near = [self._fill(*parts[0], *arrays), *[other.result() for other in others]]
+        low, high = extremes[:, : len(parts)]
+        return low.amin(0), high.amax(0), any(near)
 
 
 @contextmanager
@@ -80,59 +87,6 @@ def _installed() -> bool:
 
 @cache
 def _machine_code() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    import numba
+    from splinecam import loops
 
-    compiled = numba.njit(nogil=True, cache=True)
-    return compiled(_look), compiled(_fill)
-
-
-def _look(z: Any, least: Any, low: Any, high: Any, positive: Any) -> bool:
-    count, n = z.shape
-    size = np.empty(n)
-    for c in range(n):
-        low[c] = high[c] = z[0, c]
-        size[c] = abs(z[0, c])
-    for i in range(count):
-        for w in range(positive.shape[1]):
-            first = w * _WORD
-            bits = np.int64(0)
-            if first + _WORD <= n:  # a loop of known length is faster
-                for c in range(_WORD):
-                    bits |= np.int64(z[i, first + c] > 0) << np.int64(c)
-            else:
-                for c in range(n - first):
-                    bits |= np.int64(z[i, first + c] > 0) << np.int64(c)
-            positive[i, w] = bits
-        for c in range(n):
-            value = z[i, c]
-            low[c] = value if value < low[c] else low[c]
-            high[c] = value if value > high[c] else high[c]
-            size[c] = abs(value) if abs(value) < size[c] else size[c]
-    near = False
-    for c in range(n):
-        near |= size[c] <= least[c]
-    return near
-
-
-def _fill(
-    begin: int,
-    end: int,
-    table: Any,
-    p: Any,
-    q: Any,
-    t: Any,
-    offsets: Any,
-    unit: Any,
-    weight: Any,
-    columns: Any,
-    out: Any,
-) -> None:
-    m = out.shape[1]
-    for i in range(begin, end):
-        a, b, s = p[i], q[i], t[i]
-        for c in range(m):
-            out[i, c] = table[a, c] + s * (table[b, c] - table[a, c])
-        for k in range(offsets[i], offsets[i + 1]):
-            u, w = unit[k], weight[k]
-            for c in range(m):
-                out[i, c] -= w * columns[u, c]
+    return loops.look, loops.fill

@@ -24,9 +24,6 @@ __all__ = ["Ready", "evaluate"]
 # A stage's answer to single units is found only if it has no more numbers than this.
 _COLUMNS = 1 << 24
 
-# Blocks that are filled at once where several threads fill them.
-_THREADED = 8
-
 # Units up to which all signs are found along with the values; in wider layers most never change.
 _WIDE = 1 << 12
 
@@ -88,15 +85,38 @@ class _Sink:
 
     def _look(self, start: int, z: Tensor) -> None:
         if self.writer is not None and self.loops is not None:
-            low, high = self.writer.look(start, z, self.loops)
-        else:
-            low, high = z.amin(0), z.amax(0)
-            if self.writer is not None:
-                self.writer.write(start, z)
+            self._note(*self.writer.look(start, z, self.loops))
+            return
+        self._note(z.amin(0), z.amax(0))
+        if self.writer is not None:
+            self.writer.write(start, z)
+
+    def _note(self, low: Tensor, high: Tensor) -> None:
         if self.ready is None:
             self.ready = Ready(low, high, None if self.writer is None else self.writer.signs)
         self.ready.low = torch.minimum(self.ready.low, low)
         self.ready.high = torch.maximum(self.ready.high, high)
+
+    def fill(
+        self, first: int, births: Births, bags: Bags, columns: dict[str, Tensor], loops: Loops
+    ) -> None:
+        """Values at the new vertices from ``first`` on, between vertices that have values."""
+        for name, table in self.rows.items():
+            table = table.view(self.vertices, -1)
+            out = table[first : first + births.count]
+            ends, kinks = (births.p, births.q, births.t), (bags.offsets, bags.unit, bags.weight)
+            if name != self.source:
+                loops.fill(table, ends, kinks, columns[name], out)
+            elif self.writer is None:
+                loops.fill(table, ends, kinks, columns[name], out)
+                self._note(out.amin(0), out.amax(0))
+            else:
+                positive = self.writer.signs.positive[first : first + births.count]
+                seen = loops.fill(
+                    table, ends, kinks, columns[name], out, self.writer.tolerance, positive
+                )
+                self._note(*seen[:2])
+                self.writer.seen(first, out, seen[2])
 
 
 def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
@@ -209,19 +229,16 @@ def _by_bags(
     first: int, births: Births, kinks: Kinks, columns: dict[str, Tensor], sink: _Sink, block: int
 ) -> None:
     """The same, a block at a time."""
-    bags, loops = Bags.of(kinks, births), sink.loops
-    step = rows_in_block(block, list(sink.rows.values())) * (1 if loops is None else _THREADED)
+    bags = Bags.of(kinks, births)
+    if sink.loops is not None:
+        sink.fill(first, births, bags, columns, sink.loops)
+        return
+    step = rows_in_block(block, list(sink.rows.values()))
     spare = {name: torch.empty_like(value[:step]) for name, value in sink.rows.items()}
     for rows, entries in bags.blocks(step):
         some = births.select(rows)
         room = sink.room(first + rows.start, some.count)
         for name, out in room.items():
-            flat = out.view(some.count, -1)
-            if loops is None:
-                some.interpolate(sink.rows[name][:first], out, spare[name][: some.count])
-                flat.sub_(bags.off(rows, entries, columns[name]))
-            else:
-                table = sink.rows[name].view(sink.vertices, -1)
-                kinked = (bags.offsets[rows.start : rows.stop + 1], bags.unit, bags.weight)
-                loops.fill(table, (some.p, some.q, some.t), kinked, columns[name], flat)
+            some.interpolate(sink.rows[name][:first], out, spare[name][: some.count])
+            out.view(some.count, -1).sub_(bags.off(rows, entries, columns[name]))
         sink.put(first + rows.start, room)

@@ -86,13 +86,18 @@ class SignWriter:
 
     def look(self, start: int, values: Tensor, loops: Loops) -> tuple[Tensor, Tensor]:
         """The same in one pass, which also gives the range of the values, (m,) each."""
+        positive = self.signs.positive[start : start + values.shape[0]]
+        low, high, near = loops.look(values, self.tolerance, positive)
+        self.seen(start, values, near)
+        return low, high
+
+    def seen(self, start: int, values: Tensor, near: bool) -> None:
+        """Conclude where values whose positive ones are known are negative; near: some are zero."""
         rows = slice(start, start + values.shape[0])
         positive, negative = self.signs.positive[rows], self.signs.negative[rows]
-        low, high, near = loops.look(values, self.tolerance, positive)
         torch.bitwise_not(positive, out=negative)
         if near:
             self._compare(values, positive, negative)
-        return low, high
 
     def _compare(self, values: Tensor, positive: Tensor, negative: Tensor) -> None:
         positive.copy_(_pack(values > self.tolerance))
