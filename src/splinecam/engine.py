@@ -46,7 +46,7 @@ __all__ = [
 
 # Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
 # fill a GPU.
-_BLOCK = {"cpu": 1 << 17, "cuda": 1 << 26}
+_BLOCK = {"cpu": 1 << 17, "cuda": 1 << 28}
 
 _UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not tell
 
@@ -91,6 +91,19 @@ class Outcome:
     cut_errors: dict[str, Tensor]
     doubts: list[tuple[str, Doubts]]
 
+    def kept(self) -> Outcome:
+        """The same in tensors of their own, which may take part in everything again.
+
+        A run is made in inference mode, in which tensor operations cost a fifth less each.
+        """
+        return Outcome(
+            self.mesh.clone(),
+            self.output.clone(),
+            self.error.clone(),
+            {name: error.clone() for name, error in self.cut_errors.items()},
+            [(name, Doubts(doubt.uv.clone(), doubt.reason)) for name, doubt in self.doubts],
+        )
+
 
 class TooLarge(LimitError):
     """The refinement of one mesh does not fit the memory; that of its tiles may."""
@@ -109,6 +122,18 @@ def run(
     report: Report = lambda name, regions, share: None,
 ) -> Outcome:
     """Partition the domain by the program's network within ``memory`` bytes."""
+    with torch.inference_mode():
+        outcome = _run(program, domain, memory, max_regions, report)
+    return outcome.kept()
+
+
+def _run(
+    program: Program,
+    domain: Domain,
+    memory: int | None,
+    max_regions: int | None,
+    report: Report,
+) -> Outcome:
     corners = Frame.of(domain).to_local(domain.corners)
     state = first_state(program, polygon_mesh(corners), domain.embed(domain.corners))
     budget = free_memory(program.device) if memory is None else memory

@@ -87,7 +87,9 @@ class _Sink:
         if self.writer is not None and self.loops is not None:
             self._note(*self.writer.look(start, z, self.loops))
             return
-        self._note(z.amin(0), z.amax(0))
+        # One pass over the numbers for both is faster on a GPU, and slower on a CPU.
+        both = torch.aminmax(z, dim=0) if z.is_cuda else (z.amin(0), z.amax(0))
+        self._note(*both)
         if self.writer is not None:
             self.writer.write(start, z)
 

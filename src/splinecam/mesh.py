@@ -172,6 +172,10 @@ class Mesh:
         )
         return mesh, vertex_ids, edge_ids
 
+    def clone(self) -> Mesh:
+        """The same mesh in tensors of its own."""
+        return replace(self, **{k: v.clone() for k, v in self.__dict__.items()})
+
     def to(self, device: torch.device) -> Mesh:
         """The same mesh on another device."""
         return replace(self, **{k: v.to(device) for k, v in self.__dict__.items()})

@@ -53,21 +53,25 @@ def run_together(
     budget = free_memory(program.device) if memory is None else memory
     enough = min(budget, _ENOUGH[program.device.type])
     widths = widths_of(program)
-    waiting = [_Part(range(len(domains)), _start(program, domains), 0, None, {})]
+    with torch.inference_mode():
+        waiting = [_Part(range(len(domains)), _start(program, domains), 0, None, {})]
     while waiting:
         part = waiting.pop()
         count = len(part.members)
         most = None if max_regions is None else count * max_regions
         kind, room = (_StackRun, enough) if count > 1 else (Run, budget)
         computation = kind(program, widths, room, most, report, cut_errors=part.cut_errors)
-        try:
-            end = computation.finish(part.state, part.index, ready=part.ready)
-        except _Overflow as overflow:
-            waiting += reversed(part.halves(overflow))
-        except TooLarge as reason:
-            raise LimitError(str(reason)) from None
-        else:
-            yield from _outcomes(program, end, part, max_regions)
+        with torch.inference_mode():
+            try:
+                end = computation.finish(part.state, part.index, ready=part.ready)
+            except _Overflow as overflow:
+                waiting += reversed(part.halves(overflow))
+                continue
+            except TooLarge as reason:
+                raise LimitError(str(reason)) from None
+            output, error = output_of(program, end)
+            whole = Outcome(end.mesh, output, error, part.cut_errors, end.doubts)
+        yield from _outcomes(whole.kept(), part, max_regions)
 
 
 def _start(program: Program, domains: Sequence[Domain]) -> State:
@@ -120,18 +124,15 @@ class _Part:
         return parts
 
 
-def _outcomes(
-    program: Program, end: State, part: _Part, max_regions: int | None
-) -> Iterator[Outcome]:
+def _outcomes(whole: Outcome, part: _Part, max_regions: int | None) -> Iterator[Outcome]:
     """What was found in each domain."""
-    output, error = output_of(program, end)
     each = [part.members[i : i + 1] for i in range(len(part.members))]
-    doubts = share_out(end.doubts, each) if len(each) > 1 else [end.doubts]
-    pieces = unstack(end.mesh, output, part.members)
+    doubts = share_out(whole.doubts, each) if len(each) > 1 else [whole.doubts]
+    pieces = unstack(whole.mesh, whole.output, part.members)
     for (mesh, values), doubtful in zip(pieces, doubts, strict=True):
         if max_regions is not None and mesh.num_faces > max_regions:
             raise LimitError(
                 f"The partition exceeds max_regions={max_regions:,}: it has {mesh.num_faces:,} "
                 "regions. Raise max_regions, or choose a smaller domain."
             )
-        yield Outcome(mesh, values, error, part.cut_errors, doubtful)
+        yield Outcome(mesh, values, whole.error, whole.cut_errors, doubtful)
