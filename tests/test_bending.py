@@ -80,6 +80,17 @@ def test_same_values_as_vertex_by_vertex(
     sc.partition(model, domain, progress=False).validate()
 
 
+def test_zeros_stay_zeros_where_nothing_is_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    layers = (nn.Linear(2, 36), nn.ReLU(), nn.Unflatten(1, (1, 6, 6)), nn.AvgPool2d(1))
+    model = nn.Sequential(*layers, nn.MaxPool2d(2)).double().eval()
+    used = _always(monkeypatch, 64)
+    part = sc.partition(model, sc.Domain.box(-2, 2), progress=False)
+    assert not used
+    assert bool((part.values == 0).any())
+    assert part.validate().ok
+
+
 def _line() -> tuple[Kinks, Births, Tensor]:
     """Three lines with 4, 0 and 2 kinks of five units, and a vertex at each kink."""
     generator = torch.Generator().manual_seed(0)

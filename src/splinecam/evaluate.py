@@ -168,6 +168,8 @@ def _lines(program: Program, index: int, state: State, bounds: dict[str, Bound])
     made, cut = state.made, state.pending
     if made is None or made.kinks is None or made.kept is not None or cut is None:
         return None
+    if not program.mixes(index):  # where a unit is zero, its result stays exactly that
+        return None
     size = state.bounds[cut.result].magnitude
     n, width = size.numel(), sum(bound.magnitude.numel() for bound in bounds.values())
     if n != prod(cut.shape) or n * max(n, width) > _COLUMNS:

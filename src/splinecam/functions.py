@@ -102,7 +102,7 @@ class Functions:
         have a sign: there it is taken for zero.
         """
         signs = (self.found or self._find()).only(self.wanted)
-        if not bool(signs.zero().any()):
+        if not signs.vanish:
             return signs, self.unit[:0]
         vertex, column = set_bits(signs.zero())
         unclear = self.at(vertex, column).abs() > take(self.error, column)

@@ -19,6 +19,7 @@ __all__ = ["Program", "Stage", "Step"]
 
 
 _LINEAR = torch.ops.aten.linear.default
+_ENTRYWISE = ("self", "other")  # factors of products that add nothing up
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,11 @@ class Program:
         batch[name].view(n + 1, n).diagonal().copy_(scale[:, 0])
         made = self.advance(i, batch)
         return {key: (value[:n] - value[n:]).reshape(n, -1) / scale for key, value in made.items()}
+
+    def mixes(self, i: int) -> bool:
+        """Whether stage i adds up units, rather than to move, scale or shift each of them."""
+        products = [step.rule.product for step in self.stages[i].steps if step.rule is not None]
+        return any(product and product != _ENTRYWISE for product in products)
 
     def product(self, i: int) -> Step | None:
         """The step of stage i, if it is a product with a constant matrix and nothing else."""
