@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
+from torch.nn.functional import embedding_bag, pad
 
 from splinecam.births import Births, Kinks
 from splinecam.ragged import offsets_of, owners_of, take, take_rows
@@ -108,22 +108,20 @@ class Sums:
         return torch.cat(parts, 1)
 
     def _off(self, columns: Tensor) -> Tensor:
-        k = self.kinks
+        k, t = self.kinks, self.births.t
         part = take(columns, k.unit).T * k.bend
-        owner = owners_of(k.offsets[1:] - k.offsets[:-1], k.count)
-        size = part.new_zeros((part.shape[0], k.offsets.shape[0] - 1))
-        largest = size.index_add_(1, owner, part.abs()).amax(1, keepdim=True)
+        # No line's sum can be larger than this.
+        largest = part.abs().amax(1, keepdim=True) * k.offsets.diff().amax()
         scale = torch.ldexp(torch.ones_like(largest), _FIXED_BITS - torch.frexp(largest).exponent)
         part *= scale
-        place, t = k.place + 1, self.births.t
-        begin, end = take(k.offsets, k.line), take(k.offsets, k.line + 1)
-        before = _between(part * k.t, begin, place)
-        behind = _between(part * (1 - k.t), place, end)
-        return ((before * (1 - t) + behind * t) / scale).T
+        ahead = part * k.t
+        place, line = k.place + 1, k.line
+        before = _between(ahead, take(k.offsets, line), place)
+        behind = _between(part.sub_(ahead), place, take(k.offsets[1:], line))
+        return torch.lerp(before, behind, t).div_(scale).T
 
 
 def _between(part: Tensor, begin: Tensor, end: Tensor) -> Tensor:
     """Sums of the entries begin .. end - 1, (m, K) and (N,) -> (m, N)."""
-    running = torch.zeros((part.shape[0], part.shape[1] + 1), dtype=torch.int64, device=part.device)
-    torch.cumsum(part.long(), 1, out=running[:, 1:])
+    running = pad(part.long(), (1, 0)).cumsum(1)
     return (running.index_select(1, end) - running.index_select(1, begin)).to(part.dtype)
