@@ -33,6 +33,9 @@ __all__ = ["weave"]
 # Pairs of chords looked at in one go.
 _PAIRS = {"cpu": 1 << 22, "cuda": 1 << 27}
 
+# Steps around all faces before those that are done are left out: a GPU has to wait for that.
+_STRIDE = {"cpu": 1, "cuda": 4}
+
 _INT32 = 1 << 31
 
 
@@ -295,17 +298,22 @@ def _faces(loops: Loops, segments: _Segments, c: _Crossings, leaving: Tensor) ->
     weight[1:-1] += segments.size
     last = torch.where(segments.first == 0, size, segments.first)
     weight.scatter_add_(0, last, weight.new_full(last.shape, -1))  # no piece leaves these
+    weight[0] = following[0] = 0  # one who has come around stays there
     node = torch.cat([segments.first, segments.lo, c.slot[:x] * 2 + size]).to(weight.dtype).add_(1)
     face = torch.arange(node.shape[0], device=node.device) << 32  # and how far one has come
-    walk = []
+    walk, stride = [], _STRIDE[node.device.type]
     while node.shape[0]:  # all faces are walked around at once
-        steps = take(weight, node.clamp(max=size + 1))
-        face = face + steps
-        walk.append((node, face, steps))
-        node = take(following, node)
+        for _ in range(stride):
+            steps = take(weight, node.clamp(max=size + 1))
+            face = face + steps
+            walk.append((node, face, steps))
+            node = take(following, node)
         going = node.nonzero()[:, 0]
         node, face = take(node, going), take(face, going)
     node, face, steps = (torch.cat(part) for part in zip(*walk, strict=True))
+    if stride > 1:
+        real = node.nonzero()[:, 0]
+        node, face, steps = take(node, real), take(face, real), take(steps, real)
     if node.shape[0] != following.shape[0] - 1:
         return None
     end = face & (_INT32 - 1)
