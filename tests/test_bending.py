@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+import splinecam
 import splinecam as sc
 from splinecam import bending, compiled, evaluate, kinks
 from splinecam.bending import Bags, Sums
@@ -144,11 +147,24 @@ def test_compiled_loops_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         plain = run(program, domain)
         monkeypatch.setattr(compiled, "_PAYS", 0)
         fast = run(program, domain)
-        monkeypatch.setattr(compiled, "_installed", lambda: False)
+        monkeypatch.setattr(compiled, "_machine_code", lambda: None)
         without = run(program, domain)
     assert torch.equal(plain.mesh.corners, fast.mesh.corners)
     assert float((plain.output - fast.output).abs().max()) < 1e-13
     assert torch.equal(plain.output, without.output)
+
+
+def test_a_numba_that_cannot_be_used_is_done_without(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setitem(sys.modules, "splinecam.loops", None)
+    monkeypatch.delattr(splinecam, "loops", raising=False)
+    compiled._machine_code.cache_clear()
+    with compiled.loops_for(torch.device("cpu"), 1 << 40) as loops:
+        assert loops is None
+    assert "numba" in caplog.text
+    compiled._machine_code.cache_clear()
 
 
 def test_compiled_loops_see_range_signs_and_zeros() -> None:

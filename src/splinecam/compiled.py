@@ -6,6 +6,7 @@ does it in one pass. Nothing else depends on it: without numba everything works,
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from torch import Tensor
 
 __all__ = ["Loops", "loops_for"]
 
+_log = logging.getLogger("splinecam")
+
 _PAYS = 1 << 21  # numbers of a stage from which the loops pay for being loaded
 _FEWEST = 256  # rows for which another thread pays
 
@@ -25,8 +28,10 @@ _FEWEST = 256  # rows for which another thread pays
 class Loops:
     """The loops, and the threads that they run in."""
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._look, self._fill = _machine_code()
+    def __init__(
+        self, pool: ThreadPoolExecutor, look: Callable[..., Any], fill: Callable[..., Any]
+    ) -> None:
+        self._look, self._fill = look, fill
         self._pool, self._threads = pool, torch.get_num_threads()
 
     def look(self, z: Tensor, least: Tensor, positive: Tensor) -> tuple[Tensor, Tensor, bool]:
@@ -73,20 +78,22 @@ class Loops:
 @contextmanager
 def loops_for(device: torch.device, numbers: int) -> Iterator[Loops | None]:
     """The loops, if they can be had and are worth it for a stage with so many numbers."""
-    if device.type != "cpu" or numbers < _PAYS or not _installed():
+    code = _machine_code() if device.type == "cpu" and numbers >= _PAYS else None
+    if code is None:
         yield None
         return
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        yield Loops(pool)
+        yield Loops(pool, *code)
 
 
 @cache
-def _installed() -> bool:
-    return find_spec("numba") is not None
-
-
-@cache
-def _machine_code() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    from splinecam import loops
-
+def _machine_code() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """The compiled loops; None where there is no numba, or one that does not work here."""
+    if find_spec("numba") is None:
+        return None
+    try:
+        from splinecam import loops
+    except (ImportError, RuntimeError) as reason:  # too old, or no place to keep what it compiles
+        _log.warning("numba is installed but cannot be used, which costs time only: %s", reason)
+        return None
     return loops.look, loops.fill
