@@ -72,12 +72,6 @@ class Mesh:
         before[self.offsets[:-1]] = self.offsets[1:] - 1
         return before
 
-    def halfedge_corner(self) -> Tensor:
-        """Corner at which each half-edge lies, -1 for the outer side of the border, (2E,)."""
-        where = self.corners.new_full((2 * self.num_edges,), -1)
-        where[self.corners] = torch.arange(self.corners.shape[0], device=where.device)
-        return where
-
     def halfedge_face(self) -> Tensor:
         """Face to the left of each half-edge, -1 outside the domain, (2E,)."""
         face = self.corners.new_full((2 * self.num_edges,), -1)
