@@ -161,8 +161,7 @@ def test_a_numba_that_cannot_be_used_is_done_without(
     monkeypatch.setitem(sys.modules, "splinecam.loops", None)
     monkeypatch.delattr(splinecam, "loops", raising=False)
     compiled._machine_code.cache_clear()
-    with compiled.loops_for(torch.device("cpu"), 1 << 40) as loops:
-        assert loops is None
+    assert compiled.loops_for(torch.device("cpu"), 1 << 40) is None
     assert "numba" in caplog.text
     compiled._machine_code.cache_clear()
 
@@ -170,12 +169,15 @@ def test_a_numba_that_cannot_be_used_is_done_without(
 def test_compiled_loops_see_range_signs_and_zeros() -> None:
     pytest.importorskip("numba")
     z = torch.randn(40, 130, dtype=torch.float64)
-    least, words = torch.full((130,), 1e-9).double(), torch.empty((40, 3), dtype=torch.int64)
-    with compiled.loops_for(z.device, 1 << 40) as loops:
-        assert loops is not None
-        low, high, near = loops.look(z, least, words)
-        assert torch.equal(torch.stack([low, high]), torch.stack([z.amin(0), z.amax(0)]))
-        assert not near
-        assert torch.equal(torch.stack(set_bits(words), 1), (z > 0).nonzero())
-        z[3, 129] = -1e-10
-        assert loops.look(z, least, words)[2]
+    least, words = torch.full((130,), 1e-9).double(), torch.empty((2, 40, 3), dtype=torch.int64)
+    loops = compiled.loops_for(z.device, 1 << 40)
+    assert loops is not None
+    sight = compiled.Sight(least, words[0], words[1])
+    loops.see(z, 0, 40, sight)
+    assert torch.equal(torch.stack(sight.range()), torch.stack([z.amin(0), z.amax(0)]))
+    assert not sight.zeros()
+    assert torch.equal(torch.stack(set_bits(words[0]), 1), (z > 0).nonzero())
+    z[3, 129] = -1e-10
+    loops.see(z, 0, 40, sight)
+    assert sight.zeros()
+    assert torch.equal(torch.stack(set_bits(words[1]), 1), (z < -1e-9).nonzero())

@@ -1,94 +1,201 @@
-"""The innermost loops of the evaluation in machine code: on a CPU, where numba is installed.
+"""The innermost loops in machine code: on a CPU, where numba is installed.
 
-Tensor operations pass over the same numbers several times, and find room for each result; one loop
-does it in one pass. Nothing else depends on it: without numba everything works, only slower.
+Tensor operations pass over the same numbers several times, and find room for each result; a loop
+does it in one pass, in the cache of the thread that goes on with it. Nothing else depends on it:
+without numba everything works, only slower.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+import sys
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from math import inf
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Loops", "loops_for"]
+from splinecam.births import Births, Kinks
+from splinecam.threads import number_of_threads, share
+
+__all__ = ["Along", "Loops", "Rectified", "Sight", "loops_for", "mesh_loops"]
 
 _log = logging.getLogger("splinecam")
 
-_PAYS = 1 << 21  # numbers of a stage from which the loops pay for being loaded
-_FEWEST = 256  # rows for which another thread pays
+# Numbers of a stage from which the loops pay for being loaded, and for being compiled: that takes
+# some ten seconds, once.
+_PAYS, _PAYS_COMPILING = 1 << 21, 1 << 26
+
+_BLOCK = 1 << 17  # numbers that a thread has at hand in its cache
+_FEWEST = 32  # rows in a block, however wide
+
+
+class Sight:
+    """What loops see of values on the way: their range, and their signs.
+
+    least: (n,) up to where a value is zero; positive, negative: (V, W) words to be written.
+    """
+
+    def __init__(self, least: Tensor, positive: Tensor, negative: Tensor) -> None:
+        shape = (number_of_threads(), least.shape[0])
+        self._low, self._high = least.new_full(shape, inf), least.new_full(shape, -inf)
+        self._zeros = torch.zeros((shape[0], 1), dtype=torch.bool)
+        own = zip(self._low, self._high, self._zeros, strict=True)
+        words = positive.numpy(), negative.numpy()
+        self.given = [(least.numpy(), *[x.numpy() for x in mine], *words) for mine in own]
+        """What a loop is given, for each thread."""
+
+    @classmethod
+    def nothing(cls) -> Sight:
+        """What sees nothing."""
+        return cls(torch.empty(0, dtype=torch.float64), *torch.empty((2, 0, 0), dtype=torch.int64))
+
+    def range(self) -> tuple[Tensor, Tensor]:
+        """Of all values so far, (n,) each."""
+        return self._low.amin(0), self._high.amax(0)
+
+    def zeros(self) -> bool:
+        """Whether any value was zero."""
+        return bool(self._zeros.any())
+
+
+@dataclass(frozen=True)
+class Rectified:
+    """A matrix (n, m) and a bias, to be applied to the positive parts of rows z (V, n).
+
+    positive: (V, W) words of where these are; uv: (V, 2) where the vertices are.
+    """
+
+    z: Tensor
+    positive: Tensor
+    uv: Tensor
+    matrix: Tensor
+    bias: Tensor
+
+
+@dataclass(frozen=True)
+class Along:
+    """New rows of a table (V, m), from ``first`` on, along the lines that they lie on.
+
+    columns: (n, m) what becomes of single units.
+    """
+
+    table: Tensor
+    first: int
+    births: Births
+    kinks: Kinks
+    columns: Tensor
+
+    def arrays(self) -> tuple[Any, ...]:
+        """What the loop is given."""
+        b, k = self.births, self.kinks
+        given = (b.p, b.q, b.t, k.line, k.offsets, k.t, k.unit, k.bend, self.columns)
+        return tuple(x.numpy() for x in given)
 
 
 class Loops:
     """The loops, and the threads that they run in."""
 
-    def __init__(
-        self, pool: ThreadPoolExecutor, look: Callable[..., Any], fill: Callable[..., Any]
-    ) -> None:
-        self._look, self._fill = look, fill
-        self._pool, self._threads = pool, torch.get_num_threads()
+    def __init__(self, code: ModuleType) -> None:
+        self._code = code
 
-    def look(self, z: Tensor, least: Tensor, positive: Tensor) -> tuple[Tensor, Tensor, bool]:
-        """The range (n,) of values z (B, n), and whether any is within ``least`` (n,) of zero.
+    def see(self, z: Tensor, start: int, end: int, sight: Sight) -> None:
+        """Look at the rows from ``start`` to ``end`` of values z (V, n)."""
+        rows = torch.arange(start, end)
+        self._code.see(z.numpy(), rows.numpy(), 0, end - start, *sight.given[0])
 
-        Where they are positive is put in words, (B, W).
+    def fill(self, along: Along, sight: Sight, rows: Tensor | None = None) -> None:
+        """Fill in new rows, all if it is not said which."""
+        if rows is None:
+            rows = torch.arange(along.first, along.first + along.births.count)
+        table, at, arrays = along.table.numpy(), rows.numpy(), along.arrays()
+
+        def work(thread: int, begin: int, end: int) -> None:
+            self._code.fill(table, at, begin, end, along.first, *arrays, *sight.given[thread])
+
+        share(work, rows.shape[0], _rows(along.table.shape[1]))
+
+    def product(self, stage: Rectified, out: Tensor, sight: Sight, along: Along | None) -> None:
+        """The first rows of ``out`` (V, m), and new ones along lines between those.
+
+        The units that are nowhere positive in a block of rows are left out of its product. Lines
+        with both ends in a block are filled in while these are at hand.
         """
-        low, high = torch.empty((2, z.shape[1]), dtype=z.dtype)
-        near = self._look(*[x.numpy() for x in (z, least, low, high, positive)])
-        return low, high, near
-
-    def fill(
-        self,
-        table: Tensor,
-        ends: tuple[Tensor, Tensor, Tensor],
-        kinks: tuple[Tensor, Tensor, Tensor],
-        columns: Tensor,
-        out: Tensor,
-        least: Tensor | None = None,
-        positive: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, bool]:
-        """Rows (B, m) between rows p, q of a table at t, (B,) each, less what kinks take off.
-
-        kinks: offsets (B + 1,) into the units and their weights; columns (n, m). With ``least`` and
-        ``positive`` it looks at the rows as well.
-        """
-        looks = least is not None and positive is not None
-        if least is None or positive is None:
-            least, positive = out[:0, 0], kinks[1][:0, None]
-        extremes = torch.empty((2, self._threads, out.shape[1]), dtype=out.dtype)
-        given = (table, *ends, *kinks, columns, out, least, extremes[0], extremes[1], positive)
-        arrays = [x.numpy() for x in given]
-        step = max(_FEWEST, -(-out.shape[0] // self._threads))
-        parts = [
-            (looks, number, start, min(start + step, out.shape[0]))
-            for number, start in enumerate(range(0, out.shape[0], step))
+        n, m = stage.matrix.shape
+        count, step = stage.z.shape[0], _rows(max(n, m))
+        order, rank = torch.empty((2, count), dtype=torch.int64)
+        code, side = self._code, max(1, round((count / step) ** 0.5))
+        code.grid_order(stage.uv.numpy(), side, order.numpy(), rank.numpy())
+        rows, starts = self._within(along, rank, step)
+        room = [
+            stage.z.new_empty((number_of_threads(), *s)) for s in ((step, n), (n, m), (step, m))
         ]
-        others = [self._pool.submit(self._fill, *part, *arrays) for part in parts[1:]]
-        near = [self._fill(*parts[0], *arrays), *[other.result() for other in others]]
-        low, high = extremes[:, : len(parts)]
-        return low.amin(0), high.amax(0), any(near)
+        units = np.empty((len(room[0]), n), np.uint32)  # not signed: that is faster
+        own = [[x.numpy() for x in mine] for mine in zip(*room, strict=True)]
+        given = stage.z.numpy(), stage.positive.numpy(), order.numpy()
+        target, matrix = out.numpy(), stage.matrix.numpy()
+        new, arrays = rows.numpy(), () if along is None else along.arrays()
+
+        def work(thread: int, begin: int, end: int) -> None:
+            x, part, y = own[thread]
+            active = code.active(*given, begin, end, matrix, units[thread], x, part)
+            x, part, result = (table[thread] for table in room)
+            result = result[: end - begin]
+            torch.addmm(stage.bias, x[: end - begin, :active], part[:active], out=result)
+            seen = sight.given[thread]
+            code.put(y, given[2], begin, end, target, *seen)
+            if along is not None:
+                first, last = starts[begin // step], starts[begin // step + 1]
+                code.fill(target, new, first, last, along.first, *arrays, *seen)
+
+        share(work, count, step)
+        if along is not None:
+            self.fill(along, sight, rows[starts[-2] :])
+
+    def _within(self, along: Along | None, rank: Tensor, step: int) -> tuple[Tensor, list[int]]:
+        """The new rows by the block in which both ends of their line are, and where each begins."""
+        if along is None:
+            return rank[:0], []
+        rows = torch.empty_like(along.births.p)
+        starts = torch.empty(-(-rank.shape[0] // step) + 2, dtype=torch.int64)
+        given = (rank, along.births.p, along.births.q)
+        order, firsts = rows.numpy(), starts.numpy()
+        args = [x.numpy() for x in given]
+        self._code.within_blocks(args[0], step, *args[1:], along.first, order, firsts)
+        return rows, starts.tolist()
 
 
-@contextmanager
-def loops_for(device: torch.device, numbers: int) -> Iterator[Loops | None]:
+def _rows(width: int) -> int:
+    """How many rows make a block."""
+    return max(_FEWEST, _BLOCK // max(width, 1))
+
+
+def loops_for(device: torch.device, numbers: int) -> Loops | None:
     """The loops, if they can be had and are worth it for a stage with so many numbers."""
-    code = _machine_code() if device.type == "cpu" and numbers >= _PAYS else None
-    if code is None:
-        yield None
-        return
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        yield Loops(pool, *code)
+    if device.type != "cpu" or (numbers < _PAYS and "splinecam.loops" not in sys.modules):
+        return None
+    code = _machine_code()
+    if code is None or (numbers < _PAYS_COMPILING and not _is_compiled(code)):
+        return None
+    return Loops(code)
+
+
+def mesh_loops() -> ModuleType:
+    """Those of the refinement, where ``loops_for`` gave some."""
+    from splinecam import meshloops
+
+    return meshloops
 
 
 @cache
-def _machine_code() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-    """The compiled loops; None where there is no numba, or one that does not work here."""
+def _machine_code() -> ModuleType | None:
+    """The loops; None where there is no numba, or one that does not work here."""
     if find_spec("numba") is None:
         return None
     try:
@@ -96,4 +203,10 @@ def _machine_code() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
     except (ImportError, RuntimeError) as reason:  # too old, or no place to keep what it compiles
         _log.warning("numba is installed but cannot be used, which costs time only: %s", reason)
         return None
-    return loops.look, loops.fill
+    return loops
+
+
+def _is_compiled(code: ModuleType) -> bool:
+    """Whether the loops were compiled before, here or in an earlier run."""
+    loop = code.fill
+    return bool(loop.signatures) or any(Path(loop.stats.cache_path).glob("loops.fill-*.nbi"))

@@ -90,6 +90,11 @@ class Cut(ABC):
     @property
     def spares_argument(self) -> bool:
         """Whether the result is never a view of the argument."""
+        return self.rectifies
+
+    @property
+    def rectifies(self) -> bool:
+        """Whether the operation is to take positive parts, and nothing else."""
         return False
 
     @abstractmethod
@@ -152,7 +157,7 @@ class KnotCut(Cut):
         return self.operation(argument)
 
     @property
-    def spares_argument(self) -> bool:
+    def rectifies(self) -> bool:
         return self.operation.run is _RELU
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from splinecam.bending import Bags, Sums, cheapest, direct_cost
 from splinecam.births import Births, Kinks
-from splinecam.compiled import Loops, loops_for
+from splinecam.compiled import Along, Loops, Rectified, Sight, loops_for
 from splinecam.cuts import KnotCut
 from splinecam.ops import Bound
 from splinecam.predicates import EPS, SAFETY
@@ -18,6 +18,7 @@ from splinecam.program import Program
 from splinecam.signs import Signs, SignWriter
 from splinecam.state import State, extended, room_for, rows_in_block
 from splinecam.tiles import Tile
+from splinecam.values import Ref
 
 __all__ = ["Ready", "evaluate"]
 
@@ -45,7 +46,8 @@ class Ready:
 class _Sink:
     """Where the results of a stage go: values, and the range and signs of what is cut next.
 
-    again: rows that nobody will read, of which the values of a block may take the place.
+    again: rows that nobody will read, of which the values of a block may take the place; sight:
+    what the loops see of the source.
     """
 
     vertices: int
@@ -53,72 +55,74 @@ class _Sink:
     writer: SignWriter | None
     again: Tensor | None = None
     loops: Loops | None = None
+    sight: Sight | None = None
     rows: dict[str, Tensor] = field(default_factory=dict)
     ready: Ready | None = None
+
+    def __post_init__(self) -> None:
+        if self.loops is not None and self.writer is not None:
+            self.sight = self.writer.sight()
 
     def room(self, start: int, count: int) -> dict[str, Tensor]:
         """Where the values of so many vertices from ``start`` on will be."""
         return {name: value[start : start + count] for name, value in self.rows.items()}
 
+    def prepare(self, name: str, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        """Where the values of all vertices will be, of that shape each."""
+        if name not in self.rows:
+            shape = (self.vertices, *shape)
+            room = extended(self.again, shape)
+            self.rows[name] = room_for(shape, device) if room is None else room
+            self.again = None
+        return self.rows[name]
+
     def put(self, start: int, values: dict[str, Tensor]) -> None:
         """Take the values at the vertices from ``start`` on."""
         for name, value in values.items():
-            if name not in self.rows:
-                shape = (self.vertices, *value.shape[1:])
-                room = extended(self.again, shape)
-                self.rows[name] = room_for(shape, value.device) if room is None else room
-                self.again = None
-            place = self.rows[name][start : start + value.shape[0]]
+            rows = self.prepare(name, value.shape[1:], value.device)
+            place = rows[start : start + value.shape[0]]
             if value.data_ptr() != place.data_ptr():
                 place.copy_(value)
             if name == self.source and value.device.type == "cpu":
-                self._look(start, value.reshape(value.shape[0], -1))  # while it is in the cache
+                self.look(start, value.shape[0])  # while it is in the cache
 
     def look_at_all(self, block: int) -> None:
         """Look at values that were not looked at when they came: few large blocks suit a GPU."""
-        if self.source is None or self.ready is not None:
+        if self.source is None or self.ready is not None or self.sight is not None:
             return
-        z = self.rows[self.source].view(self.vertices, -1)
-        step = rows_in_block(block, [z])
+        step = rows_in_block(block, [self.rows[self.source]])
         for start in range(0, self.vertices, step):
-            self._look(start, z[start : start + step])
+            self.look(start, min(step, self.vertices - start))
 
-    def _look(self, start: int, z: Tensor) -> None:
-        if self.writer is not None and self.loops is not None:
-            self._note(*self.writer.look(start, z, self.loops))
+    def look(self, start: int, count: int) -> None:
+        """See the range and the signs of so many vertices of the source."""
+        if self.source is None:
             return
+        table = self.rows[self.source].view(self.vertices, -1)
+        if self.loops is not None and self.sight is not None:
+            self.loops.see(table, start, start + count, self.sight)
+            return
+        z = table[start : start + count]
         # One pass over the numbers for both is faster on a GPU, and slower on a CPU.
-        both = torch.aminmax(z, dim=0) if z.is_cuda else (z.amin(0), z.amax(0))
-        self._note(*both)
-        if self.writer is not None:
-            self.writer.write(start, z)
-
-    def _note(self, low: Tensor, high: Tensor) -> None:
+        low, high = torch.aminmax(z, dim=0) if z.is_cuda else (z.amin(0), z.amax(0))
         if self.ready is None:
             self.ready = Ready(low, high, None if self.writer is None else self.writer.signs)
         self.ready.low = torch.minimum(self.ready.low, low)
         self.ready.high = torch.maximum(self.ready.high, high)
+        if self.writer is not None:
+            self.writer.write(start, z)
 
-    def fill(
-        self, first: int, births: Births, bags: Bags, columns: dict[str, Tensor], loops: Loops
-    ) -> None:
-        """Values at the new vertices from ``first`` on, between vertices that have values."""
-        for name, table in self.rows.items():
-            table = table.view(self.vertices, -1)
-            out = table[first : first + births.count]
-            ends, kinks = (births.p, births.q, births.t), (bags.offsets, bags.unit, bags.weight)
-            if name != self.source:
-                loops.fill(table, ends, kinks, columns[name], out)
-            elif self.writer is None:
-                loops.fill(table, ends, kinks, columns[name], out)
-                self._note(out.amin(0), out.amax(0))
-            else:
-                positive = self.writer.signs.positive[first : first + births.count]
-                seen = loops.fill(
-                    table, ends, kinks, columns[name], out, self.writer.tolerance, positive
-                )
-                self._note(*seen[:2])
-                self.writer.seen(first, out, seen[2])
+    def sight_of(self, name: str) -> Sight:
+        """What the loops may see of one of the values."""
+        return self.sight if self.sight and name == self.source else Sight.nothing()
+
+    def seen(self) -> Ready:
+        """All that was seen of the source."""
+        if self.sight is not None and self.writer is not None:
+            signs = replace(self.writer.signs, clear=not self.sight.zeros())
+            return Ready(*self.sight.range(), signs)
+        nothing = next(iter(self.rows.values())).new_zeros(0)
+        return self.ready or Ready(nothing, nothing)
 
 
 def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
@@ -136,19 +140,21 @@ def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
     if isinstance(cut, KnotCut) and cut.at_zero and prod(cut.shape) <= _WIDE:
         writer = SignWriter(vertices, SAFETY * bounds[cut.source].error.reshape(-1))
     width = sum(bound.magnitude.numel() for bound in bounds.values())
-    with loops_for(state.mesh.uv.device, vertices * width) as loops:
-        dead = state.dead(stage.live_in)
-        sink = _Sink(vertices, cut.source if cut else None, writer, dead, loops)
-        if lines is not None:
-            _along_lines(program, index, state, lines, sink, block)
-        else:
-            for start, values in state.blocks(stage.live_in, block):
-                count = next(iter(values.values())).shape[0]
-                sink.put(start, program.advance(index, values, sink.room(start, count)))
+    loops = loops_for(state.mesh.uv.device, vertices * width)
+    dead = state.dead(stage.live_in)
+    sink = _Sink(vertices, cut.source if cut else None, writer, dead, loops)
+    if lines is not None:
+        _along_lines(program, index, state, lines, sink, block)
+    else:
+        for start, values in state.blocks(stage.live_in, block):
+            count = next(iter(values.values())).shape[0]
+            sink.put(start, program.advance(index, values, sink.room(start, count)))
     sink.look_at_all(block)
     state.bounds, state.rows = bounds, sink.rows
     state.made = state.grown = state.pending = None
-    return sink.ready or Ready(state.mesh.uv.new_zeros(0), state.mesh.uv.new_zeros(0))
+    ready = sink.seen()
+    state.signs = ready.signs if ready.signs is not None and ready.signs.clear else None
+    return ready
 
 
 @dataclass(frozen=True)
@@ -202,15 +208,60 @@ def _along_lines(
         first = state.mesh.num_vertices - rest.count + start
         room = sink.room(first, births.count)
         sink.put(first, program.advance(index, state.at(births, live), room))
-    for start, values in state.old_blocks(live, block):
-        count = next(iter(values.values())).shape[0]
-        sink.put(start, program.advance(index, values, sink.room(start, count)))
+    rectified = _rectified(program, index, state, lines, sink)
+    if not rectified:
+        for start, values in state.old_blocks(live, block):
+            count = next(iter(values.values())).shape[0]
+            sink.put(start, program.advance(index, values, sink.room(start, count)))
     first = state.known
     for kinks, births, way in lines.new:
         if births.count:
-            follow = _by_bags if way == "bag" else _by_sums
-            follow(first, births, kinks, lines.columns, sink, block)
+            if way == "sum":
+                _by_sums(first, births, kinks, lines.columns, sink)
+            elif sink.loops is None:
+                _by_bags(first, births, kinks, lines.columns, sink, block)
+            elif not rectified or first > state.known:
+                _by_loops(first, births, kinks, lines.columns, sink)
         first += births.count
+
+
+def _rectified(program: Program, index: int, state: State, lines: _Lines, sink: _Sink) -> bool:
+    """Run the stage in compiled loops if it is a product of rectified units.
+
+    At the old vertices, and at those on edges if their kinks are in bags.
+    """
+    step, cut, signs = program.product(index), state.pending, state.signs
+    if sink.loops is None or step is None or cut is None or signs is None:
+        return False
+    z = state.rows[cut.argument]
+    if not cut.rectifies or step.args[0] != Ref(cut.result) or z.dim() != 2:
+        return False
+    weight, bias, *_ = *step.args[1:], None
+    out = sink.prepare(step.name, weight.shape[:1], z.device)
+    bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
+    kinks, births, way = lines.new[0]
+    along = None
+    if way == "bag":
+        along = Along(out, state.known, births, kinks, lines.columns[step.name])
+    stage = Rectified(z, signs.positive, state.mesh.uv[: state.known], weight.T.contiguous(), bias)
+    sink.loops.product(stage, out, sink.sight_of(step.name), along)
+    if sink.sight is None:
+        sink.look(0, state.known + (births.count if along else 0))
+    return True
+
+
+def _by_loops(
+    first: int, births: Births, kinks: Kinks, columns: dict[str, Tensor], sink: _Sink
+) -> None:
+    """Values at the new vertices from ``first`` on by compiled loops."""
+    if sink.loops is None:
+        raise ValueError("there are no compiled loops")
+    for name, rows in sink.rows.items():
+        table = rows.view(sink.vertices, -1)
+        along = Along(table, first, births, kinks, columns[name])
+        sink.loops.fill(along, sink.sight_of(name))
+        if sink.sight is None and name == sink.source:
+            sink.look(first, births.count)
 
 
 def _by_sums(
@@ -219,7 +270,6 @@ def _by_sums(
     kinks: Kinks,
     columns: dict[str, Tensor],
     sink: _Sink,
-    _block: int,
 ) -> None:
     """Values at the new vertices from ``first`` on, between vertices that have values."""
     room = sink.room(first, births.count)
@@ -234,9 +284,6 @@ def _by_bags(
 ) -> None:
     """The same, a block at a time."""
     bags = Bags.of(kinks, births)
-    if sink.loops is not None:
-        sink.fill(first, births, bags, columns, sink.loops)
-        return
     step = rows_in_block(block, list(sink.rows.values()))
     spare = {name: torch.empty_like(value[:step]) for name, value in sink.rows.items()}
     for rows, entries in bags.blocks(step):

@@ -11,10 +11,15 @@ from splinecam.cutting import EdgeCuts, Refinement
 from splinecam.functions import Functions
 from splinecam.ragged import offsets_of, owners_of, take
 
-__all__ = ["find_kinks"]
+__all__ = ["bent", "find_kinks"]
 
 # New vertices for which kinks are looked for; evaluating a few is as fast, and rounds less.
 _FEWEST = 1 << 13
+
+
+def bent(functions: Functions, count: int) -> bool:
+    """Whether kinks are worth looking for, if there are so many new vertices."""
+    return functions.jump is not None and count >= _FEWEST
 
 
 def find_kinks(
@@ -24,8 +29,8 @@ def find_kinks(
 
     column: (L,) of each line that was drawn; known: how many vertices there were.
     """
-    bent = functions.jump is not None and made.on_edges.count + made.inside.count >= _FEWEST
-    if not bent or made.lines is None or made.woven is None:
+    enough = bent(functions, made.on_edges.count + made.inside.count)
+    if not enough or made.lines is None or made.woven is None:
         return None
     on_chords = _chord_kinks(functions, cuts, made.lines, made.woven, column, known)
     return _edge_kinks(functions, cuts), on_chords

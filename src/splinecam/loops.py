@@ -1,4 +1,8 @@
-"""The innermost loops of the evaluation, for numba: import this only where it is installed."""
+"""The innermost loops of the evaluation, for numba: import this only where it is installed.
+
+Rows of a table, one per vertex, are named by their numbers, so that a loop may go over the vertices
+in an order in which neighbours come together.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,85 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["fill", "look"]
+__all__ = ["active", "fill", "grid_order", "put", "see", "within_blocks"]
 
 _WORD = 64
+_TOGETHER = 4  # rows that are read at once
 
 _compiled = numba.njit(nogil=True, cache=True)
 
 
 @_compiled
-def _see(row: Any, low: Any, high: Any, size: Any, words: Any) -> None:
-    """One more row, (n,): its range, its least modulus, and where it is positive, (W,)."""
+def grid_order(uv: Any, side: int, order: Any, rank: Any) -> None:
+    """The points (N, 2) in the order of the cells of a grid over [-1, 1]^2, and their places."""
+    cell = np.empty(order.shape[0], np.int32)
+    first = np.zeros(side * side + 1, np.int32)
+    for i in range(order.shape[0]):
+        x = min(max(int((uv[i, 0] + 1) * 0.5 * side), 0), side - 1)
+        y = min(max(int((uv[i, 1] + 1) * 0.5 * side), 0), side - 1)
+        cell[i] = y * side + (side - 1 - x if y & 1 else x)  # there and back
+        first[cell[i] + 1] += 1
+    for c in range(side * side):
+        first[c + 1] += first[c]
+    for i in range(order.shape[0]):
+        rank[i] = first[cell[i]]
+        order[rank[i]] = i
+        first[cell[i]] += 1
+
+
+@_compiled
+def within_blocks(
+    rank: Any, step: int, p: Any, q: Any, first: int, order: Any, starts: Any
+) -> None:
+    """Order lines by the block in which both their ends are, with those between blocks at the end.
+
+    rank: of the vertices, which are taken ``step`` at a time; starts: (blocks + 2,) of each block's
+    lines, which are numbered from ``first`` on.
+    """
+    last = starts.shape[0] - 2
+    block = np.empty(p.shape[0], np.int32)
+    starts[:] = 0
+    for i in range(p.shape[0]):
+        one, two = rank[p[i]] // step, rank[q[i]] // step
+        block[i] = one if one == two else last
+        starts[block[i] + 1] += 1
+    for b in range(last + 1):
+        starts[b + 1] += starts[b]
+    following = starts[:-1].copy()
+    for i in range(p.shape[0]):
+        order[following[block[i]]] = first + i
+        following[block[i]] += 1
+
+
+# -- signs ------------------------------------------------------------------------------------
+
+
+@_compiled
+def _range(z: Any, rows: Any, begin: int, end: int, low: Any, high: Any, size: Any) -> None:
+    """The range (n,) of rows of z, and their least modulus."""
+    n = z.shape[1]
+    i = begin
+    while i < end:  # at the end some rows are read again
+        a, b = rows[i], rows[min(i + 1, end - 1)]
+        c, d = rows[min(i + 2, end - 1)], rows[min(i + 3, end - 1)]
+        for k in range(n):
+            p, q, r, s = z[a, k], z[b, k], z[c, k], z[d, k]
+            pq, rs = p if p < q else q, r if r < s else s
+            least = pq if pq < rs else rs
+            low[k] = least if least < low[k] else low[k]
+            pq, rs = p if p > q else q, r if r > s else s
+            most = pq if pq > rs else rs
+            high[k] = most if most > high[k] else high[k]
+            p, q, r, s = abs(p), abs(q), abs(r), abs(s)
+            pq, rs = p if p < q else q, r if r < s else s
+            least = pq if pq < rs else rs
+            size[k] = least if least < size[k] else size[k]
+        i += _TOGETHER
+
+
+@_compiled
+def _above_zero(row: Any, words: Any) -> None:
+    """Where a row (n,) is positive, as words (W,)."""
     n = row.shape[0]
     for w in range(words.shape[0]):
         first = w * _WORD
@@ -28,55 +101,154 @@ def _see(row: Any, low: Any, high: Any, size: Any, words: Any) -> None:
             for c in range(n - first):
                 bits |= np.int64(row[first + c] > 0) << np.int64(c)
         words[w] = bits
-    for c in range(n):
-        value = row[c]
-        low[c] = value if value < low[c] else low[c]
-        high[c] = value if value > high[c] else high[c]
-        size[c] = abs(value) if abs(value) < size[c] else size[c]
 
 
 @_compiled
-def look(z: Any, least: Any, low: Any, high: Any, positive: Any) -> bool:
-    """See all rows (B, n); whether any number is within ``least`` (n,) of zero."""
-    low[:], high[:] = np.inf, -np.inf
+def _beyond(row: Any, least: Any, positive: Any, negative: Any) -> None:
+    """Where a row (n,) is above ``least``, and where below minus that, as words (W,) each."""
+    for w in range(positive.shape[0]):
+        above, below = np.int64(0), np.int64(0)
+        for c in range(w * _WORD, min((w + 1) * _WORD, row.shape[0])):
+            above |= np.int64(row[c] > least[c]) << np.int64(c & (_WORD - 1))
+            below |= np.int64(row[c] < -least[c]) << np.int64(c & (_WORD - 1))
+        positive[w], negative[w] = above, below
+
+
+@_compiled
+def see(
+    z: Any,
+    rows: Any,
+    begin: int,
+    end: int,
+    least: Any,
+    low: Any,
+    high: Any,
+    zeros: Any,
+    positive: Any,
+    negative: Any,
+) -> None:
+    """The range and the signs of some rows of z: up to ``least`` (n,) a value is zero.
+
+    Without any columns in ``least`` nothing is looked at.
+    """
+    if least.shape[0] == 0:
+        return
     size = np.full(z.shape[1], np.inf)
-    for i in range(z.shape[0]):
-        _see(z[i], low, high, size, positive[i])
-    return bool((size <= least).any())
+    _range(z, rows, begin, end, low, high, size)
+    near = False
+    for c in range(size.shape[0]):
+        near |= size[c] <= least[c]
+    zeros[0] |= near
+    for i in range(begin, end):
+        row = rows[i]
+        if near:
+            _beyond(z[row], least, positive[row], negative[row])
+        else:
+            _above_zero(z[row], positive[row])
+            for w in range(positive.shape[1]):
+                negative[row, w] = ~positive[row, w]
+
+
+# -- values -----------------------------------------------------------------------------------
+
+
+@_compiled
+def active(
+    z: Any,
+    positive: Any,
+    rows: Any,
+    begin: int,
+    end: int,
+    matrix: Any,
+    unit: Any,
+    x: Any,
+    part: Any,
+) -> int:
+    """The units that are positive in any of some rows; returns how many there are.
+
+    unit: (n,) their numbers; x: their positive parts; part: their rows of the matrix (n, m).
+    """
+    count = 0
+    for w in range(positive.shape[1]):
+        bits = np.int64(0)
+        for i in range(begin, end):
+            bits |= positive[rows[i], w]
+        for c in range(w * _WORD, min((w + 1) * _WORD, z.shape[1])):
+            if bits >> np.int64(c & (_WORD - 1)) & np.int64(1):
+                unit[count] = c
+                count += 1
+    for i in range(begin, end):
+        row = rows[i]
+        for k in range(count):
+            value = z[row, unit[k]]
+            x[i - begin, k] = value if value > 0 else 0.0
+    for k in range(count):
+        for c in range(matrix.shape[1]):
+            part[k, c] = matrix[unit[k], c]
+    return count
 
 
 @_compiled
 def fill(
-    looks: bool,
-    number: int,
+    table: Any,
+    rows: Any,
     begin: int,
     end: int,
-    table: Any,
+    first: int,
     p: Any,
     q: Any,
     t: Any,
+    line: Any,
     offsets: Any,
+    places: Any,
     unit: Any,
-    weight: Any,
+    bend: Any,
     columns: Any,
+    least: Any,
+    low: Any,
+    high: Any,
+    zeros: Any,
+    positive: Any,
+    negative: Any,
+) -> None:
+    """Fill some rows from ``first`` on: between rows p and q at t, less what the kinks take off."""
+    m = table.shape[1]
+    for i in range(begin, end):
+        row = rows[i]
+        new = row - first
+        a, b, s = p[new], q[new], t[new]
+        k, last = offsets[line[new]], offsets[line[new] + 1]
+        for c in range(m):
+            table[row, c] = table[a, c] + s * (table[b, c] - table[a, c])
+        while k < last:
+            u, v = unit[k], unit[min(k + 1, last - 1)]
+            at, then = places[k], places[min(k + 1, last - 1)]
+            w = min(s, at) * (1 - max(s, at)) * bend[k]
+            x = min(s, then) * (1 - max(s, then)) * bend[min(k + 1, last - 1)]
+            x = x if k + 1 < last else 0.0
+            for c in range(m):
+                table[row, c] -= w * columns[u, c] + x * columns[v, c]
+            k += 2
+    see(table, rows, begin, end, least, low, high, zeros, positive, negative)
+
+
+@_compiled
+def put(
+    y: Any,
+    rows: Any,
+    begin: int,
+    end: int,
     out: Any,
     least: Any,
-    lows: Any,
-    highs: Any,
+    low: Any,
+    high: Any,
+    zeros: Any,
     positive: Any,
-) -> bool:
-    """Fill the rows from ``begin`` to ``end``, and see each of them while it is at hand."""
-    m = out.shape[1]
-    low, high, size = lows[number], highs[number], np.full(m, np.inf)
-    low[:], high[:] = np.inf, -np.inf
+    negative: Any,
+) -> None:
+    """Copy values to some rows."""
     for i in range(begin, end):
-        a, b, s = p[i], q[i], t[i]
-        for c in range(m):
-            out[i, c] = table[a, c] + s * (table[b, c] - table[a, c])
-        for k in range(offsets[i], offsets[i + 1]):
-            u, w = unit[k], weight[k]
-            for c in range(m):
-                out[i, c] -= w * columns[u, c]
-        if looks:
-            _see(out[i], low, high, size, positive[i])
-    return looks and bool((size <= least).any())
+        row = rows[i]
+        for c in range(y.shape[1]):
+            out[row, c] = y[i - begin, c]
+    see(out, rows, begin, end, least, low, high, zeros, positive, negative)

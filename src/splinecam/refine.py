@@ -23,6 +23,7 @@ from splinecam.kinks import find_kinks
 from splinecam.mesh import Mesh
 from splinecam.ragged import take
 from splinecam.signs import Signs
+from splinecam.swift import refine_swiftly
 
 __all__ = ["in_blocks", "refine", "sign_changes", "zero_corners"]
 
@@ -36,6 +37,9 @@ def refine(
     """Cut every face along the zero sets of the functions; ``op`` is their provenance."""
     if not functions.m:
         return unrefined(mesh, [])
+    made = refine_swiftly(mesh, functions, op, max_faces)
+    if made is not None:
+        return made
     signs, unclear = functions.signs()
     cuts = cut_edges(mesh, functions, *sign_changes(mesh.edges, signs))
     zeros = zero_corners(mesh, functions, signs)

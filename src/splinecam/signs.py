@@ -6,14 +6,14 @@ neither bit set means zero. Comparing two vertices for all functions is then a f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from splinecam.bits import set_bits
-from splinecam.compiled import Loops
+from splinecam.compiled import Sight
 
 __all__ = ["SignWriter", "Signs", "set_bits"]
 
@@ -23,20 +23,26 @@ _GATHER = 0x0102040810204080
 
 @dataclass(frozen=True)
 class Signs:
-    """positive, negative: (V, W) words; wanted: (W,) words of the functions that count."""
+    """positive, negative: (V, W) words; wanted: (W,) words of the functions that count.
+
+    clear: whether it is known that nothing vanishes.
+    """
 
     positive: Tensor
     negative: Tensor
     wanted: Tensor
+    clear: bool = False
 
     def only(self, wanted: Tensor) -> Signs:
-        """The same with only some functions, (m,) booleans, that count."""
+        """The same with only some functions, (m,) booleans, that count; others change nowhere."""
+        if self.clear:
+            return self
         mask = _pack(wanted[None])[0]
         return Signs(self.positive.bitwise_and_(mask), self.negative.bitwise_and_(mask), mask)
 
     def select(self, vertices: Tensor) -> Signs:
         """The signs at some of the vertices, (N,)."""
-        return Signs(self.positive[vertices], self.negative[vertices], self.wanted)
+        return replace(self, positive=self.positive[vertices], negative=self.negative[vertices])
 
     def zero(self) -> Tensor:
         """(V, W) words of where the functions vanish."""
@@ -45,7 +51,7 @@ class Signs:
     @cached_property
     def vanish(self) -> bool:
         """Whether any function vanishes anywhere."""
-        return bool(self._zero.any())
+        return not self.clear and bool(self._zero.any())
 
     @cached_property
     def _zero(self) -> Tensor:
@@ -84,20 +90,9 @@ class SignWriter:
             return
         self._compare(values, positive, negative)
 
-    def look(self, start: int, values: Tensor, loops: Loops) -> tuple[Tensor, Tensor]:
-        """The same in one pass, which also gives the range of the values, (m,) each."""
-        positive = self.signs.positive[start : start + values.shape[0]]
-        low, high, near = loops.look(values, self.tolerance, positive)
-        self.seen(start, values, near)
-        return low, high
-
-    def seen(self, start: int, values: Tensor, near: bool) -> None:
-        """Conclude where values whose positive ones are known are negative; near: some are zero."""
-        rows = slice(start, start + values.shape[0])
-        positive, negative = self.signs.positive[rows], self.signs.negative[rows]
-        torch.bitwise_not(positive, out=negative)
-        if near:
-            self._compare(values, positive, negative)
+    def sight(self) -> Sight:
+        """What lets loops write the signs."""
+        return Sight(self.tolerance, self.signs.positive, self.signs.negative)
 
     def _compare(self, values: Tensor, positive: Tensor, negative: Tensor) -> None:
         positive.copy_(_pack(values > self.tolerance))

@@ -20,6 +20,7 @@ from splinecam.cutting import Doubts, Refinement
 from splinecam.mesh import Mesh
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
+from splinecam.signs import Signs
 from splinecam.tiles import Tile
 
 __all__ = ["State", "extended", "room_for", "rows_in_block"]
@@ -54,7 +55,8 @@ class State:
     """Mesh and live activations between two stages.
 
     rows: values at the first vertices; made: how the others came about, and grown: their values, as
-    soon as they are asked for; pending: the non-linearity still to be applied.
+    soon as they are asked for; pending: the non-linearity still to be applied, and signs: those of
+    its argument, if none of them is zero.
     """
 
     mesh: Mesh
@@ -63,6 +65,7 @@ class State:
     made: Refinement | None = None
     grown: _Grown | None = None
     pending: Cut | None = None
+    signs: Signs | None = None
     doubts: list[tuple[str, Doubts]] = field(default_factory=list)
 
     @property
@@ -203,6 +206,7 @@ class State:
             rows={name: value[ids[ids < known]] for name, value in self.rows.items()},
             bounds=dict(self.bounds),
             grown=grown,
+            signs=None,
             doubts=[],
         )
 
