@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from splinecam.ragged import lengths, offsets_of, take, take_rows
+from splinecam.ragged import lengths, offsets_of, take, take_each, take_rows
 
 __all__ = ["Arrangement", "Chords", "Lines", "Loops", "Spans", "Woven", "drift_and_error", "meet"]
 
@@ -209,7 +209,7 @@ def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, ...]:
     A third coordinate does not matter: it is the height of a mesh, and the same everywhere.
     """
     if index.is_cuda:  # in one operation
-        return lines.table.index_select(1, index).unbind()
+        return take_each(lines.table, index)
     x, y = take(lines.a[:, 0], index), take(lines.a[:, 1], index)
     dx, dy = take(lines.b[:, 0], index).sub_(x), take(lines.b[:, 1], index).sub_(y)
     return x, y, dx, dy, take(lines.error, index)

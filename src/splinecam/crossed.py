@@ -15,7 +15,7 @@ from splinecam.chords import Lines, Loops, Spans
 from splinecam.cutting import TWICE, Doubts, Drawing, EdgeCuts
 from splinecam.mesh import Mesh
 from splinecam.predicates import UV_ERROR
-from splinecam.ragged import entries_of, offsets_of, owners_of, take
+from splinecam.ragged import entries_of, offsets_of, owners_of, places_in, take
 
 __all__ = ["Crossed", "Zeros", "cross_faces"]
 
@@ -98,12 +98,12 @@ def cross_faces(mesh: Mesh, cuts: EdgeCuts, zeros: Zeros | None, m: int) -> Cros
         marks, met = _all_marks(mesh, cuts, marks, zeros, zero, loops, group, at, backward)
     lo, hi, again = _pairs(met, take(marks.column, met.mark), m, distinct)
     doubts = [Doubts(mesh.means()[faces[again]], TWICE)] if again.shape[0] else []
-    p, q = take(met.mark, lo), take(met.mark, hi)
-    line = torch.arange(p.shape[0], device=p.device)
-    spans = Spans(take(met.place, lo), take(met.place, hi), line)
-    drawing = Drawing(faces, loops, spans, _lines(marks, p, q), distinct)
-    falling = take(marks.falling, p) ^ take(met.backward, lo).bool()
-    return Crossed(drawing, take(marks.column, p), falling, doubts)
+    both = torch.cat([lo, hi])
+    ends, places = take(met.mark, both).view(2, -1), take(met.place, both).view(2, -1)
+    line = torch.arange(lo.shape[0], device=lo.device)
+    drawing = Drawing(faces, loops, Spans(*places, line), _lines(marks, ends), distinct)
+    falling = take(marks.falling, ends[0]) ^ take(met.backward, lo).bool()
+    return Crossed(drawing, take(marks.column, ends[0]), falling, doubts)
 
 
 def _walk(
@@ -118,17 +118,18 @@ def _walk(
     met = torch.arange(int(place[-1]) - corners, device=half.device)
     place = place[:-1]
     owner = owners_of(extra, met.shape[0])
-    at = met + owner + 1
+    at = (met + 1).add_(owner)
     back, first = half & 1, take(cuts.first, half >> 1)
     before = place - torch.arange(corners, device=half.device)  # groups met before each corner
-    base = first - before + back * (extra - 1 + 2 * before)
+    base = (first - before).addcmul_(back, (extra - 1).add_(before, alpha=2))
     backward = take(back, owner)
-    group = met * (1 - 2 * backward) + take(base, owner)
+    group = take(base, owner).add_(met).addcmul_(backward, met, value=-2)
     # Group g begins the piece E + g of its edge, and ends the one before that.
+    pieces = 2 * mesh.num_edges
     boundary = half.new_empty(corners + met.shape[0])
-    boundary.scatter_(0, at, 2 * (group + mesh.num_edges) - backward)
-    boundary.scatter_(0, place, 2 * (first + extra + mesh.num_edges) - 1)
-    boundary.scatter_(0, place + extra * back, half)
+    boundary.scatter_(0, at, (pieces - backward).add_(group, alpha=2))
+    boundary.scatter_(0, place, torch.add(first, extra).mul_(2).add_(pieces - 1))
+    boundary.scatter_(0, torch.addcmul(place, extra, back), half)
     return boundary, group, at, backward
 
 
@@ -172,34 +173,37 @@ def _pairs(ends: _Ends, column: Tensor, m: int, distinct: bool) -> tuple[Tensor,
     index = torch.arange(column.shape[0], device=column.device)
     begin, end = ends.offsets[:-1], ends.offsets[1:]
     counts = end - begin
-    # Two marks alone are a pair.
-    several = (counts > 2).nonzero()[:, 0] if distinct else index[: counts.shape[0]]
-    begin, end, counts = (take(x, several) for x in (begin, end, counts))
-    entry = entries_of(begin, end, offsets_of(counts))
-    key = owners_of(counts, entry.shape[0]) * m + take(column, entry)
+    if distinct and not column.is_cuda:  # two marks alone are a pair
+        several = (counts > 2).nonzero()[:, 0]
+        begin, end, counts = (take(x, several) for x in (begin, end, counts))
+        entry = entries_of(begin, end, offsets_of(counts))
+        column = take(column, entry)
+    else:
+        several, entry = index[: counts.shape[0]], index
+    key = torch.add(column, owners_of(counts, entry.shape[0]), alpha=m)
     key, order = torch.sort(key.int() if several.shape[0] * m < _INT32 else key, stable=True)
     entry = take(entry, order)
     one, two = entry[0::2], entry[1::2]
     mate = (index ^ 1).scatter_(0, one, two).scatter_(0, two, one)
-    lo = (mate > index).nonzero()[:, 0]
+    lo = places_in(mate > index, index.shape[0] // 2)
     again = (key[2::2] == key[:-2:2]).nonzero()[:, 0]
     if again.shape[0]:
         again = take(several, key[2 * again].long() // m)
     return lo, take(mate, lo), again
 
 
-def _lines(marks: _Marks, p: Tensor, q: Tensor) -> Lines:
-    """The lines from marks p to marks q, (N,).
+def _lines(marks: _Marks, ends: Tensor) -> Lines:
+    """The lines between marks, (2, N).
 
     Across a line both ends are blurred by error / |gradient|; the estimate is the better the more
     steeply the line meets the edge, so the smaller one counts.
     """
-    a, b = take(marks.uv, p), take(marks.uv, q)
+    flat = ends.view(-1)
+    a, b = take(marks.uv, flat).view(2, -1, marks.uv.shape[1])
     x, y = b[:, 0] - a[:, 0], b[:, 1] - a[:, 1]
     length = (x * x + y * y).sqrt_().clamp_(min=UV_ERROR)
-    across = [
-        (take(marks.blur[:, 0], end) * y).sub_(take(marks.blur[:, 1], end) * x).abs_()
-        for end in (p, q)
-    ]
+    along, aside = (take(blur, flat).view(2, -1) for blur in marks.blur.unbind(1))
+    across = (along * y).sub_(aside * x).abs_()
     error = torch.minimum(*across).div_(length).add_(UV_ERROR)
-    return Lines(take(marks.vertex, p), take(marks.vertex, q), a, b, error)
+    start, end = take(marks.vertex, flat).view(2, -1)
+    return Lines(start, end, a, b, error)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from splinecam.arrange import arrange
 from splinecam.births import Births, Kinks
@@ -265,8 +266,7 @@ def _assemble(
 
 def _without(mesh: Mesh, faces: Tensor) -> tuple[Tensor, Tensor]:
     """Sizes and corners of all faces but some, (K,) ascending: the runs between those."""
-    border = faces.new_tensor([-1, mesh.num_faces])
-    begin, end = torch.cat([border[:1], faces]) + 1, torch.cat([faces, border[1:]])
+    begin, end = pad(faces + 1, (1, 0)), pad(faces, (0, 1), value=mesh.num_faces)
     kept = entries_of(begin, end, offsets_of(end - begin), mesh.num_faces - faces.shape[0])
     begin, end = take(mesh.offsets, begin), take(mesh.offsets, end)
     entries = entries_of(begin, end, offsets_of(end - begin))

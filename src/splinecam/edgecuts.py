@@ -12,7 +12,7 @@ from torch import Tensor
 from splinecam.births import Births
 from splinecam.mesh import Mesh
 from splinecam.predicates import UV_ERROR, cluster
-from splinecam.ragged import lengths, offsets_of, sort_rows, take
+from splinecam.ragged import lengths, offsets_of, sort_rows, take, take_each
 
 __all__ = ["TWICE", "UNCLEAR", "Columns", "Doubts", "EdgeCuts", "cut_edges"]
 
@@ -87,7 +87,7 @@ class EdgeCuts:
 
 def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> EdgeCuts:
     """Find the new vertices where functions change sign along edges: edge (ascending), column."""
-    a, b = (take(end, edge) for end in mesh.edges.unbind(1))
+    a, b = take_each(mesh.edges.T, edge)
     za = functions.at(a, column)
     change = za - functions.at(b, column)
     order, _, t = sort_rows(edge, za / change, mesh.num_edges)

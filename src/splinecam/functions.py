@@ -89,7 +89,10 @@ class Functions:
 
     def at(self, vertex: Tensor, column: Tensor) -> Tensor:
         """Values of single functions at single vertices, (N,)."""
-        row, flat = vertex * self.z.shape[1], self.z.view(-1)
+        n, flat = self.z.shape[1], self.z.view(-1)
+        if self.found is not None:  # the columns are the units themselves
+            return take(flat, torch.add(column, vertex, alpha=n))
+        row = vertex * n
         value = take(flat, row + take(self.unit, column))
         if self.other is not None:
             return value - take(flat, row + take(self.other, column))

@@ -72,6 +72,8 @@ def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tup
     """Row and column of every set bit of ``words``, of which a block of rows is made at a time."""
     width = signs.positive.shape[1]
     step = max(1, _CHUNK[signs.positive.device.type] // max(width, 1))
+    if signs.positive.is_cuda and count <= step:
+        return bits_of(words(slice(count)))
     some_rows, some_words = [], []
     for start in range(0, count, step):
         block = words(slice(start, start + step))
