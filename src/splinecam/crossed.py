@@ -99,9 +99,10 @@ def cross_faces(mesh: Mesh, cuts: EdgeCuts, zeros: Zeros | None, m: int) -> Cros
     lo, hi, again = _pairs(met, take(marks.column, met.mark), m, distinct)
     doubts = [Doubts(mesh.means()[faces[again]], TWICE)] if again.shape[0] else []
     both = torch.cat([lo, hi])
-    ends, places = take(met.mark, both).view(2, -1), take(met.place, both).view(2, -1)
+    ends, places = (take(x, both).view(2, -1) for x in (met.mark, met.place))
     line = torch.arange(lo.shape[0], device=lo.device)
-    drawing = Drawing(faces, loops, Spans(*places, line), _lines(marks, ends), distinct)
+    spans = Spans(places[0], places[1], line)
+    drawing = Drawing(faces, loops, spans, _lines(marks, ends), distinct)
     falling = take(marks.falling, ends[0]) ^ take(met.backward, lo).bool()
     return Crossed(drawing, take(marks.column, ends[0]), falling, doubts)
 
