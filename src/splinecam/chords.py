@@ -56,12 +56,22 @@ class Chords:
 class Spans:
     """Chords in the order of their lower ends, (N,): both ends in the flat boundary, and the line.
 
-    Beside the faces' boundaries, so that face and places within it follow.
+    Beside the faces' boundaries, so that face and places within it follow. plain: whether the lines
+    are known to be 0, 1, 2, ...
     """
 
     lo: Tensor
     hi: Tensor
     line: Tensor
+    plain: bool = False
+
+    def lines(self, chord: Tensor) -> Tensor:
+        """The lines of some of the chords."""
+        return chord if self.plain else take(self.line, chord)
+
+    def along(self, values: Tensor) -> Tensor:
+        """Of values of the lines (L,) those of the chords, (N,)."""
+        return values if self.plain else take(values, self.line)
 
     def faces(self, loops: Loops) -> Tensor:
         """The face of each chord, (N,)."""

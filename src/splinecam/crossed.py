@@ -76,18 +76,20 @@ class _Ends:
 def cross_faces(mesh: Mesh, cuts: EdgeCuts, zeros: Zeros | None, m: int) -> Crossed:
     """Find the chords of m functions; zeros: where these vanish at corners."""
     beside = take(cuts.extra, mesh.corners >> 1)  # new vertices on the side after each corner
-    counts = take(offsets_of(beside), mesh.offsets).diff()
+    before = offsets_of(beside)
+    counts = take(before, mesh.offsets).diff()
     if zeros is not None:
         owner = torch.searchsorted(mesh.offsets, zeros.corner, right=True) - 1
         counts.scatter_add_(0, owner, torch.ones_like(owner))
     faces = counts.nonzero()[:, 0]
     begin, end = take(mesh.offsets, faces), take(mesh.offsets[1:], faces)
     offsets = offsets_of(end - begin)
-    corner = entries_of(begin, end, offsets)
+    corners, total = torch.stack([offsets[-1], before[-1]]).tolist()
+    corner = entries_of(begin, end, offsets, corners)
     extra = take(beside, corner)
     place = offsets_of(extra + 1)  # where each corner stands in the flat boundary
     half = take(mesh.corners, corner)
-    boundary, group, at, backward = _walk(mesh, cuts, half, extra, place)
+    boundary, group, at, backward = _walk(mesh, cuts, half, extra, place, total)
     loops = Loops(take(place, offsets), boundary)
     marks = _Marks(cuts.column, cuts.falling, cuts.group + mesh.num_vertices, cuts.uv, cuts.blur)
     distinct = cuts.distinct and zeros is None
@@ -101,22 +103,24 @@ def cross_faces(mesh: Mesh, cuts: EdgeCuts, zeros: Zeros | None, m: int) -> Cros
     both = torch.cat([lo, hi])
     ends, places = (take(x, both).view(2, -1) for x in (met.mark, met.place))
     line = torch.arange(lo.shape[0], device=lo.device)
-    spans = Spans(places[0], places[1], line)
+    spans = Spans(places[0], places[1], line, plain=True)
     drawing = Drawing(faces, loops, spans, _lines(marks, ends), distinct)
     falling = take(marks.falling, ends[0]) ^ take(met.backward, lo).bool()
     return Crossed(drawing, take(marks.column, ends[0]), falling, doubts)
 
 
 def _walk(
-    mesh: Mesh, cuts: EdgeCuts, half: Tensor, extra: Tensor, place: Tensor
+    mesh: Mesh, cuts: EdgeCuts, half: Tensor, extra: Tensor, place: Tensor, count: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Go around faces: half-edges, new vertices on them, and place of each corner, (C,).
+
+    count: how many new vertices are met.
 
     Returns the half-edges of the divided boundaries, and the groups (M,) in the order in which they
     are met, their places and whether they are met backwards.
     """
     corners = half.shape[0]
-    met = torch.arange(int(place[-1]) - corners, device=half.device)
+    met = torch.arange(count, device=half.device)
     place = place[:-1]
     owner = owners_of(extra, met.shape[0])
     at = (met + 1).add_(owner)

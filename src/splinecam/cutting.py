@@ -281,4 +281,6 @@ def unrefined(mesh: Mesh, doubts: list[Doubts]) -> Refinement:
 
 
 def _join(parts: list[Tensor], like: Tensor) -> Tensor:
+    if len(parts) == 1:
+        return parts[0]
     return torch.cat(parts) if parts else like[:0]

@@ -52,13 +52,20 @@ class Functions:
 
         found: the signs of all of them, if they are known.
         """
+        if found is not None:  # so that all levels are zero
+            unit, jump = (
+                torch.arange(z.shape[1], device=z.device),
+                None if jumps is None else jumps[0],
+            )
+            wanted = (low < -error) & (high > error)
+            return cls(z, unit, levels[0], error, wanted, unit, jump=jump, found=found)
         error = error + EPS * levels.abs()
         wanted = (low < levels - error) & (high > levels + error)
         # Looking at a whole layer is faster than picking more than an eighth of it.
-        if found is not None or (levels.shape[0] == 1 and 8 * int(wanted.sum()) > wanted.shape[1]):
+        if levels.shape[0] == 1 and 8 * int(wanted.sum()) > wanted.shape[1]:
             unit = torch.arange(wanted.shape[1], device=z.device)
             jump = None if jumps is None else jumps[0]
-            return cls(z, unit, levels[0], error[0], wanted[0], unit, jump=jump, found=found)
+            return cls(z, unit, levels[0], error[0], wanted[0], unit, jump=jump)
         k, unit = wanted.nonzero(as_tuple=True)
         jump = None if jumps is None else jumps[k, unit]
         level, error, wanted = levels[k, unit], error[k, unit], wanted[k, unit]

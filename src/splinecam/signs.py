@@ -69,7 +69,9 @@ class SignWriter:
     def __init__(self, vertices: int, tolerance: Tensor) -> None:
         m, device = tolerance.shape[0], tolerance.device
         self.tolerance = tolerance
-        everything = _pack(torch.ones((1, m), dtype=torch.bool, device=device))[0]
+        everything = torch.full((-(-m // 64),), -1, device=device)
+        if m % 64:
+            everything[-1:].fill_((1 << m % 64) - 1)
         words = everything.new_empty((2, vertices, everything.shape[0]))
         self.signs = Signs(words[0], words[1], everything)
         self._size = tolerance.new_empty((0, m))

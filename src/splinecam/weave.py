@@ -105,7 +105,7 @@ class _Segments:
     def of(cls, loops: Loops, spans: Spans) -> _Segments:
         begins, places = loops.offsets[:-1], loops.half.shape[0]
         before = loops.half.new_zeros(places + 1)  # the segment of the place before each
-        before[:1] = -1
+        before[:1].fill_(-1)
         at = before[1:].scatter_(0, begins[1:], 1)
         one = torch.ones_like(spans.lo)
         at.scatter_add_(0, spans.lo, one).scatter_add_(0, spans.hi, one)
@@ -114,7 +114,7 @@ class _Segments:
         lo, hi = take(at, spans.lo), take(at, spans.hi)
         start = begins.new_empty(begins.shape[0] + 2 * lo.shape[0] + 1)
         start.scatter_(0, first, begins).scatter_(0, lo, spans.lo).scatter_(0, hi, spans.hi)
-        start[-1:] = places
+        start[-1:].fill_(places)
         return cls(at, start[:-1], start[1:] - start[:-1], first, lo, hi)
 
 
@@ -151,7 +151,7 @@ def _crossings(
     room = None if max_faces is None else max_faces - loops.count - n
     i, j = _pairs(segments, room)
     x = i.shape[0]
-    s, error = meet(lines, take(spans.line, i), take(spans.line, j))
+    s, error = meet(lines, spans.lines(i), spans.lines(j))
     sequence, chord, along = sort_rows(torch.cat([i, j]), s.view(-1), n)
     error = take(error.view(-1), sequence)
     short = torch.int32 if 2 * x < _INT32 else torch.int64
@@ -161,7 +161,7 @@ def _crossings(
     offsets = i.new_zeros(n + 1)
     offsets[1:].scatter_add_(0, chord, torch.ones_like(chord))
     torch.cumsum(offsets, 0, out=offsets)
-    close = _close(take(lines.length, spans.line), chord, along, error).nonzero()[:, 0]
+    close = _close(spans.along(lines.length), chord, along, error).nonzero()[:, 0]
     tight = None
     if close.shape[0]:
         tight = torch.zeros(loops.count, dtype=torch.bool, device=close.device)
@@ -253,19 +253,19 @@ def _draw(
     if made is None:
         return False
     path = ends.new_empty(pieces.count)
-    path.scatter_(0, pieces.head, take(lines.start, spans.line))
-    path.scatter_(0, pieces.tail, take(lines.end, spans.line))
+    path.scatter_(0, pieces.head, spans.along(lines.start))
+    path.scatter_(0, pieces.tail, spans.along(lines.end))
     vertex = c.crossing + out.num_vertices
     path.scatter_(0, pieces.below, vertex).scatter_(0, pieces.above, vertex)
     owner = ends.new_empty(n + 2 * x).scatter_(0, ends[:-1], spans.line)
-    owner.scatter_(0, piece.add_(1), take(spans.line, c.chord))
-    line = take(spans.line, c.i)
+    owner.scatter_(0, piece.add_(1), spans.lines(c.chord))
+    line = spans.lines(c.i)
     out.add_vertices(lines.point(line, c.s))
     out.add_edges(path.view(-1, 2))
     out.edge_line.append(owner)
     out.vertex_line.append(line)
     out.vertex_s.append(c.s)
-    crossed = take(spans.line, take(c.chord, c.other))
+    crossed = spans.lines(take(c.chord, c.other))
     out.woven = Woven(spans.line, c.offsets, crossed, c.along, c.i, c.slot[:x].long())
     out.loops.append(made)
     return True
@@ -308,7 +308,7 @@ def _faces(
     following = take(_after(segments, c, pieces), leaving)
     weight = following.new_ones(size + 2)  # half-edges of a segment, and of all other nodes
     weight.scatter_(0, segments.first, 0)  # no piece leaves the last segment of the face before
-    weight[size : size + 1] = 0
+    weight[size : size + 1].zero_()
     weight[1:-1].add_(segments.size)
     start = torch.cat([segments.first, segments.lo, c.slot[: c.i.shape[0]] * 2 + size]).add_(1)
     if _WALKS[start.device.type]:
@@ -385,11 +385,9 @@ def _leap(
     for _ in range(0, count.bit_length(), _LEAPS):
         for _ in range(_LEAPS):
             ahead, step = ahead + take(ahead, step), take(step, step)
-        if not bool(take(following, step).any()):
-            break
-    offsets = offsets_of((take(weight, start.clamp(max=most)) + take(ahead, start)).long())
-    face = torch.full_like(index, -1).scatter_(0, take(step, start).long(), index[: start.shape[0]])
-    face = take(face, step[1:])
-    if torch.stack([face.amin(), offsets[-1]]).tolist() != [0, total]:
-        return None
-    return offsets, take(offsets[1:], face) - ahead[1:]
+        offsets = offsets_of((take(weight, start.clamp(max=most)) + take(ahead, start)).long())
+        last = take(step, start).long()
+        face = take(torch.full_like(index, -1).scatter_(0, last, index[: last.shape[0]]), step[1:])
+        if torch.stack([face.amin(), offsets[-1]]).tolist() == [0, total]:
+            return offsets, take(offsets[1:], face) - ahead[1:]
+    return None
