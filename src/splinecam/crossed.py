@@ -37,12 +37,20 @@ class Zeros:
 
 @dataclass(frozen=True)
 class Crossed:
-    """Chords ready to be drawn; column, falling: (N,) of each chord, and at its lower end."""
+    """Chords ready to be drawn, (N,): their columns, and which of the ends are their lower ones."""
 
     drawing: Drawing
     column: Tensor
-    falling: Tensor
     doubts: list[Doubts]
+    marks: _Marks
+    ends: _Ends
+    lower: Tensor
+
+    @property
+    def falling(self) -> Tensor:
+        """Whether the function of each chord falls at its lower end, (N,)."""
+        falling = take(self.marks.falling, take(self.ends.mark, self.lower))
+        return falling ^ take(self.ends.backward, self.lower).bool()
 
 
 @dataclass(frozen=True)
@@ -105,8 +113,7 @@ def cross_faces(mesh: Mesh, cuts: EdgeCuts, zeros: Zeros | None, m: int) -> Cros
     line = torch.arange(lo.shape[0], device=lo.device)
     spans = Spans(places[0], places[1], line, plain=True)
     drawing = Drawing(faces, loops, spans, _lines(marks, ends), distinct)
-    falling = take(marks.falling, ends[0]) ^ take(met.backward, lo).bool()
-    return Crossed(drawing, take(marks.column, ends[0]), falling, doubts)
+    return Crossed(drawing, take(marks.column, ends[0]), doubts, marks, met, lo)
 
 
 def _walk(

@@ -154,6 +154,11 @@ class Drawing:
     lines: Lines
     distinct: bool
 
+    @property
+    def corners(self) -> int | None:
+        """How many corners the faces have, if each chord is known to have made two more."""
+        return self.loops.half.shape[0] - 2 * self.spans.lo.shape[0] if self.distinct else None
+
 
 def draw(
     mesh: Mesh,
@@ -207,10 +212,12 @@ def draw_chords(
         some = loops.select(left)
         chords = drawing.spans.restrict(loops, left).chords(some)
         arrange(some, chords.by(unit), lines, made, max_faces=max_faces)
+    gone = drawing.corners
     if bare is not None and bare.shape[0]:
+        gone = None
         made.loops.append(boundaries(mesh, cuts, bare))
         faces = torch.sort(torch.cat([faces, bare])).values
-    return _assemble(mesh, faces, made, lines, unit, cuts, op, doubts)
+    return _assemble(mesh, faces, made, lines, unit, cuts, op, doubts, gone)
 
 
 def _check_room(drawing: Drawing, room: int) -> None:
@@ -232,9 +239,13 @@ def _assemble(
     cuts: EdgeCuts,
     op: int,
     doubts: list[Doubts],
+    gone: int | None,
 ) -> Refinement:
-    """Untouched faces first, then the pieces of the cut ones, (K,) ascending."""
-    counts, corners = _without(mesh, faces)
+    """Untouched faces first, then the pieces of the cut ones, (K,) ascending.
+
+    gone: how many corners the cut ones have, if that is known.
+    """
+    counts, corners = _without(mesh, faces, gone)
     crossing = _join(made.vertex_line, lines.start)
     edge_line = _join(made.edge_line, lines.start)
     new_vertices = made.num_vertices - mesh.num_vertices
@@ -264,12 +275,16 @@ def _assemble(
     return Refinement(refined, cuts.births(), inside, doubts, lines=lines, woven=made.woven)
 
 
-def _without(mesh: Mesh, faces: Tensor) -> tuple[Tensor, Tensor]:
-    """Sizes and corners of all faces but some, (K,) ascending: the runs between those."""
+def _without(mesh: Mesh, faces: Tensor, gone: int | None) -> tuple[Tensor, Tensor]:
+    """Sizes and corners of all faces but some, (K,) ascending: the runs between those.
+
+    gone: how many corners those have, if that is known.
+    """
     begin, end = pad(faces + 1, (1, 0)), pad(faces, (0, 1), value=mesh.num_faces)
     kept = entries_of(begin, end, offsets_of(end - begin), mesh.num_faces - faces.shape[0])
     begin, end = take(mesh.offsets, begin), take(mesh.offsets, end)
-    entries = entries_of(begin, end, offsets_of(end - begin))
+    left = None if gone is None else mesh.corners.shape[0] - gone
+    entries = entries_of(begin, end, offsets_of(end - begin), left)
     return take(mesh.counts(), kept), take(mesh.corners, entries)
 
 

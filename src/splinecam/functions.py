@@ -94,10 +94,19 @@ class Functions:
     def m(self) -> int:
         return int(self.unit.shape[0])
 
+    @property
+    def whole(self) -> bool:
+        """Whether the columns are known to be the units themselves."""
+        return self.found is not None
+
+    def units(self, column: Tensor) -> Tensor:
+        """The units of some columns, (N,)."""
+        return column if self.whole else take(self.unit, column)
+
     def at(self, vertex: Tensor, column: Tensor) -> Tensor:
         """Values of single functions at single vertices, (N,)."""
         n, flat = self.z.shape[1], self.z.view(-1)
-        if self.found is not None:  # the columns are the units themselves
+        if self.whole:
             return take(flat, torch.add(column, vertex, alpha=n))
         row = vertex * n
         value = take(flat, row + take(self.unit, column))

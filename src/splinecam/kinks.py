@@ -73,4 +73,4 @@ def _bends(functions: Functions, column: Tensor, change: Tensor) -> tuple[Tensor
     """The units of columns (K,), and what their changes along a line do to the results."""
     if functions.jump is None:
         raise ValueError("these functions do not say what happens where they vanish")
-    return take(functions.unit, column), take(functions.jump, column) * change
+    return functions.units(column), take(functions.jump, column) * change

@@ -46,7 +46,7 @@ def refine(
         return unrefined(mesh, doubts)
     crossed = cross_faces(mesh, cuts, zeros, functions.m)
     doubts += crossed.doubts
-    unit = take(functions.label, crossed.column)
+    unit = crossed.column if functions.whole else take(functions.label, crossed.column)
     made = draw_chords(mesh, cuts, crossed.drawing, unit, op, max_faces=max_faces)
     kinks = find_kinks(functions, cuts, made, crossed.column, mesh.num_vertices)
     return replace(made, doubts=doubts + made.doubts, kinks=kinks)

@@ -275,11 +275,13 @@ def _draw(
 class _Pieces:
     """The half-edges 2p, towards hi, and 2p + 1, towards lo, of the pieces of all chords.
 
-    Those that leave: the ends of each chord, head and tail (N,); each slot, above and below (2X,).
+    Those that leave the ends of each chord, head and tail (N,), and each slot, above and below
+    (2X,); that which comes to the slot from below, up (2X,).
     """
 
     head: Tensor
     tail: Tensor
+    up: Tensor
     above: Tensor
     below: Tensor
 
@@ -287,7 +289,7 @@ class _Pieces:
     def of(cls, begin: Tensor, piece: Tensor) -> _Pieces:
         """begin: (N + 1,) the first piece of each chord; piece: (2X,) the one before each slot."""
         begin, piece = 2 * begin, 2 * piece
-        return cls(begin[:-1], begin[1:] - 1, piece + 2, piece + 1)
+        return cls(begin[:-1], begin[1:] - 1, piece, piece + 2, piece + 1)
 
     @property
     def count(self) -> int:
@@ -346,7 +348,7 @@ def _after(segments: _Segments, c: _Crossings, pieces: _Pieces) -> Tensor:
     after.scatter_(0, pieces.tail - 1, (segments.hi + 1).to(short))
     up = torch.add(c.second, c.other, alpha=2).add_(size + 1).to(short)
     down = (up + 1).mul_(1 - c.second)
-    return after.scatter_(0, pieces.below - 1, up).scatter_(0, pieces.above + 1, down)
+    return after.scatter_(0, pieces.up, up).scatter_(0, pieces.above + 1, down)
 
 
 def _walk(following: Tensor, weight: Tensor, start: Tensor) -> tuple[Tensor, Tensor] | None:
