@@ -313,18 +313,15 @@ def _faces(
     weight[size : size + 1].zero_()
     weight[1:-1].add_(segments.size)
     start = torch.cat([segments.first, segments.lo, c.slot[: c.i.shape[0]] * 2 + size]).add_(1)
-    if _WALKS[start.device.type]:
-        found = _walk(following, weight, start)
-    else:
-        found = _leap(following, weight, start, total)
+    around = _walk if _WALKS[start.device.type] else _leap
+    found = around(following, weight, start, leaving.add_(first), total)
     if found is None:
         return None
-    offsets, end = found
-    half = offsets.new_empty(total).scatter_(0, end - 1, leaving[1:].add_(first))
-    # Afterwards, as the last segments of faces wrote what is not there over their own end.
-    moved = take(end[:size] - weight[1:-1] - segments.start, segments.at)
+    made, end = found
+    moved = take(end - weight[1:-1] - segments.start, segments.at)
     moved += torch.arange(moved.shape[0], device=moved.device)
-    return Loops(offsets, half.scatter_(0, moved, loops.half))
+    made.half.scatter_(0, moved, loops.half)
+    return made
 
 
 def _leaving(segments: _Segments, pieces: _Pieces) -> Tensor:
@@ -351,10 +348,13 @@ def _after(segments: _Segments, c: _Crossings, pieces: _Pieces) -> Tensor:
     return after.scatter_(0, pieces.up, up).scatter_(0, pieces.above + 1, down)
 
 
-def _walk(following: Tensor, weight: Tensor, start: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Walk around all faces at once, from their first nodes: (F,).
+def _walk(
+    following: Tensor, weight: Tensor, start: Tensor, leaving: Tensor, total: int
+) -> tuple[Loops, Tensor] | None:
+    """Walk around all faces at once, from their first nodes, (F,): their boundaries.
 
-    Gives where the boundary of each face begins, (F + 1,), and where each node ends there.
+    These have the half-edges with which nodes end; those of the segments are still to be filled in,
+    over what the last ones of faces, with which none leaves, wrote. Also where each segment ends.
     """
     node, most = start.to(following.dtype), weight.shape[0] - 1
     face = torch.arange(node.shape[0], device=node.device) << 32  # and how far one has come
@@ -373,12 +373,14 @@ def _walk(following: Tensor, weight: Tensor, start: Tensor) -> tuple[Tensor, Ten
     face >>= 32
     offsets = offsets_of(end.new_zeros(start.shape).scatter_add_(0, face, steps.long()))
     end += take(offsets, face)
-    return offsets, torch.empty_like(end).scatter_(0, node.long() - 1, end)
+    half = end.new_empty(total).scatter_(0, end - 1, take(leaving, node))
+    ends = end.new_empty(most + 1).scatter_(0, node.clamp(max=most).long(), end)
+    return Loops(offsets, half), ends[1:-1]
 
 
 def _leap(
-    following: Tensor, weight: Tensor, start: Tensor, total: int
-) -> tuple[Tensor, Tensor] | None:
+    following: Tensor, weight: Tensor, start: Tensor, leaving: Tensor, total: int
+) -> tuple[Loops, Tensor] | None:
     """What ``_walk`` gives, from the distances of all nodes to the last ones of their faces."""
     count, most = following.shape[0], weight.shape[0] - 1
     index = torch.arange(count, dtype=following.dtype, device=following.device)
@@ -391,5 +393,7 @@ def _leap(
         last = take(step, start).long()
         face = take(torch.full_like(index, -1).scatter_(0, last, index[: last.shape[0]]), step[1:])
         if torch.stack([face.amin(), offsets[-1]]).tolist() == [0, total]:
-            return offsets, take(offsets[1:], face) - ahead[1:]
+            end = take(offsets[1:], face) - ahead[1:]
+            half = end.new_empty(total).scatter_(0, end - 1, leaving[1:])
+            return Loops(offsets, half), end[: most - 1]
     return None
