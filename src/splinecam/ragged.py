@@ -52,7 +52,9 @@ def take_each(x: Tensor, index: Tensor) -> tuple[Tensor, ...]:
 def places_in(mask: Tensor, count: int) -> Tensor:
     """Where a mask (N,) is set, if it is known at how many places: a GPU need not wait for that."""
     if mask.is_cuda:
-        return torch.nonzero_static(mask, size=count)[:, 0]
+        rank = torch.cumsum(mask, 0).mul_(mask)  # from 1 on; the others do not matter
+        index = torch.arange(mask.shape[0], device=mask.device)
+        return rank.new_empty(count + 1).scatter_(0, rank, index)[1:]
     return mask.nonzero()[:, 0]
 
 
