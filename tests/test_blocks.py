@@ -59,7 +59,7 @@ def test_size_of_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         in_blocks = _outcome(model, domain)
         assert _same_cells(whole, in_blocks)
         assert float((whole.mesh.uv - in_blocks.mesh.uv).abs().max()) < 1e-12
-    monkeypatch.setattr(weave, "_STRIDE", {"cpu": 3})
+    monkeypatch.setattr(weave, "_WALKS", {"cpu": False})
     assert _same_cells(whole, _outcome(model, domain))
     monkeypatch.setattr(compiled, "_PAYS", 0)
     assert _same_cells(whole, _outcome(model, domain))

@@ -160,7 +160,7 @@ class _State:
         c = self.chords
         face = c.face[crossing]
         line = c.line[splitter][face]
-        s, _, _, _ = meet(self.lines, line, c.line[crossing])
+        s = meet(self.lines, line, c.line[crossing])[0][0]
         drift, error = drift_and_error(self.lines, line, c.line[crossing])
         low, high, end_error = self._ends(splitter, face, line)
         outside = torch.maximum(low - s, s - high) > SAFETY * (error + end_error + drift.abs())

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, pad
 
 from splinecam.births import Births, Kinks
-from splinecam.ragged import offsets_of, owners_of, take, take_rows
+from splinecam.ragged import entries_of, offsets_of, owners_of, take
 
 __all__ = ["Bags", "Sums", "cheapest", "direct_cost"]
 
@@ -65,15 +65,21 @@ class Bags:
 
     @classmethod
     def of(cls, kinks: Kinks, births: Births) -> Bags:
-        entry, counts = take_rows(kinks.offsets, kinks.line)
+        begin, end = take(kinks.offsets, kinks.line), take(kinks.offsets[1:], kinks.line)
+        counts = end - begin
+        offsets = offsets_of(counts)
+        entry = entries_of(begin, end, offsets)
         t = take(births.t, owners_of(counts, entry.shape[0]))
         at = take(kinks.t, entry)
         weight = torch.minimum(t, at) * (1 - torch.maximum(t, at)) * take(kinks.bend, entry)
-        return cls(offsets_of(counts), take(kinks.unit, entry), weight)
+        return cls(offsets, take(kinks.unit, entry), weight)
 
     def blocks(self, step: int) -> Iterator[tuple[slice, slice]]:
         """So many vertices at a time, and the entries of their bags."""
         count = self.offsets.shape[0] - 1
+        if count <= step:
+            yield slice(0, count), slice(0, self.unit.shape[0])
+            return
         starts = [*range(0, count, step), count]
         marks = self.offsets[torch.tensor(starts, device=self.offsets.device)].tolist()
         for (start, first), (stop, last) in pairwise(zip(starts, marks, strict=True)):
@@ -84,7 +90,7 @@ class Bags:
         return embedding_bag(
             self.unit[entries],
             columns,
-            self.offsets[rows] - entries.start,
+            self.offsets[rows] - entries.start if entries.start else self.offsets[rows],
             mode="sum",
             per_sample_weights=self.weight[entries],
         )

@@ -36,6 +36,9 @@ def bits_of(words: Tensor) -> tuple[Tensor, Tensor]:
     width, words = words.shape[1], words.view(-1)
     word = words.bool().nonzero()[:, 0]
     octets = take(words, word).view(torch.uint8)
+    if words.is_cuda:  # with fewer pauses
+        bit = take(_masks(words.device), octets.int()).view(torch.bool).nonzero()[:, 0]
+        return _rows_and_columns(take(word, bit >> 6), bit & 63, width)
     at = octets.nonzero()[:, 0]
     octet = take(octets, at).int()
     counts, places = _octet_tables(words.device)
@@ -47,7 +50,11 @@ def bits_of(words: Tensor) -> tuple[Tensor, Tensor]:
         rank = torch.arange(total, device=words.device) - take(offsets_of(count), owner)
         which, at = take(which, owner) + rank, take(at, owner)
     bit = take(places, which).add_(at & 7, alpha=8)
-    word = take(word, at >> 3)
+    return _rows_and_columns(take(word, at >> 3), bit, width)
+
+
+def _rows_and_columns(word: Tensor, bit: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Of bits (N,) of words (N,), so many of which are a row."""
     if width == 1:
         return word, bit
     row = torch.div(word, width, rounding_mode="floor")
@@ -60,3 +67,10 @@ def _octet_tables(device: torch.device) -> tuple[Tensor, Tensor]:
     bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
     places = torch.argsort(bits, dim=1, descending=True, stable=True)
     return bits.sum(1).to(device), places.view(-1).to(device)
+
+
+@cache
+def _masks(device: torch.device) -> Tensor:
+    """The bits of each octet as eight booleans in a word, (256,)."""
+    bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
+    return bits.bool().view(torch.int64)[:, 0].to(device)

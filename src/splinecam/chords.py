@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from splinecam.ragged import lengths, offsets_of, take, take_rows
+from splinecam.ragged import lengths, offsets_of, take, take_each, take_rows
 
 __all__ = ["Arrangement", "Chords", "Lines", "Loops", "Spans", "Woven", "drift_and_error", "meet"]
 
@@ -56,12 +56,22 @@ class Chords:
 class Spans:
     """Chords in the order of their lower ends, (N,): both ends in the flat boundary, and the line.
 
-    Beside the faces' boundaries, so that face and places within it follow.
+    Beside the faces' boundaries, so that face and places within it follow. plain: whether the lines
+    are known to be 0, 1, 2, ...
     """
 
     lo: Tensor
     hi: Tensor
     line: Tensor
+    plain: bool = False
+
+    def lines(self, chord: Tensor) -> Tensor:
+        """The lines of some of the chords."""
+        return chord if self.plain else take(self.line, chord)
+
+    def along(self, values: Tensor) -> Tensor:
+        """Of values of the lines (L,) those of the chords, (N,)."""
+        return values if self.plain else take(values, self.line)
 
     def faces(self, loops: Loops) -> Tensor:
         """The face of each chord, (N,)."""
@@ -107,6 +117,12 @@ class Lines:
     def length(self) -> Tensor:
         """Length of each line, (L,)."""
         return lengths(self.b - self.a)
+
+    @cached_property
+    def table(self) -> Tensor:
+        """Start, direction and error of each line, (5, L)."""
+        start, direction = self.a[:, :2].T, (self.b - self.a)[:, :2].T
+        return torch.cat([start, direction, self.error[None]])
 
 
 @dataclass(frozen=True)
@@ -170,18 +186,16 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0]
 
 
-def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where lines i and j cross, as fractions of i and of j, and the rounding errors of those."""
-    ax, ay, ux, uy = _columns(lines, i)
-    bx, by, vx, vy = _columns(lines, j)
-    gx, gy = bx.sub_(ax), by.sub_(ay)
-    area = ux * vy - uy * vx
-    s = (gx * vy).sub_(gy * vx).div_(area).nan_to_num_(nan=0.5).clamp_(0, 1)
-    t = (gx * uy).sub_(gy * ux).div_(area).nan_to_num_(nan=0.5).clamp_(0, 1)
+def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+    """Where lines i and j cross, as fractions of i and of j, (2, N), and their rounding errors."""
+    # Of j and of i: what a line cuts the other one by is its own direction.
+    x, y, dx, dy, error = (part.view(2, -1) for part in _columns(lines, torch.cat([j, i])))
+    gx, gy = x[0] - x[1], y[0] - y[1]
+    area = dx[1] * dy[0] - dy[1] * dx[0]
+    s = (gx * dy).sub_(gy * dx).div_(area).nan_to_num_(nan=0.5).clamp_(0, 1)
     # A strip of width w around j, met at the angle of i and j, is |dj| / |area| * w long on i.
-    strip = take(lines.error, i).add_(take(lines.error, j)).div_(area.abs_())
-    strip.nan_to_num_(nan=torch.inf)
-    return s, t, (vx * vx + vy * vy).sqrt_().mul_(strip), (ux * ux + uy * uy).sqrt_().mul_(strip)
+    strip = (error[0] + error[1]).div_(area.abs_()).nan_to_num_(nan=torch.inf)
+    return s, (dx * dx).add_(dy * dy).sqrt_().mul_(strip)
 
 
 def drift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,18 +204,22 @@ def drift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]
     A line i that is off by a little meets all lines j elsewhere at once: at a right angle at the
     same fraction, at other angles by so much earlier or later.
     """
-    (_, _, ux, uy), (_, _, vx, vy) = _columns(lines, i), _columns(lines, j)
+    _, _, ux, uy, own = _columns(lines, i)
+    _, _, vx, vy, other = _columns(lines, j)
     area, dot = ux * vy - uy * vx, ux * vx + uy * vy
     length = (ux * ux + uy * uy).sqrt()
-    drift = take(lines.error, i) * dot / (area * length)
-    error = take(lines.error, j) * (vx * vx + vy * vy).sqrt() / area.abs()
+    drift = own * dot / (area * length)
+    error = other * (vx * vx + vy * vy).sqrt() / area.abs()
     return torch.nan_to_num(drift, nan=0.0), torch.nan_to_num(error, nan=torch.inf)
 
 
-def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where lines (N,) start, and their directions, by coordinate.
+def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, ...]:
+    """Where lines (N,) start, and their directions, by coordinate; and their errors.
 
     A third coordinate does not matter: it is the height of a mesh, and the same everywhere.
     """
+    if index.is_cuda:  # in one operation
+        return take_each(lines.table, index)
     x, y = take(lines.a[:, 0], index), take(lines.a[:, 1], index)
-    return x, y, take(lines.b[:, 0], index).sub_(x), take(lines.b[:, 1], index).sub_(y)
+    dx, dy = take(lines.b[:, 0], index).sub_(x), take(lines.b[:, 1], index).sub_(y)
+    return x, y, dx, dy, take(lines.error, index)

@@ -15,7 +15,7 @@ from splinecam.chords import Lines, Loops, Spans
 from splinecam.cutting import TWICE, Doubts, Drawing, EdgeCuts
 from splinecam.mesh import Mesh
 from splinecam.predicates import UV_ERROR
-from splinecam.ragged import entries_of, offsets_of, owners_of, take
+from splinecam.ragged import entries_of, offsets_of, owners_of, places_in, take
 
 __all__ = ["Crossed", "Zeros", "cross_faces"]
 
@@ -37,12 +37,20 @@ class Zeros:
 
 @dataclass(frozen=True)
 class Crossed:
-    """Chords ready to be drawn; column, falling: (N,) of each chord, and at its lower end."""
+    """Chords ready to be drawn, (N,): their columns, and which of the ends are their lower ones."""
 
     drawing: Drawing
     column: Tensor
-    falling: Tensor
     doubts: list[Doubts]
+    marks: _Marks
+    ends: _Ends
+    lower: Tensor
+
+    @property
+    def falling(self) -> Tensor:
+        """Whether the function of each chord falls at its lower end, (N,)."""
+        falling = take(self.marks.falling, take(self.ends.mark, self.lower))
+        return falling ^ take(self.ends.backward, self.lower).bool()
 
 
 @dataclass(frozen=True)
@@ -76,18 +84,20 @@ class _Ends:
 def cross_faces(mesh: Mesh, cuts: EdgeCuts, zeros: Zeros | None, m: int) -> Crossed:
     """Find the chords of m functions; zeros: where these vanish at corners."""
     beside = take(cuts.extra, mesh.corners >> 1)  # new vertices on the side after each corner
-    counts = take(offsets_of(beside), mesh.offsets).diff()
+    before = offsets_of(beside)
+    counts = take(before, mesh.offsets).diff()
     if zeros is not None:
         owner = torch.searchsorted(mesh.offsets, zeros.corner, right=True) - 1
         counts.scatter_add_(0, owner, torch.ones_like(owner))
     faces = counts.nonzero()[:, 0]
     begin, end = take(mesh.offsets, faces), take(mesh.offsets[1:], faces)
     offsets = offsets_of(end - begin)
-    corner = entries_of(begin, end, offsets)
+    corners, total = torch.stack([offsets[-1], before[-1]]).tolist()
+    corner = entries_of(begin, end, offsets, corners)
     extra = take(beside, corner)
     place = offsets_of(extra + 1)  # where each corner stands in the flat boundary
     half = take(mesh.corners, corner)
-    boundary, group, at, backward = _walk(mesh, cuts, half, extra, place)
+    boundary, group, at, backward = _walk(mesh, cuts, half, extra, place, total)
     loops = Loops(take(place, offsets), boundary)
     marks = _Marks(cuts.column, cuts.falling, cuts.group + mesh.num_vertices, cuts.uv, cuts.blur)
     distinct = cuts.distinct and zeros is None
@@ -98,37 +108,40 @@ def cross_faces(mesh: Mesh, cuts: EdgeCuts, zeros: Zeros | None, m: int) -> Cros
         marks, met = _all_marks(mesh, cuts, marks, zeros, zero, loops, group, at, backward)
     lo, hi, again = _pairs(met, take(marks.column, met.mark), m, distinct)
     doubts = [Doubts(mesh.means()[faces[again]], TWICE)] if again.shape[0] else []
-    p, q = take(met.mark, lo), take(met.mark, hi)
-    line = torch.arange(p.shape[0], device=p.device)
-    spans = Spans(take(met.place, lo), take(met.place, hi), line)
-    drawing = Drawing(faces, loops, spans, _lines(marks, p, q), distinct)
-    falling = take(marks.falling, p) ^ take(met.backward, lo).bool()
-    return Crossed(drawing, take(marks.column, p), falling, doubts)
+    both = torch.cat([lo, hi])
+    ends, places = (take(x, both).view(2, -1) for x in (met.mark, met.place))
+    line = torch.arange(lo.shape[0], device=lo.device)
+    spans = Spans(places[0], places[1], line, plain=True)
+    drawing = Drawing(faces, loops, spans, _lines(marks, ends), distinct)
+    return Crossed(drawing, take(marks.column, ends[0]), doubts, marks, met, lo)
 
 
 def _walk(
-    mesh: Mesh, cuts: EdgeCuts, half: Tensor, extra: Tensor, place: Tensor
+    mesh: Mesh, cuts: EdgeCuts, half: Tensor, extra: Tensor, place: Tensor, count: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Go around faces: half-edges, new vertices on them, and place of each corner, (C,).
+
+    count: how many new vertices are met.
 
     Returns the half-edges of the divided boundaries, and the groups (M,) in the order in which they
     are met, their places and whether they are met backwards.
     """
     corners = half.shape[0]
-    met = torch.arange(int(place[-1]) - corners, device=half.device)
+    met = torch.arange(count, device=half.device)
     place = place[:-1]
     owner = owners_of(extra, met.shape[0])
-    at = met + owner + 1
+    at = (met + 1).add_(owner)
     back, first = half & 1, take(cuts.first, half >> 1)
     before = place - torch.arange(corners, device=half.device)  # groups met before each corner
-    base = first - before + back * (extra - 1 + 2 * before)
+    base = (first - before).addcmul_(back, (extra - 1).add_(before, alpha=2))
     backward = take(back, owner)
-    group = met * (1 - 2 * backward) + take(base, owner)
+    group = take(base, owner).add_(met).addcmul_(backward, met, value=-2)
     # Group g begins the piece E + g of its edge, and ends the one before that.
+    pieces = 2 * mesh.num_edges
     boundary = half.new_empty(corners + met.shape[0])
-    boundary.scatter_(0, at, 2 * (group + mesh.num_edges) - backward)
-    boundary.scatter_(0, place, 2 * (first + extra + mesh.num_edges) - 1)
-    boundary.scatter_(0, place + extra * back, half)
+    boundary.scatter_(0, at, (pieces - backward).add_(group, alpha=2))
+    boundary.scatter_(0, place, torch.add(first, extra).mul_(2).add_(pieces - 1))
+    boundary.scatter_(0, torch.addcmul(place, extra, back), half)
     return boundary, group, at, backward
 
 
@@ -172,34 +185,37 @@ def _pairs(ends: _Ends, column: Tensor, m: int, distinct: bool) -> tuple[Tensor,
     index = torch.arange(column.shape[0], device=column.device)
     begin, end = ends.offsets[:-1], ends.offsets[1:]
     counts = end - begin
-    # Two marks alone are a pair.
-    several = (counts > 2).nonzero()[:, 0] if distinct else index[: counts.shape[0]]
-    begin, end, counts = (take(x, several) for x in (begin, end, counts))
-    entry = entries_of(begin, end, offsets_of(counts))
-    key = owners_of(counts, entry.shape[0]) * m + take(column, entry)
+    if distinct and not column.is_cuda:  # two marks alone are a pair
+        several = (counts > 2).nonzero()[:, 0]
+        begin, end, counts = (take(x, several) for x in (begin, end, counts))
+        entry = entries_of(begin, end, offsets_of(counts))
+        column = take(column, entry)
+    else:
+        several, entry = index[: counts.shape[0]], index
+    key = torch.add(column, owners_of(counts, entry.shape[0]), alpha=m)
     key, order = torch.sort(key.int() if several.shape[0] * m < _INT32 else key, stable=True)
     entry = take(entry, order)
     one, two = entry[0::2], entry[1::2]
     mate = (index ^ 1).scatter_(0, one, two).scatter_(0, two, one)
-    lo = (mate > index).nonzero()[:, 0]
+    lo = places_in(mate > index, index.shape[0] // 2)
     again = (key[2::2] == key[:-2:2]).nonzero()[:, 0]
     if again.shape[0]:
         again = take(several, key[2 * again].long() // m)
     return lo, take(mate, lo), again
 
 
-def _lines(marks: _Marks, p: Tensor, q: Tensor) -> Lines:
-    """The lines from marks p to marks q, (N,).
+def _lines(marks: _Marks, ends: Tensor) -> Lines:
+    """The lines between marks, (2, N).
 
     Across a line both ends are blurred by error / |gradient|; the estimate is the better the more
     steeply the line meets the edge, so the smaller one counts.
     """
-    a, b = take(marks.uv, p), take(marks.uv, q)
+    flat = ends.view(-1)
+    a, b = take(marks.uv, flat).view(2, -1, marks.uv.shape[1])
     x, y = b[:, 0] - a[:, 0], b[:, 1] - a[:, 1]
     length = (x * x + y * y).sqrt_().clamp_(min=UV_ERROR)
-    across = [
-        (take(marks.blur[:, 0], end) * y).sub_(take(marks.blur[:, 1], end) * x).abs_()
-        for end in (p, q)
-    ]
+    along, aside = (take(blur, flat).view(2, -1) for blur in marks.blur.unbind(1))
+    across = (along * y).sub_(aside * x).abs_()
     error = torch.minimum(*across).div_(length).add_(UV_ERROR)
-    return Lines(take(marks.vertex, p), take(marks.vertex, q), a, b, error)
+    start, end = take(marks.vertex, flat).view(2, -1)
+    return Lines(start, end, a, b, error)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -137,6 +137,18 @@ class Cut(ABC):
         return z.reshape(z.shape[0], prod(self.shape))
 
 
+class _Pieces(NamedTuple):
+    """The straight pieces of functions of one variable, (K + 1, n).
+
+    Where each begins and ends, how steep it is, and jumps, (K, n), by how much the slope changes.
+    """
+
+    begins: Tensor
+    ends: Tensor
+    steepness: Tensor
+    jumps: Tensor
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KnotCut(Cut):
     """A piecewise-linear function of one variable, applied to the n units of a live value.
@@ -170,7 +182,7 @@ class KnotCut(Cut):
     ) -> Functions:
         levels = self._levels_between(low, high)
         turns = levels.shape[0] // self.levels.shape[0] if self.levels.shape[0] else 1
-        jumps = self.slopes.diff(dim=0).repeat(turns, 1)
+        jumps = self._pieces.jumps if turns == 1 else self._pieces.jumps.repeat(turns, 1)
         return Functions.crossing(z, levels, error, low, high, jumps, signs)
 
     def _levels_between(self, low: Tensor, high: Tensor) -> Tensor:
@@ -224,10 +236,15 @@ class KnotCut(Cut):
         """The largest slope of the pieces that each unit visits."""
         if self.period is not None:
             return self.slopes.abs().amax(0)
-        outer = self.levels.new_full((1, low.shape[0]), torch.inf)
+        visited = (self._pieces.begins <= high) & (self._pieces.ends >= low)
+        return (self._pieces.steepness * visited).amax(0)
+
+    @cached_property
+    def _pieces(self) -> _Pieces:
+        """What does not change from run to run."""
+        outer = self.levels.new_full((1, self.levels.shape[1]), torch.inf)
         begins, ends = torch.cat([-outer, self.levels]), torch.cat([self.levels, outer])
-        visited = (begins <= high) & (ends >= low)
-        return (self.slopes.abs() * visited).amax(0)
+        return _Pieces(begins, ends, self.slopes.abs(), self.slopes.diff(dim=0))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

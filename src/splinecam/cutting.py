@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from splinecam.arrange import arrange
 from splinecam.births import Births, Kinks
@@ -23,6 +24,7 @@ from splinecam.ragged import (
     lengths,
     offsets_of,
     owners_of,
+    places_in,
     places_of,
     take,
     take_rows,
@@ -153,6 +155,11 @@ class Drawing:
     lines: Lines
     distinct: bool
 
+    @property
+    def corners(self) -> int | None:
+        """How many corners the faces have, if each chord is known to have made two more."""
+        return self.loops.half.shape[0] - 2 * self.spans.lo.shape[0] if self.distinct else None
+
 
 def draw(
     mesh: Mesh,
@@ -206,10 +213,12 @@ def draw_chords(
         some = loops.select(left)
         chords = drawing.spans.restrict(loops, left).chords(some)
         arrange(some, chords.by(unit), lines, made, max_faces=max_faces)
+    gone = drawing.corners
     if bare is not None and bare.shape[0]:
+        gone = None
         made.loops.append(boundaries(mesh, cuts, bare))
         faces = torch.sort(torch.cat([faces, bare])).values
-    return _assemble(mesh, faces, made, lines, unit, cuts, op, doubts)
+    return _assemble(mesh, faces, made, lines, unit, cuts, op, doubts, gone)
 
 
 def _check_room(drawing: Drawing, room: int) -> None:
@@ -231,9 +240,13 @@ def _assemble(
     cuts: EdgeCuts,
     op: int,
     doubts: list[Doubts],
+    gone: int | None,
 ) -> Refinement:
-    """Untouched faces first, then the pieces of the cut ones, (K,) ascending."""
-    counts, corners = _without(mesh, faces)
+    """Untouched faces first, then the pieces of the cut ones, (K,) ascending.
+
+    gone: how many corners the cut ones have, if that is known.
+    """
+    counts, corners = _without(mesh, faces, gone)
     crossing = _join(made.vertex_line, lines.start)
     edge_line = _join(made.edge_line, lines.start)
     new_vertices = made.num_vertices - mesh.num_vertices
@@ -263,14 +276,22 @@ def _assemble(
     return Refinement(refined, cuts.births(), inside, doubts, lines=lines, woven=made.woven)
 
 
-def _without(mesh: Mesh, faces: Tensor) -> tuple[Tensor, Tensor]:
-    """Sizes and corners of all faces but some, (K,) ascending: the runs between those."""
-    border = faces.new_tensor([-1, mesh.num_faces])
-    begin, end = torch.cat([border[:1], faces]) + 1, torch.cat([faces, border[1:]])
-    kept = entries_of(begin, end, offsets_of(end - begin), mesh.num_faces - faces.shape[0])
+def _without(mesh: Mesh, faces: Tensor, gone: int | None) -> tuple[Tensor, Tensor]:
+    """Sizes and corners of all faces but some, (K,) ascending: the runs between those.
+
+    gone: how many corners those have, if that is known.
+    """
+    left, counts = mesh.num_faces - faces.shape[0], mesh.counts()
+    if faces.is_cuda and gone is not None:  # fewer operations, of which no one has to wait for
+        stays = torch.ones_like(counts, dtype=torch.bool).index_fill_(0, faces, False)
+        total = mesh.corners.shape[0]
+        entries = places_in(take(stays, owners_of(counts, total)), total - gone)
+        return take(counts, places_in(stays, left)), take(mesh.corners, entries)
+    begin, end = pad(faces + 1, (1, 0)), pad(faces, (0, 1), value=mesh.num_faces)
+    kept = entries_of(begin, end, offsets_of(end - begin), left)
     begin, end = take(mesh.offsets, begin), take(mesh.offsets, end)
     entries = entries_of(begin, end, offsets_of(end - begin))
-    return take(mesh.counts(), kept), take(mesh.corners, entries)
+    return take(counts, kept), take(mesh.corners, entries)
 
 
 def unrefined(mesh: Mesh, doubts: list[Doubts]) -> Refinement:
@@ -281,4 +302,6 @@ def unrefined(mesh: Mesh, doubts: list[Doubts]) -> Refinement:
 
 
 def _join(parts: list[Tensor], like: Tensor) -> Tensor:
+    if len(parts) == 1:
+        return parts[0]
     return torch.cat(parts) if parts else like[:0]

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from splinecam.births import Births
 from splinecam.mesh import Mesh
-from splinecam.predicates import UV_ERROR, cluster
-from splinecam.ragged import lengths, offsets_of, sort_rows, take
+from splinecam.predicates import UV_ERROR, cluster, touching
+from splinecam.ragged import lengths, offsets_of, sort_rows, take, take_each
 
 __all__ = ["TWICE", "UNCLEAR", "Columns", "Doubts", "EdgeCuts", "cut_edges"]
 
@@ -87,7 +87,7 @@ class EdgeCuts:
 
 def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> EdgeCuts:
     """Find the new vertices where functions change sign along edges: edge (ascending), column."""
-    a, b = (take(end, edge) for end in mesh.edges.unbind(1))
+    a, b = take_each(mesh.edges.T, edge)
     za = functions.at(a, column)
     change = za - functions.at(b, column)
     order, _, t = sort_rows(edge, za / change, mesh.num_edges)
@@ -98,19 +98,22 @@ def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> E
     length = lengths(side)
     shift = take(functions.error, column) / change
     error = shift + UV_ERROR / length
-    group, best, doubtful = cluster(edge, t, error)
+    group = torch.arange(edge.shape[0], device=edge.device)
     doubts, group_edge, at = [], edge, t
     blur = side * shift[:, None]
-    if best.shape != group.shape:
+    at_end = torch.minimum(t, 1 - t) * length <= UV_ERROR
+    flags = torch.stack([touching(edge, t, error).any(), at_end.any()])
+    close, ended = flags.tolist()  # both in one go: a GPU has to wait for it
+    if close:
+        group, best, doubtful = cluster(edge, t, error)
         if bool(doubtful.any()):
             chosen = torch.cat([doubtful.nonzero()[:, 0], best[group[doubtful]]])
             place = torch.lerp(start[chosen], end[chosen], at[chosen][:, None])
             doubts.append(Doubts(place, "cuts of an edge too close to tell apart"))
         group_edge, a, b, t, error = (take(x, best) for x in (edge, a, b, t, error))
-        start, end, length = (take(x, best) for x in (start, end, length))
+        start, end, at_end = (take(x, best) for x in (start, end, at_end))
     uv = torch.lerp(start, end, t[:, None])
-    at_end = (torch.minimum(t, 1 - t) * length <= UV_ERROR).nonzero()[:, 0]
-    if at_end.shape[0]:
+    if ended and bool(at_end.any()):
         doubts.append(Doubts(uv[at_end], "a cut of an edge too close to its end"))
     extra = mesh.corners.new_zeros(mesh.num_edges)
     extra.scatter_add_(0, group_edge, torch.ones_like(group_edge))

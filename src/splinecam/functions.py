@@ -52,13 +52,20 @@ class Functions:
 
         found: the signs of all of them, if they are known.
         """
+        if found is not None:  # so that all levels are zero
+            unit, jump = (
+                torch.arange(z.shape[1], device=z.device),
+                None if jumps is None else jumps[0],
+            )
+            wanted = (low < -error) & (high > error)
+            return cls(z, unit, levels[0], error, wanted, unit, jump=jump, found=found)
         error = error + EPS * levels.abs()
         wanted = (low < levels - error) & (high > levels + error)
         # Looking at a whole layer is faster than picking more than an eighth of it.
-        if found is not None or (levels.shape[0] == 1 and 8 * int(wanted.sum()) > wanted.shape[1]):
+        if levels.shape[0] == 1 and 8 * int(wanted.sum()) > wanted.shape[1]:
             unit = torch.arange(wanted.shape[1], device=z.device)
             jump = None if jumps is None else jumps[0]
-            return cls(z, unit, levels[0], error[0], wanted[0], unit, jump=jump, found=found)
+            return cls(z, unit, levels[0], error[0], wanted[0], unit, jump=jump)
         k, unit = wanted.nonzero(as_tuple=True)
         jump = None if jumps is None else jumps[k, unit]
         level, error, wanted = levels[k, unit], error[k, unit], wanted[k, unit]
@@ -87,9 +94,21 @@ class Functions:
     def m(self) -> int:
         return int(self.unit.shape[0])
 
+    @property
+    def whole(self) -> bool:
+        """Whether the columns are known to be the units themselves."""
+        return self.found is not None
+
+    def units(self, column: Tensor) -> Tensor:
+        """The units of some columns, (N,)."""
+        return column if self.whole else take(self.unit, column)
+
     def at(self, vertex: Tensor, column: Tensor) -> Tensor:
         """Values of single functions at single vertices, (N,)."""
-        row, flat = vertex * self.z.shape[1], self.z.view(-1)
+        n, flat = self.z.shape[1], self.z.view(-1)
+        if self.whole:
+            return take(flat, torch.add(column, vertex, alpha=n))
+        row = vertex * n
         value = take(flat, row + take(self.unit, column))
         if self.other is not None:
             return value - take(flat, row + take(self.other, column))

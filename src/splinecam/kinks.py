@@ -37,18 +37,14 @@ def find_kinks(
 
 
 def _edge_kinks(functions: Functions, cuts: EdgeCuts) -> Kinks:
-    """Of the divided edges."""
-    edge = cuts.group_edge
-    line = torch.zeros_like(edge)
-    line[1:] = edge[1:] != edge[:-1]
-    torch.cumsum(line, 0, out=line)
+    """Of the edges, of which some are divided."""
     if cuts.distinct:
-        hits, first = line, torch.arange(line.shape[0], device=line.device)
+        offsets, first = cuts.first, torch.arange(cuts.edge.shape[0], device=cuts.edge.device)
     else:
-        hits, first = take(line, cuts.group), offsets_of(torch.bincount(cuts.group))[:-1]
-    offsets = offsets_of(torch.bincount(hits))
+        offsets = offsets_of(torch.bincount(cuts.edge, minlength=cuts.extra.shape[0]))
+        first = offsets_of(torch.bincount(cuts.group))[:-1]
     unit, bend = _bends(functions, cuts.column, cuts.change)
-    return Kinks(offsets, cuts.at, unit, bend, line, first)
+    return Kinks(offsets, cuts.at, unit, bend, cuts.group_edge, first)
 
 
 def _chord_kinks(
@@ -82,4 +78,4 @@ def _bends(functions: Functions, column: Tensor, change: Tensor) -> tuple[Tensor
     """The units of columns (K,), and what their changes along a line do to the results."""
     if functions.jump is None:
         raise ValueError("these functions do not say what happens where they vanish")
-    return take(functions.unit, column), take(functions.jump, column) * change
+    return functions.units(column), take(functions.jump, column) * change

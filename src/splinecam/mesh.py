@@ -133,20 +133,18 @@ class Mesh:
 
     def pieces(self, edge: Tensor) -> Tensor:
         """The edges (C, 2) that begin at the vertices V, V + 1, ... by which edges are divided."""
-        vertex = torch.arange(edge.shape[0] + 1, device=edge.device) + self.num_vertices
-        piece = torch.stack([vertex[:-1], vertex[1:]], 1)
-        last = torch.ones_like(edge, dtype=torch.bool)
-        last[:-1] = edge[1:] != edge[:-1]
-        last = last.nonzero()[:, 0]
-        piece[:, 1].scatter_(0, last, take(self.edges[:, 1], take(edge, last)))
-        return piece
+        first, count = self.num_vertices, edge.shape[0]
+        vertex = torch.arange(first, first + count, device=edge.device)
+        end = take(self.edges[:, 1], edge)
+        torch.where(edge[1:] == edge[:-1], vertex[1:], end[:-1], out=end[:-1])
+        return torch.stack([vertex, end], 1)
 
     def shorten(self, edges: Tensor, edge: Tensor) -> None:
         """End divided edges in ``edges``, their copy, at the first of their new vertices."""
-        first = torch.ones_like(edge, dtype=torch.bool)
-        first[1:] = edge[1:] != edge[:-1]
-        first = first.nonzero()[:, 0]
-        edges[:, 1].scatter_(0, take(edge, first), first + self.num_vertices)
+        first = torch.arange(edge.shape[0], device=edge.device)
+        first[1:].mul_(edge[1:] != edge[:-1])
+        first = torch.cummax(first, 0).values.add_(self.num_vertices)
+        edges[:, 1].scatter_(0, edge, first)
 
     def select(self, faces: Tensor) -> tuple[Mesh, Tensor, Tensor]:
         """The sub-mesh of some faces, with the old indices of its vertices and edges."""

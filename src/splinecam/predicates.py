@@ -24,6 +24,7 @@ __all__ = [
     "UV_ERROR",
     "VALUE_PRECISION",
     "cluster",
+    "touching",
 ]
 
 EPS = 2.0**-52
@@ -75,11 +76,11 @@ def cluster(
     """
     group = torch.arange(s.shape[0], device=s.device)
     best = group
-    if s.shape[0] < 2 or not bool(_touching(line, s, error, drift).any()):
+    if s.shape[0] < 2 or not bool(touching(line, s, error, drift).any()):
         return group, best, torch.zeros_like(s, dtype=torch.bool)
     drift = torch.zeros_like(s) if drift is None else drift
     while True:
-        touch = _touching(line[best], s[best], error[best], drift[best])
+        touch = touching(line[best], s[best], error[best], drift[best])
         if not bool(touch.any()):
             break
         start = ~_joins(touch, s[best], error[best])
@@ -92,8 +93,8 @@ def cluster(
     return group, best, doubtful
 
 
-def _touching(line: Tensor, s: Tensor, error: Tensor, drift: Tensor | None) -> Tensor:
-    """For each neighbouring pair: on one line and within both tolerances."""
+def touching(line: Tensor, s: Tensor, error: Tensor, drift: Tensor | None = None) -> Tensor:
+    """For each neighbouring pair: on one line and within both tolerances, as in ``cluster``."""
     reach = error[1:] + error[:-1]
     if drift is not None:
         reach += drift.diff().abs()

@@ -15,14 +15,17 @@ __all__ = [
     "lengths",
     "offsets_of",
     "owners_of",
+    "places_in",
     "places_of",
     "sort_rows",
     "take",
+    "take_each",
     "take_rows",
 ]
 
 # Bits of a sort key: short keys sort twice as fast, if they leave room for enough of a fraction.
 _SHORT, _LONG, _ENOUGH = 31, 63, 10
+_MANTISSA = 52
 
 _EXCHANGES = 8  # rounds of putting neighbours right, before everything is sorted exactly
 
@@ -39,6 +42,22 @@ def lengths(d: Tensor) -> Tensor:
     return (d[:, 0].square() + d[:, 1].square()).sqrt()
 
 
+def take_each(x: Tensor, index: Tensor) -> tuple[Tensor, ...]:
+    """``x[:, index]`` row by row, which on a GPU is one operation."""
+    if index.is_cuda:
+        return x.index_select(1, index).unbind()
+    return tuple(take(row, index) for row in x)
+
+
+def places_in(mask: Tensor, count: int) -> Tensor:
+    """Where a mask (N,) is set, if it is known at how many places: a GPU need not wait for that."""
+    if mask.is_cuda:
+        rank = torch.cumsum(mask, 0).mul_(mask)  # from 1 on; the others do not matter
+        index = torch.arange(mask.shape[0], device=mask.device)
+        return rank.new_empty(count + 1).scatter_(0, rank, index)[1:]
+    return mask.nonzero()[:, 0]
+
+
 def offsets_of(counts: Tensor) -> Tensor:
     """Row starts, with the total appended: ``counts (R,) -> (R + 1,)``."""
     out = counts.new_zeros(counts.shape[0] + 1)
@@ -48,7 +67,7 @@ def offsets_of(counts: Tensor) -> Tensor:
 
 def owners_of(counts: Tensor, total: int | None = None) -> Tensor:
     """The row of every entry: ``[2, 0, 3] -> [0, 0, 2, 2, 2]``."""
-    if total is not None and total < _FEW:
+    if total is not None and (total < _FEW or counts.is_cuda):
         return torch.repeat_interleave(counts, output_size=total)
     begin = torch.cumsum(counts, 0)
     if total is None:
@@ -74,7 +93,7 @@ def entries_of(begin: Tensor, end: Tensor, offsets: Tensor, total: int | None = 
     """All of begin[0], ..., end[0] - 1, begin[1], ...; offsets: (R + 1,) where each row begins."""
     if total is None:
         total = int(offsets[-1])
-    if total < _FEW:
+    if total < _FEW and not begin.is_cuda:
         shift = torch.repeat_interleave(begin - offsets[:-1], end - begin, output_size=total)
         return shift.add_(torch.arange(total, device=shift.device))
     jump = begin - 1
@@ -109,13 +128,14 @@ def sort_rows(row: Tensor, s: Tensor, rows: int = 1 << 32) -> tuple[Tensor, Tens
     One sort of (row, leading bits of s) is several times faster than sorting twice. What it leaves
     in the wrong order, neighbours whose leading bits are equal, is then exchanged.
     """
-    high = rows.bit_length()
-    short = _SHORT - high >= _ENOUGH
-    bits = _SHORT - high if short else min(_SHORT, _LONG - high)
-    key = (s * (1 << bits)).long().clamp_(0, (1 << bits) - 1)
-    key += row << bits
-    key, order = torch.sort(key.int() if short else key, stable=True)
-    at = (key >> bits).long()
+    if s.is_cuda:  # numbers with the row before the point, and s after it
+        below = 1 - 2.0 ** (rows.bit_length() - _MANTISSA)
+        key, order = torch.sort(torch.add(row, s, alpha=below), stable=True)
+        at = key.long()
+    else:
+        key, bits = _keys(row, s, rows)
+        key, order = torch.sort(key, stable=True)
+        at = (key >> bits).long()
     for _ in range(_EXCHANGES):
         along = take(s, order)
         wrong = ((at[1:] == at[:-1]) & (along[1:] < along[:-1])).nonzero()[:, 0]
@@ -125,6 +145,16 @@ def sort_rows(row: Tensor, s: Tensor, rows: int = 1 << 32) -> tuple[Tensor, Tens
     by_s = torch.sort(s, stable=True).indices
     order = take(by_s, torch.sort(take(row, by_s), stable=True).indices)
     return order, at, take(s, order)
+
+
+def _keys(row: Tensor, s: Tensor, rows: int) -> tuple[Tensor, int]:
+    """Whole numbers to sort by, the row and so many leading bits of ``s``."""
+    high = rows.bit_length()
+    short = _SHORT - high >= _ENOUGH
+    bits = _SHORT - high if short else min(_SHORT, _LONG - high)
+    key = (s * (1 << bits)).long().clamp_(0, (1 << bits) - 1)
+    key += row << bits
+    return key.int() if short else key, bits
 
 
 def _exchange(order: Tensor, wrong: Tensor) -> None:

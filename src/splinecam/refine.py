@@ -50,7 +50,7 @@ def refine(
         return unrefined(mesh, doubts)
     crossed = cross_faces(mesh, cuts, zeros, functions.m)
     doubts += crossed.doubts
-    unit = take(functions.label, crossed.column)
+    unit = crossed.column if functions.whole else take(functions.label, crossed.column)
     made = draw_chords(mesh, cuts, crossed.drawing, unit, op, max_faces=max_faces)
     kinks = find_kinks(functions, cuts, made, crossed.column, mesh.num_vertices)
     return replace(made, doubts=doubts + made.doubts, kinks=kinks)
@@ -76,6 +76,8 @@ def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tup
     """Row and column of every set bit of ``words``, of which a block of rows is made at a time."""
     width = signs.positive.shape[1]
     step = max(1, _CHUNK[signs.positive.device.type] // max(width, 1))
+    if signs.positive.is_cuda and count <= step:
+        return bits_of(words(slice(count)))
     some_rows, some_words = [], []
     for start in range(0, count, step):
         block = words(slice(start, start + step))

@@ -75,7 +75,9 @@ class SignWriter:
     def __init__(self, vertices: int, tolerance: Tensor) -> None:
         m, device = tolerance.shape[0], tolerance.device
         self.tolerance = tolerance
-        everything = _pack(torch.ones((1, m), dtype=torch.bool, device=device))[0]
+        everything = torch.full((-(-m // 64),), -1, device=device)
+        if m % 64:
+            everything[-1:].fill_((1 << m % 64) - 1)
         words = everything.new_empty((2, vertices, everything.shape[0]))
         self.signs = Signs(words[0], words[1], everything)
         self._size = tolerance.new_empty((0, m))
@@ -95,8 +97,8 @@ class SignWriter:
         return Sight(self.tolerance, self.signs.positive, self.signs.negative)
 
     def _compare(self, values: Tensor, positive: Tensor, negative: Tensor) -> None:
-        positive.copy_(_pack(values > self.tolerance))
-        negative.copy_(_pack(values < -self.tolerance))
+        _pack(values > self.tolerance, positive)
+        _pack(values < -self.tolerance, negative)
 
     def _clear(self, values: Tensor, positive: Tensor) -> bool:
         """Find where values are positive, unless some are zero."""
@@ -117,11 +119,14 @@ class SignWriter:
         return True
 
 
-def _pack(mask: Tensor) -> Tensor:
+def _pack(mask: Tensor, out: Tensor | None = None) -> Tensor:
     """Booleans (B, m) to words (B, ceil(m / 64)), bit c % 64 of word c // 64."""
     rows, m = mask.shape
-    padded = -(-m // 64) * 64
-    if padded != m:
-        mask = torch.nn.functional.pad(mask, (0, padded - m))
-    eight = mask.contiguous().view(torch.int64)
-    return ((eight * _GATHER) >> 56).to(torch.uint8).view(torch.int64).view(rows, -1)
+    words = -(-m // 64)
+    if m % 64:
+        mask = torch.nn.functional.pad(mask, (0, 64 * words - m))
+    gathered = (mask.contiguous().view(torch.int64) * _GATHER).view(torch.uint8)
+    if out is None:
+        out = torch.empty((rows, words), dtype=torch.int64, device=mask.device)
+    out.view(torch.uint8).copy_(gathered[:, 7::8])  # the top bytes
+    return out

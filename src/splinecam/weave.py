@@ -33,8 +33,10 @@ __all__ = ["weave"]
 # Pairs of chords looked at in one go.
 _PAIRS = {"cpu": 1 << 22, "cuda": 1 << 27}
 
-# Steps around all faces before those that are done are left out: a GPU has to wait for that.
-_STRIDE = {"cpu": 1, "cuda": 4}
+# How one gets around all faces at once: node by node, or in leaps of 1, 2, 4, ... nodes, which is
+# more work in fewer operations. So many leaps are made before asking whether they were enough.
+_WALKS = {"cpu": True, "cuda": False}
+_LEAPS = 4
 
 _INT32 = 1 << 31
 
@@ -102,17 +104,17 @@ class _Segments:
     @classmethod
     def of(cls, loops: Loops, spans: Spans) -> _Segments:
         begins, places = loops.offsets[:-1], loops.half.shape[0]
-        at = loops.half.new_zeros(places).scatter_(0, begins, 1)
-        at[:1] = 0  # so that they are counted from 0
+        before = loops.half.new_zeros(places + 1)  # the segment of the place before each
+        before[:1].fill_(-1)
+        at = before[1:].scatter_(0, begins[1:], 1)
         one = torch.ones_like(spans.lo)
         at.scatter_add_(0, spans.lo, one).scatter_add_(0, spans.hi, one)
         torch.cumsum(at, 0, out=at)
-        first = torch.zeros_like(begins)
-        first[1:] = take(at, begins[1:] - 1) + 1
+        first = take(before, begins).add_(1)
         lo, hi = take(at, spans.lo), take(at, spans.hi)
         start = begins.new_empty(begins.shape[0] + 2 * lo.shape[0] + 1)
         start.scatter_(0, first, begins).scatter_(0, lo, spans.lo).scatter_(0, hi, spans.hi)
-        start[-1:] = places
+        start[-1:].fill_(places)
         return cls(at, start[:-1], start[1:] - start[:-1], first, lo, hi)
 
 
@@ -149,9 +151,9 @@ def _crossings(
     room = None if max_faces is None else max_faces - loops.count - n
     i, j = _pairs(segments, room)
     x = i.shape[0]
-    s_i, s_j, error_i, error_j = meet(lines, take(spans.line, i), take(spans.line, j))
-    sequence, chord, along = sort_rows(torch.cat([i, j]), torch.cat([s_i, s_j]), n)
-    error = take(torch.cat([error_i, error_j]), sequence)
+    s, error = meet(lines, spans.lines(i), spans.lines(j))
+    sequence, chord, along = sort_rows(torch.cat([i, j]), s.view(-1), n)
+    error = take(error.view(-1), sequence)
     short = torch.int32 if 2 * x < _INT32 else torch.int64
     index = torch.arange(2 * x, dtype=short, device=i.device)
     slot = torch.empty_like(index).scatter_(0, sequence, index)
@@ -159,7 +161,7 @@ def _crossings(
     offsets = i.new_zeros(n + 1)
     offsets[1:].scatter_add_(0, chord, torch.ones_like(chord))
     torch.cumsum(offsets, 0, out=offsets)
-    close = _close(take(lines.length, spans.line), chord, along, error).nonzero()[:, 0]
+    close = _close(spans.along(lines.length), chord, along, error).nonzero()[:, 0]
     tight = None
     if close.shape[0]:
         tight = torch.zeros(loops.count, dtype=torch.bool, device=close.device)
@@ -167,11 +169,11 @@ def _crossings(
     return _Crossings(
         i=i,
         j=j,
-        s=s_i,
+        s=s[0],
         slot=slot,
         chord=chord,
         along=along,
-        crossing=sequence - x * second,
+        crossing=torch.sub(sequence, second, alpha=x),
         second=second,
         other=take(torch.cat([slot[x:], slot[:x]]), sequence),
         offsets=offsets,
@@ -221,9 +223,10 @@ def _blocks(counts: Tensor, offsets: Tensor) -> list[tuple[int, int, int, int]]:
 
 def _close(length: Tensor, chord: Tensor, s: Tensor, error: Tensor) -> Tensor:
     """Entries too close to their neighbour along the chord, or to an end of the chord, (N,)."""
-    end = error + take(UV_ERROR / length, chord)
-    close: Tensor = torch.minimum(s, 1 - s) <= SAFETY * end
-    close[1:] |= (chord[1:] == chord[:-1]) & (s[1:] - s[:-1] <= SAFETY * (error[1:] + error[:-1]))
+    error = SAFETY * error
+    close = torch.minimum(s, 1 - s) <= take((SAFETY * UV_ERROR) / length, chord).add_(error)
+    near = s.diff() <= error[1:] + error[:-1]
+    close[1:].logical_or_(near.logical_and_(chord[1:] == chord[:-1]))
     return close
 
 
@@ -242,118 +245,155 @@ def _draw(
 
     Returns whether that was possible; if not, nothing is made.
     """
-    index = torch.arange(spans.lo.shape[0], device=c.i.device)
-    head, tail = c.offsets[:-1] + index, c.offsets[1:] + index  # first and last piece of a chord
-    piece = torch.arange(c.chord.shape[0], device=c.i.device) + c.chord  # that ends at each slot
-    made = _faces(loops, segments, c, _leaving(segments, head, tail, piece, 2 * out.num_edges))
+    n, x = spans.lo.shape[0], c.i.shape[0]
+    ends = torch.arange(n + 1, device=c.i.device).add_(c.offsets)  # where chords' pieces begin
+    piece = torch.arange(2 * x, device=c.i.device).add_(c.chord)  # that ends at each slot
+    pieces = _Pieces.of(ends, piece)
+    made = _faces(loops, segments, c, pieces, 2 * out.num_edges)
     if made is None:
         return False
-    count = index.shape[0] + piece.shape[0]
-    path = index.new_empty(2 * count)
-    path.scatter_(0, 2 * head, take(lines.start, spans.line))
-    path.scatter_(0, 2 * tail + 1, take(lines.end, spans.line))
+    path = ends.new_empty(pieces.count)
+    path.scatter_(0, pieces.head, spans.along(lines.start))
+    path.scatter_(0, pieces.tail, spans.along(lines.end))
     vertex = c.crossing + out.num_vertices
-    path.scatter_(0, 2 * piece + 1, vertex).scatter_(0, 2 * piece + 2, vertex)
-    owner = index.new_empty(count).scatter_(0, head, spans.line)
-    owner.scatter_(0, piece + 1, take(spans.line, c.chord))
-    line = take(spans.line, c.i)
+    path.scatter_(0, pieces.below, vertex).scatter_(0, pieces.above, vertex)
+    owner = ends.new_empty(n + 2 * x).scatter_(0, ends[:-1], spans.line)
+    owner.scatter_(0, piece.add_(1), spans.lines(c.chord))
+    line = spans.lines(c.i)
     out.add_vertices(lines.point(line, c.s))
     out.add_edges(path.view(-1, 2))
     out.edge_line.append(owner)
     out.vertex_line.append(line)
     out.vertex_s.append(c.s)
-    crossed = take(spans.line, take(c.chord, c.other))
-    place = c.slot[: c.i.shape[0]].long()
-    out.woven = Woven(spans.line, c.offsets, crossed, c.along, c.i, place)
+    crossed = spans.lines(take(c.chord, c.other))
+    out.woven = Woven(spans.line, c.offsets, crossed, c.along, c.i, c.slot[:x].long())
     out.loops.append(made)
     return True
 
 
-def _leaving(segments: _Segments, head: Tensor, tail: Tensor, piece: Tensor, first: int) -> Tensor:
-    """The half-edge with which each node ends; the last segment of a face has none.
+@dataclass(frozen=True)
+class _Pieces:
+    """The half-edges 2p, towards hi, and 2p + 1, towards lo, of the pieces of all chords.
 
-    head, tail: (N,) the first and last piece of each chord; piece: (2X,) the one before each slot;
-    first: the first new half-edge.
+    Those that leave the ends of each chord, head and tail (N,), and each slot, above and below
+    (2X,); that which comes to the slot from below, up (2X,).
     """
-    size = segments.size.shape[0]
-    leaving = piece.new_zeros(size + 2 * piece.shape[0] + 1)
-    leaving.scatter_(0, segments.lo, 2 * head + first).scatter_(
-        0, segments.hi, 2 * tail + first + 1
-    )
-    towards_hi, towards_lo = leaving[size + 1 :].view(-1, 2).unbind(1)
-    torch.add(first + 2, piece, alpha=2, out=towards_hi)
-    torch.add(first + 1, piece, alpha=2, out=towards_lo)
-    return leaving
+
+    head: Tensor
+    tail: Tensor
+    up: Tensor
+    above: Tensor
+    below: Tensor
+
+    @classmethod
+    def of(cls, begin: Tensor, piece: Tensor) -> _Pieces:
+        """begin: (N + 1,) the first piece of each chord; piece: (2X,) the one before each slot."""
+        begin, piece = 2 * begin, 2 * piece
+        return cls(begin[:-1], begin[1:] - 1, piece, piece + 2, piece + 1)
+
+    @property
+    def count(self) -> int:
+        return 2 * int(self.head.shape[0] + self.above.shape[0])
 
 
-def _faces(loops: Loops, segments: _Segments, c: _Crossings, leaving: Tensor) -> Loops | None:
+def _faces(
+    loops: Loops, segments: _Segments, c: _Crossings, pieces: _Pieces, first: int
+) -> Loops | None:
     """The boundaries of the new faces, or None if the crossings are not those of a subdivision.
 
     Nodes are the segments, each with the piece that leaves the boundary after it, and the pieces
     that leave a crossing, two for each slot: towards hi, and towards lo; they are counted from 1.
+    first: the first new half-edge.
     """
-    size, x = segments.size.shape[0], c.i.shape[0]
-    following = _following(segments, c)
+    size, total = segments.size.shape[0], loops.half.shape[0] + pieces.count
+    leaving = _leaving(segments, pieces)
+    following = take(_after(segments, c, pieces), leaving)
     weight = following.new_ones(size + 2)  # half-edges of a segment, and of all other nodes
-    weight[1:-1] += segments.size
-    last = torch.where(segments.first == 0, size, segments.first)
-    weight.scatter_add_(0, last, weight.new_full(last.shape, -1))  # no piece leaves these
-    weight[0] = following[0] = 0  # one who has come around stays there
-    node = torch.cat([segments.first, segments.lo, c.slot[:x] * 2 + size]).to(weight.dtype).add_(1)
+    weight.scatter_(0, segments.first, 0)  # no piece leaves the last segment of the face before
+    weight[size : size + 1].zero_()
+    weight[1:-1].add_(segments.size)
+    start = torch.cat([segments.first, segments.lo, c.slot[: c.i.shape[0]] * 2 + size]).add_(1)
+    around = _walk if _WALKS[start.device.type] else _leap
+    found = around(following, weight, start, leaving.add_(first), total)
+    if found is None:
+        return None
+    made, end = found
+    moved = take(end - weight[1:-1] - segments.start, segments.at)
+    moved += torch.arange(moved.shape[0], device=moved.device)
+    made.half.scatter_(0, moved, loops.half)
+    return made
+
+
+def _leaving(segments: _Segments, pieces: _Pieces) -> Tensor:
+    """The half-edge of a piece with which each node ends; the last segment of a face has none."""
+    size = segments.size.shape[0]
+    leaving = segments.lo.new_full((size + 1 + 2 * pieces.above.shape[0],), pieces.count)
+    leaving.scatter_(0, segments.lo, pieces.head).scatter_(0, segments.hi, pieces.tail)
+    torch.stack([pieces.above, pieces.below], 1, out=leaving[size + 1 :].view(-1, 2))
+    return leaving
+
+
+def _after(segments: _Segments, c: _Crossings, pieces: _Pieces) -> Tensor:
+    """The node after each half-edge of a piece, and after none: 0 where a face is closed.
+
+    Half-edges that reach the lower end of a chord close a face, as do those that come down j to a
+    crossing.
+    """
+    size = segments.size.shape[0]
+    short = torch.int32 if size + pieces.count < _INT32 else torch.int64
+    after = torch.zeros(pieces.count + 1, dtype=short, device=c.i.device)
+    after.scatter_(0, pieces.tail - 1, (segments.hi + 1).to(short))
+    up = torch.add(c.second, c.other, alpha=2).add_(size + 1).to(short)
+    down = (up + 1).mul_(1 - c.second)
+    return after.scatter_(0, pieces.up, up).scatter_(0, pieces.above + 1, down)
+
+
+def _walk(
+    following: Tensor, weight: Tensor, start: Tensor, leaving: Tensor, total: int
+) -> tuple[Loops, Tensor] | None:
+    """Walk around all faces at once, from their first nodes, (F,): their boundaries.
+
+    These have the half-edges with which nodes end; those of the segments are still to be filled in,
+    over what the last ones of faces, with which none leaves, wrote. Also where each segment ends.
+    """
+    node, most = start.to(following.dtype), weight.shape[0] - 1
     face = torch.arange(node.shape[0], device=node.device) << 32  # and how far one has come
-    walk, stride = [], _STRIDE[node.device.type]
-    while node.shape[0]:  # all faces are walked around at once
-        for _ in range(stride):
-            steps = take(weight, node.clamp(max=size + 1))
-            face = face + steps
-            walk.append((node, face, steps))
-            node = take(following, node)
+    walk = []
+    while node.shape[0]:
+        steps = take(weight, node.clamp(max=most))
+        face = face + steps
+        walk.append((node, face, steps))
+        node = take(following, node)
         going = node.nonzero()[:, 0]
         node, face = take(node, going), take(face, going)
     node, face, steps = (torch.cat(part) for part in zip(*walk, strict=True))
-    if stride > 1:
-        real = node.nonzero()[:, 0]
-        node, face, steps = take(node, real), take(face, real), take(steps, real)
     if node.shape[0] != following.shape[0] - 1:
         return None
     end = face & (_INT32 - 1)
     face >>= 32
-    sizes = face.new_zeros(walk[0][0].shape).scatter_add_(0, face, steps.long())
-    offsets = offsets_of(sizes)
-    place = take(offsets, face).add_(end)
-    half = offsets.new_empty(loops.half.shape[0] + leaving.shape[0])
-    half.scatter_(0, place - 1, take(leaving, node))
-    # Afterwards, as the last segments of faces wrote what is not there over their own end.
-    ends = offsets.new_empty(size + 2).scatter_(0, node.clamp(max=size + 1).long(), place)
-    begin = ends[1:-1] - weight[1:-1]
-    moved = take(begin.sub_(segments.start), segments.at)
-    moved += torch.arange(moved.shape[0], device=moved.device)
-    half.scatter_(0, moved, loops.half)
-    return Loops(offsets, half[: int(offsets[-1])])
+    offsets = offsets_of(end.new_zeros(start.shape).scatter_add_(0, face, steps.long()))
+    end += take(offsets, face)
+    half = end.new_empty(total).scatter_(0, end - 1, take(leaving, node))
+    ends = end.new_empty(most + 1).scatter_(0, node.clamp(max=most).long(), end)
+    return Loops(offsets, half), ends[1:-1]
 
 
-def _following(segments: _Segments, c: _Crossings) -> Tensor:
-    """The node after each, 0 where a face is closed; node 0 is none.
-
-    A segment's piece leaves from the end with which the next segment begins; the last segment of a
-    face has none, and is closed by the first. Pieces that reach the lower end of a chord close a
-    face, as do those that come down j to a crossing.
-    """
-    size, count = segments.size.shape[0], segments.size.shape[0] + 4 * c.i.shape[0] + 1
-    short = torch.int32 if count < _INT32 else torch.int64
-    following = torch.zeros(count, dtype=short, device=c.i.device)
-    hi = (segments.hi + 1).to(short)
-    if not c.i.shape[0]:
-        return following.scatter_(0, segments.lo, hi)
-    # Nodes after pieces that come to a slot from lo, and from hi.
-    up = (c.other * 2 + c.second).add_(size + 1).to(short)
-    down = (c.other * 2).add_(size + 2).mul_(1 - c.second).to(short)
-    crossed = (c.offsets[1:] > c.offsets[:-1]).nonzero()[:, 0]
-    first, last = take(c.offsets, crossed), take(c.offsets[1:], crossed) - 1
-    towards_hi, towards_lo = following[size + 1 :].view(-1, 2).unbind(1)
-    towards_hi[:-1] = up[1:]
-    towards_hi.scatter_(0, last, take(hi, crossed))
-    towards_lo[1:] = down[:-1]
-    towards_lo.scatter_(0, first, 0)
-    following.scatter_(0, segments.lo, hi.scatter(0, crossed, take(up, first)))
-    return following.scatter_(0, take(segments.hi, crossed), take(down, last))
+def _leap(
+    following: Tensor, weight: Tensor, start: Tensor, leaving: Tensor, total: int
+) -> tuple[Loops, Tensor] | None:
+    """What ``_walk`` gives, from the distances of all nodes to the last ones of their faces."""
+    count, most = following.shape[0], weight.shape[0] - 1
+    index = torch.arange(count, dtype=following.dtype, device=following.device)
+    step = torch.where(following == 0, index, following)
+    ahead = take(weight, following.clamp(max=most))
+    for _ in range(0, count.bit_length(), _LEAPS):
+        for _ in range(_LEAPS):
+            ahead, step = ahead + take(ahead, step), take(step, step)
+        offsets = offsets_of((take(weight, start.clamp(max=most)) + take(ahead, start)).long())
+        last = take(step, start).long()
+        face = take(torch.full_like(index, -1).scatter_(0, last, index[: last.shape[0]]), step[1:])
+        if torch.stack([face.amin(), offsets[-1]]).tolist() == [0, total]:
+            end = take(offsets[1:], face) - ahead[1:]
+            half = end.new_empty(total).scatter_(0, end - 1, leaving[1:])
+            return Loops(offsets, half), end[: most - 1]
+    return None

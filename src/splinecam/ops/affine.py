@@ -69,7 +69,9 @@ def _linear(call: Call) -> tuple[Tensor, Tensor]:
         parts = list(torch.split(weight, rows))
     moduli, squares = _moduli(call["input"])
     found = [(linear(moduli, a), linear(squares, b)) for a, b in map(_moduli, parts)]
-    bound, variance = (torch.cat(part, -1) for part in zip(*found, strict=True))
+    bound, variance = found[0]
+    if len(found) > 1:
+        bound, variance = (torch.cat(part, -1) for part in zip(*found, strict=True))
     if bias is not None:
         bound, variance = bound + bias[0], variance + bias[1] * bias[1]
     return bound, variance.sqrt() + EPS * bound
