@@ -62,6 +62,7 @@ def test_size_of_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weave, "_WALKS", {"cpu": False})
     assert _same_cells(whole, _outcome(model, domain))
     monkeypatch.setattr(compiled, "_PAYS", 0)
+    monkeypatch.setattr(compiled, "_PAYS_COMPILING", 0)
     assert _same_cells(whole, _outcome(model, domain))
 
 

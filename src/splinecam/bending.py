@@ -57,39 +57,58 @@ def direct_cost(count: int, numbers: int, product: int) -> float:
 
 @dataclass(frozen=True)
 class Bags:
-    """Every kink of a vertex's line, with its weight: offsets (N + 1,); unit, weight (P,)."""
+    """Rows of a table and their weights, of which each vertex is a sum.
+
+    offsets: (N + 1,) the entries of each vertex; row, weight: (P,).
+    """
 
     offsets: Tensor
-    unit: Tensor
+    row: Tensor
     weight: Tensor
 
     @classmethod
-    def of(cls, kinks: Kinks, births: Births) -> Bags:
+    def of(cls, kinks: Kinks, births: Births, ends: int | None = None) -> Bags:
+        """Every kink of a vertex's line, from the table of the stage's answers to single units.
+
+        ends: how many rows the table of values has, if that comes before the other in the table;
+        then a vertex is all of its value: what is between the ends of its line, less the kinks.
+        """
         begin, end = take(kinks.offsets, kinks.line), take(kinks.offsets[1:], kinks.line)
         counts = end - begin
         offsets = offsets_of(counts)
         entry = entries_of(begin, end, offsets)
-        t = take(births.t, owners_of(counts, entry.shape[0]))
-        at = take(kinks.t, entry)
+        owner = owners_of(counts, entry.shape[0])
+        t, at = take(births.t, owner), take(kinks.t, entry)
         weight = torch.minimum(t, at) * (1 - torch.maximum(t, at)) * take(kinks.bend, entry)
-        return cls(offsets, take(kinks.unit, entry), weight)
+        row = take(kinks.unit, entry)
+        if ends is None:
+            return cls(offsets, row, weight)
+        index = torch.arange(entry.shape[0] + 2 * births.count, device=row.device)
+        offsets += 2 * index[: offsets.shape[0]]
+        places = [offsets[:-1], offsets[:-1] + 1, index[2 : 2 + entry.shape[0]] + 2 * owner]
+        rows, weights = torch.empty_like(index), weight.new_empty(index.shape)
+        for place, x in zip(places, (births.p, births.q, row + ends), strict=True):
+            rows.scatter_(0, place, x)
+        for place, x in zip(places, (1 - births.t, births.t, -weight), strict=True):
+            weights.scatter_(0, place, x)
+        return cls(offsets, rows, weights)
 
     def blocks(self, step: int) -> Iterator[tuple[slice, slice]]:
         """So many vertices at a time, and the entries of their bags."""
         count = self.offsets.shape[0] - 1
         if count <= step:
-            yield slice(0, count), slice(0, self.unit.shape[0])
+            yield slice(0, count), slice(0, self.row.shape[0])
             return
         starts = [*range(0, count, step), count]
         marks = self.offsets[torch.tensor(starts, device=self.offsets.device)].tolist()
         for (start, first), (stop, last) in pairwise(zip(starts, marks, strict=True)):
             yield slice(start, stop), slice(first, last)
 
-    def off(self, rows: slice, entries: slice, columns: Tensor) -> Tensor:
-        """What the kinks take off at a block of vertices: columns (n, m) -> (B, m)."""
+    def sums(self, rows: slice, entries: slice, table: Tensor) -> Tensor:
+        """The sums of a block of vertices: (n, m) -> (B, m)."""
         return embedding_bag(
-            self.unit[entries],
-            columns,
+            self.row[entries],
+            table,
             self.offsets[rows] - entries.start if entries.start else self.offsets[rows],
             mode="sum",
             per_sample_weights=self.weight[entries],

@@ -8,7 +8,6 @@ without numba everything works, only slower.
 from __future__ import annotations
 
 import logging
-import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -178,9 +177,7 @@ def _rows(width: int) -> int:
 
 def loops_for(device: torch.device, numbers: int) -> Loops | None:
     """The loops, if they can be had and are worth it for a stage with so many numbers."""
-    if device.type != "cpu" or (numbers < _PAYS and "splinecam.loops" not in sys.modules):
-        return None
-    code = _machine_code()
+    code = _machine_code() if device.type == "cpu" and numbers >= _PAYS else None
     if code is None or (numbers < _PAYS_COMPILING and not _is_compiled(code)):
         return None
     return Loops(code)

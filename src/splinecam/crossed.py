@@ -214,7 +214,7 @@ def _lines(marks: _Marks, ends: Tensor) -> Lines:
     a, b = take(marks.uv, flat).view(2, -1, marks.uv.shape[1])
     x, y = b[:, 0] - a[:, 0], b[:, 1] - a[:, 1]
     length = (x * x + y * y).sqrt_().clamp_(min=UV_ERROR)
-    along, aside = (take(blur, flat).view(2, -1) for blur in marks.blur.unbind(1))
+    along, aside = (take(blur, flat).view(2, -1) for blur in marks.blur[:, :2].unbind(1))
     across = (along * y).sub_(aside * x).abs_()
     error = torch.minimum(*across).div_(length).add_(UV_ERROR)
     start, end = take(marks.vertex, flat).view(2, -1)

@@ -47,7 +47,7 @@ class _Sink:
     """Where the results of a stage go: values, and the range and signs of what is cut next.
 
     again: rows that nobody will read, of which the values of a block may take the place; sight:
-    what the loops see of the source.
+    what the loops see of the source; behind: what stands behind the rows in a table.
     """
 
     vertices: int
@@ -56,6 +56,7 @@ class _Sink:
     again: Tensor | None = None
     loops: Loops | None = None
     sight: Sight | None = None
+    behind: dict[str, Tensor] = field(default_factory=dict)
     rows: dict[str, Tensor] = field(default_factory=dict)
     ready: Ready | None = None
 
@@ -69,12 +70,23 @@ class _Sink:
 
     def prepare(self, name: str, shape: tuple[int, ...], device: torch.device) -> Tensor:
         """Where the values of all vertices will be, of that shape each."""
-        if name not in self.rows:
-            shape = (self.vertices, *shape)
-            room = extended(self.again, shape)
-            self.rows[name] = room_for(shape, device) if room is None else room
-            self.again = None
+        if name in self.rows:
+            return self.rows[name]
+        more = self.behind.get(name)
+        count = self.vertices + (0 if more is None else more.shape[0])
+        room = extended(self.again, (count, *shape))
+        table = room_for((count, *shape), device) if room is None else room
+        self.again = None
+        if more is not None:
+            table[self.vertices :].view(more.shape).copy_(more)
+        self.rows[name] = table[: self.vertices]
         return self.rows[name]
+
+    def table(self, name: str) -> Tensor:
+        """The rows of a value, and what stands behind them, (V + n, m)."""
+        rows, more = self.rows[name], self.behind[name]
+        shape = (self.vertices + more.shape[0], more.shape[1])
+        return rows.as_strided(shape, (shape[1], 1))
 
     def put(self, start: int, values: dict[str, Tensor]) -> None:
         """Take the values at the vertices from ``start`` on."""
@@ -202,6 +214,11 @@ def _along_lines(
     live = program.stages[index].live_in
     step = rows_in_block(block, list(state.rows.values()))
     rest = lines.rest
+    product = program.product(index)
+    if state.mesh.uv.is_cuda:
+        sink.behind = lines.columns
+    if product is not None:
+        sink.prepare(product.name, product.args[1].shape[:1], state.mesh.uv.device)
     # These look at the old values, of which the new ones may take the place later on.
     for start in range(0, rest.count, step):
         births = rest.select(slice(start, start + step))
@@ -283,13 +300,17 @@ def _by_bags(
     first: int, births: Births, kinks: Kinks, columns: dict[str, Tensor], sink: _Sink, block: int
 ) -> None:
     """The same, a block at a time."""
-    bags = Bags.of(kinks, births)
+    joined = bool(sink.behind)  # one sum of everything reads less than half as much
+    bags = Bags.of(kinks, births, sink.vertices if joined else None)
     step = rows_in_block(block, list(sink.rows.values()))
-    spare = {name: torch.empty_like(value[:step]) for name, value in sink.rows.items()}
+    spare = {} if joined else {name: torch.empty_like(x[:step]) for name, x in sink.rows.items()}
     for rows, entries in bags.blocks(step):
         some = births.select(rows)
         room = sink.room(first + rows.start, some.count)
         for name, out in room.items():
+            if joined:
+                out.view(some.count, -1).copy_(bags.sums(rows, entries, sink.table(name)))
+                continue
             some.interpolate(sink.rows[name][:first], out, spare[name][: some.count])
-            out.view(some.count, -1).sub_(bags.off(rows, entries, columns[name]))
+            out.view(some.count, -1).sub_(bags.sums(rows, entries, columns[name]))
         sink.put(first + rows.start, room)

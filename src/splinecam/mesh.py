@@ -140,11 +140,11 @@ class Mesh:
         return torch.stack([vertex, end], 1)
 
     def shorten(self, edges: Tensor, edge: Tensor) -> None:
-        """End divided edges in ``edges``, their copy, at the first of their new vertices."""
-        first = torch.arange(edge.shape[0], device=edge.device)
-        first[1:].mul_(edge[1:] != edge[:-1])
-        first = torch.cummax(first, 0).values.add_(self.num_vertices)
-        edges[:, 1].scatter_(0, edge, first)
+        """End divided edges at the first of their new vertices; edges: all, and then the pieces."""
+        vertex = torch.arange(edge.shape[0], device=edge.device)
+        ended = edge.clone()  # or the piece before
+        torch.where(edge[1:] == edge[:-1], vertex[:-1] + self.num_edges, edge[1:], out=ended[1:])
+        edges[:, 1].scatter_(0, ended, vertex + self.num_vertices)
 
     def select(self, faces: Tensor) -> tuple[Mesh, Tensor, Tensor]:
         """The sub-mesh of some faces, with the old indices of its vertices and edges."""
