@@ -8,6 +8,7 @@ without numba everything works, only slower.
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -66,7 +67,7 @@ class Sight:
 
 @dataclass(frozen=True)
 class Rectified:
-    """A matrix (n, m) and a bias, to be applied to the positive parts of rows z (V, n).
+    """Weights (m, n) and a bias, to be applied to the positive parts of rows z (V, n).
 
     positive: (V, W) words of where these are; uv: (V, 2) where the vertices are.
     """
@@ -74,7 +75,7 @@ class Rectified:
     z: Tensor
     positive: Tensor
     uv: Tensor
-    matrix: Tensor
+    weight: Tensor
     bias: Tensor
 
 
@@ -126,7 +127,7 @@ class Loops:
         The units that are nowhere positive in a block of rows are left out of its product. Lines
         with both ends in a block are filled in while these are at hand.
         """
-        n, m = stage.matrix.shape
+        m, n = stage.weight.shape
         count, step = stage.z.shape[0], _rows(max(n, m))
         order, rank = torch.empty((2, count), dtype=torch.int64)
         code, side = self._code, max(1, round((count / step) ** 0.5))
@@ -138,7 +139,7 @@ class Loops:
         units = np.empty((len(room[0]), n), np.uint32)  # not signed: that is faster
         own = [[x.numpy() for x in mine] for mine in zip(*room, strict=True)]
         given = stage.z.numpy(), stage.positive.numpy(), order.numpy()
-        target, matrix = out.numpy(), stage.matrix.numpy()
+        target, matrix = out.numpy(), stage.weight.T.contiguous().numpy()
         new, arrays = rows.numpy(), () if along is None else along.arrays()
 
         def work(thread: int, begin: int, end: int) -> None:
@@ -156,6 +157,16 @@ class Loops:
         share(work, count, step)
         if along is not None:
             self.fill(along, sight, rows[starts[-2] :])
+
+    def narrow(self, stage: Rectified, out: Tensor) -> None:
+        """The first rows of ``out`` (V, m), if there are few columns."""
+        arrays = [x.numpy() for x in (stage.weight, stage.bias, out)]
+        z = stage.z.numpy()
+
+        def work(_: int, begin: int, end: int) -> None:
+            self._code.narrow(z, begin, end, *arrays)
+
+        share(work, stage.z.shape[0], 4 * _rows(stage.z.shape[1]))
 
     def _within(self, along: Along | None, rank: Tensor, step: int) -> tuple[Tensor, list[int]]:
         """The new rows by the block in which both ends of their line are, and where each begins."""
@@ -177,7 +188,8 @@ def _rows(width: int) -> int:
 
 def loops_for(device: torch.device, numbers: int) -> Loops | None:
     """The loops, if they can be had and are worth it for a stage with so many numbers."""
-    code = _machine_code() if device.type == "cpu" and numbers >= _PAYS else None
+    worth = numbers >= _PAYS or "splinecam.loops" in sys.modules
+    code = _machine_code() if device.type == "cpu" and worth else None
     if code is None or (numbers < _PAYS_COMPILING and not _is_compiled(code)):
         return None
     return Loops(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -17,10 +18,14 @@ from splinecam.predicates import EPS, SAFETY
 from splinecam.program import Program
 from splinecam.signs import Signs, SignWriter
 from splinecam.state import State, extended, room_for, rows_in_block
+from splinecam.threads import without_helpers
 from splinecam.tiles import Tile
 from splinecam.values import Ref
 
 __all__ = ["Ready", "evaluate"]
+
+# Columns up to which a product is faster without leaving units out.
+_NARROW = 8
 
 # A stage's answer to single units is found only if it has no more numbers than this.
 _COLUMNS = 1 << 24
@@ -155,18 +160,26 @@ def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
     loops = loops_for(state.mesh.uv.device, vertices * width)
     dead = state.dead(stage.live_in)
     sink = _Sink(vertices, cut.source if cut else None, writer, dead, loops)
-    if lines is not None:
-        _along_lines(program, index, state, lines, sink, block)
-    else:
-        for start, values in state.blocks(stage.live_in, block):
-            count = next(iter(values.values())).shape[0]
-            sink.put(start, program.advance(index, values, sink.room(start, count)))
-    sink.look_at_all(block)
+    with nullcontext() if loops is None or lines is None else without_helpers():
+        _run(program, index, state, lines, sink, block)
     state.bounds, state.rows = bounds, sink.rows
     state.made = state.grown = state.pending = None
     ready = sink.seen()
     state.signs = ready.signs if ready.signs is not None and ready.signs.clear else None
     return ready
+
+
+def _run(
+    program: Program, index: int, state: State, lines: _Lines | None, sink: _Sink, block: int
+) -> None:
+    """Run a stage along lines, or else at every vertex."""
+    if lines is not None:
+        _along_lines(program, index, state, lines, sink, block)
+    else:
+        for start, values in state.blocks(program.stages[index].live_in, block):
+            count = next(iter(values.values())).shape[0]
+            sink.put(start, program.advance(index, values, sink.room(start, count)))
+    sink.look_at_all(block)
 
 
 @dataclass(frozen=True)
@@ -254,16 +267,22 @@ def _rectified(program: Program, index: int, state: State, lines: _Lines, sink: 
     if not cut.rectifies or step.args[0] != Ref(cut.result) or z.dim() != 2:
         return False
     weight, bias, *_ = *step.args[1:], None
-    out = sink.prepare(step.name, weight.shape[:1], z.device)
     bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
+    out = sink.rows[step.name]
+    stage = Rectified(z, signs.positive, state.mesh.uv[: state.known], weight.contiguous(), bias)
     kinks, births, way = lines.new[0]
-    along = None
-    if way == "bag":
-        along = Along(out, state.known, births, kinks, lines.columns[step.name])
-    stage = Rectified(z, signs.positive, state.mesh.uv[: state.known], weight.T.contiguous(), bias)
-    sink.loops.product(stage, out, sink.sight_of(step.name), along)
+    filled = state.known + (births.count if way == "bag" else 0)
+    along = Along(out, state.known, births, kinks, lines.columns[step.name])
+    if weight.shape[0] > _NARROW:
+        sink.loops.product(stage, out, sink.sight_of(step.name), along if way == "bag" else None)
+    else:
+        sink.loops.narrow(stage, out)
+        if way == "bag":
+            sink.loops.fill(along, Sight.nothing())
+        sink.look(0, filled)
+        return True
     if sink.sight is None:
-        sink.look(0, state.known + (births.count if along else 0))
+        sink.look(0, filled)
     return True
 
 

@@ -11,12 +11,14 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["active", "fill", "grid_order", "put", "see", "within_blocks"]
+__all__ = ["active", "fill", "grid_order", "narrow", "put", "see", "within_blocks"]
 
 _WORD = 64
 _TOGETHER = 4  # rows that are read at once
 
 _compiled = numba.njit(nogil=True, cache=True)
+_inlined = numba.njit(nogil=True, inline="always")  # calls that pass arrays on count references
+_summing = numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # in whatever order is fastest
 
 
 @_compiled
@@ -64,7 +66,7 @@ def within_blocks(
 # -- signs ------------------------------------------------------------------------------------
 
 
-@_compiled
+@_inlined
 def _range(z: Any, rows: Any, begin: int, end: int, low: Any, high: Any, size: Any) -> None:
     """The range (n,) of rows of z, and their least modulus."""
     n = z.shape[1]
@@ -87,31 +89,31 @@ def _range(z: Any, rows: Any, begin: int, end: int, low: Any, high: Any, size: A
         i += _TOGETHER
 
 
-@_compiled
-def _above_zero(row: Any, words: Any) -> None:
-    """Where a row (n,) is positive, as words (W,)."""
-    n = row.shape[0]
-    for w in range(words.shape[0]):
+@_inlined
+def _above_zero(z: Any, row: int, positive: Any, negative: Any) -> None:
+    """Where a row (n,) is positive, as words (W,); elsewhere it is negative."""
+    n = z.shape[1]
+    for w in range(positive.shape[1]):
         first = w * _WORD
         bits = np.int64(0)
         if first + _WORD <= n:  # a loop of known length is faster
             for c in range(_WORD):
-                bits |= np.int64(row[first + c] > 0) << np.int64(c)
+                bits |= np.int64(z[row, first + c] > 0) << np.int64(c)
         else:
             for c in range(n - first):
-                bits |= np.int64(row[first + c] > 0) << np.int64(c)
-        words[w] = bits
+                bits |= np.int64(z[row, first + c] > 0) << np.int64(c)
+        positive[row, w], negative[row, w] = bits, ~bits
 
 
-@_compiled
-def _beyond(row: Any, least: Any, positive: Any, negative: Any) -> None:
+@_inlined
+def _beyond(z: Any, row: int, least: Any, positive: Any, negative: Any) -> None:
     """Where a row (n,) is above ``least``, and where below minus that, as words (W,) each."""
-    for w in range(positive.shape[0]):
+    for w in range(positive.shape[1]):
         above, below = np.int64(0), np.int64(0)
-        for c in range(w * _WORD, min((w + 1) * _WORD, row.shape[0])):
-            above |= np.int64(row[c] > least[c]) << np.int64(c & (_WORD - 1))
-            below |= np.int64(row[c] < -least[c]) << np.int64(c & (_WORD - 1))
-        positive[w], negative[w] = above, below
+        for c in range(w * _WORD, min((w + 1) * _WORD, z.shape[1])):
+            above |= np.int64(z[row, c] > least[c]) << np.int64(c & (_WORD - 1))
+            below |= np.int64(z[row, c] < -least[c]) << np.int64(c & (_WORD - 1))
+        positive[row, w], negative[row, w] = above, below
 
 
 @_compiled
@@ -140,13 +142,10 @@ def see(
         near |= size[c] <= least[c]
     zeros[0] |= near
     for i in range(begin, end):
-        row = rows[i]
         if near:
-            _beyond(z[row], least, positive[row], negative[row])
+            _beyond(z, rows[i], least, positive, negative)
         else:
-            _above_zero(z[row], positive[row])
-            for w in range(positive.shape[1]):
-                negative[row, w] = ~positive[row, w]
+            _above_zero(z, rows[i], positive, negative)
 
 
 # -- values -----------------------------------------------------------------------------------
@@ -252,3 +251,14 @@ def put(
         for c in range(y.shape[1]):
             out[row, c] = y[i - begin, c]
     see(out, rows, begin, end, least, low, high, zeros, positive, negative)
+
+
+@_summing
+def narrow(z: Any, begin: int, end: int, weight: Any, bias: Any, out: Any) -> None:
+    """What few functions, weight (m, n), make of the positive parts of rows z (V, n)."""
+    for i in range(begin, end):
+        for j in range(weight.shape[0]):
+            total = 0.0
+            for c in range(weight.shape[1]):
+                total += (z[i, c] if z[i, c] > 0 else 0.0) * weight[j, c]
+            out[i, j] = total + bias[j]

@@ -23,7 +23,7 @@ from splinecam.kinks import bent
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY, UV_ERROR
 from splinecam.ragged import offsets_of, take
-from splinecam.threads import share
+from splinecam.threads import share, without_helpers
 
 __all__ = ["refine_swiftly"]
 
@@ -39,8 +39,19 @@ def refine_swiftly(
     found = functions.found
     if found is None or not found.clear:  # loops have looked at everything
         return None
-    code = mesh_loops()
-    cuts = _cut_edges(code, mesh, functions, found.positive)
+    with without_helpers():
+        return _refine(mesh_loops(), mesh, functions, found.positive, op, max_faces)
+
+
+def _refine(
+    code: ModuleType,
+    mesh: Mesh,
+    functions: Functions,
+    positive: Tensor,
+    op: int,
+    max_faces: int | None,
+) -> Refinement | None:
+    cuts = _cut_edges(code, mesh, functions, positive)
     if cuts is None:
         return None
     if not cuts.t.shape[0]:
