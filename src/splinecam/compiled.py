@@ -33,7 +33,7 @@ _log = logging.getLogger("splinecam")
 _PAYS, _PAYS_COMPILING = 1 << 21, 1 << 26
 
 _BLOCK = 1 << 17  # numbers that a thread has at hand in its cache
-_FEWEST = 32  # rows in a block, however wide
+_FEWEST, _MOST = 32, 512  # rows in a block, however wide or narrow
 
 
 class Sight:
@@ -183,7 +183,7 @@ class Loops:
 
 def _rows(width: int) -> int:
     """How many rows make a block."""
-    return max(_FEWEST, _BLOCK // max(width, 1))
+    return max(_FEWEST, min(_MOST, _BLOCK // max(width, 1)))
 
 
 def loops_for(device: torch.device, numbers: int) -> Loops | None:

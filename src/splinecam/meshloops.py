@@ -21,6 +21,9 @@ __all__ = [
     "cut_edges",
     "cut_faces",
     "divide_edges",
+    "offsets",
+    "offsets_of_faces",
+    "plan",
 ]
 
 _WORD = 64
@@ -63,21 +66,24 @@ def cut_edges(
     unit: Any,
     level: Any,
     error: Any,
+    jump: Any,
     first: Any,
     least: float,
     safety: float,
     begin: int,
     end: int,
     column: Any,
+    owner: Any,
     ends: Any,
     t: Any,
+    bend: Any,
     place: Any,
-    change: Any,
     blur: Any,
 ) -> bool:
-    """Where functions change sign along edges; per group: what it is, in order along its edge.
+    """Where functions change sign along edges; per group, in order along its edge: what it is.
 
-    least: the rounding of a coordinate; ends: (N, 2) of the edge; place, blur: (N, 2).
+    least: the rounding of a coordinate; owner: the edge; ends: (2, N) of it; bend: by how much the
+    slope of the result changes there, per whole edge; place, blur: (N, 2).
     """
     for e in range(begin, end):
         start, stop = first[e], first[e + 1]
@@ -94,9 +100,9 @@ def cut_edges(
                 drop = value - (z[b, unit[c]] - level[c])
                 at, i = value / drop, g
                 while i > start and t[i - 1] > at:
-                    t[i], change[i], column[i] = t[i - 1], change[i - 1], column[i - 1]
+                    t[i], bend[i], column[i] = t[i - 1], bend[i - 1], column[i - 1]
                     i -= 1
-                t[i], change[i], column[i] = at, drop, c
+                t[i], bend[i], column[i] = at, abs(drop), c
                 g += 1
         x, y = uv[b, 0] - uv[a, 0], uv[b, 1] - uv[a, 1]
         length = np.sqrt(x * x + y * y)
@@ -104,11 +110,12 @@ def cut_edges(
             return False
         reach = 0.0
         for g in range(start, stop):
-            shift = error[column[g]] / abs(change[g])
+            shift = error[column[g]] / bend[g]
             before, reach = reach, shift + least / length
             if g > start and not t[g] - t[g - 1] > safety * (before + reach):
                 return False
-            ends[g, 0], ends[g, 1] = a, b
+            bend[g] *= jump[column[g]]
+            owner[g], ends[0, g], ends[1, g] = e, a, b
             _between(uv, a, b, t[g], place, g)
             blur[g, 0], blur[g, 1] = x * shift, y * shift
     return True
@@ -138,9 +145,8 @@ def divide_edges(
     out: Any,
     out_op: Any,
     out_unit: Any,
-    owner: Any,
 ) -> None:
-    """Divide edges at their groups, of which each begins another piece; owner: (N,) its edge."""
+    """Divide edges at their groups, of which each begins another piece."""
     count = edges.shape[0]
     for e in range(begin, end):
         out[e, 0], out[e, 1] = edges[e, 0], edges[e, 1]
@@ -149,7 +155,7 @@ def divide_edges(
         for g in range(first[e], first[e + 1]):
             out[count + g, 0], out[count + g, 1] = vertices + g, edges[e, 1]
             out[last, 1] = vertices + g
-            out_op[count + g], out_unit[count + g], owner[g] = op[e], unit[e], e
+            out_op[count + g], out_unit[count + g] = op[e], unit[e]
             last = count + g
 
 
@@ -255,6 +261,57 @@ def _pairs(n: int, face: Any) -> int:
                 x += 1
             j += 1
     return x
+
+
+@_compiled
+def plan(
+    face_offsets: Any,
+    chords: Any,
+    crossings: Any,
+    touched: Any,
+    kept: Any,
+    before: Any,
+    passed: Any,
+    begins: Any,
+) -> tuple[int, int]:
+    """Which faces have chords, and which have none; returns how many do, and the room for one.
+
+    before, passed, begins: chords, crossings and half-edges of the new faces before each.
+    """
+    count = left = room = 0
+    before[0] = passed[0] = begins[0] = 0
+    for f in range(chords.shape[0]):
+        n, x, size = chords[f], crossings[f], face_offsets[f + 1] - face_offsets[f]
+        if n == 0:
+            kept[left] = f
+            left += 1
+            continue
+        touched[count] = f
+        before[count + 1], passed[count + 1] = before[count] + n, passed[count] + x
+        begins[count + 1] = begins[count] + size + 4 * (n + x)
+        room = max(room, size + 2 * n, n + 1, 2 * x)
+        count += 1
+    return count, room
+
+
+@_compiled
+def offsets(counts: Any, out: Any) -> int:
+    """Row starts, with the total appended, and returned."""
+    out[0] = 0
+    for i in range(counts.shape[0]):
+        out[i + 1] = out[i] + counts[i]
+    return int(out[-1])
+
+
+@_compiled
+def offsets_of_faces(face_offsets: Any, kept: Any, sizes: Any, out: Any) -> int:
+    """Row starts of the kept faces and then of the new ones, with the total, which is returned."""
+    out[0] = 0
+    for i in range(kept.shape[0]):
+        out[i + 1] = out[i] + face_offsets[kept[i] + 1] - face_offsets[kept[i]]
+    for i in range(sizes.shape[0]):
+        out[kept.shape[0] + i + 1] = out[kept.shape[0] + i] + sizes[i]
+    return int(out[-1])
 
 
 @_inlined
@@ -381,6 +438,8 @@ def cut_faces(
     woven: Any,
     along: Any,
     born: Any,
+    ends: Any,
+    t: Any,
     uv: Any,
     edges: Any,
     units: Any,
@@ -391,8 +450,8 @@ def cut_faces(
     """Cut the touched faces from ``begin`` to ``end``: chords and crossings before each are given.
 
     Per chord: the groups at its ends, its first slot; per slot: the chord that crosses, the
-    fraction; per crossing: chord and slot, and where it is; edges and their units; per face: how
-    many half-edges it has, and where they are in ``out``.
+    fraction; per crossing: chord and slot, the vertices and the fraction between which it is, and
+    where that is; edges and their units; per face: how many half-edges, and where in ``out``.
     """
     face, real = np.empty((_WHOLE, room), np.int64), np.empty((_REAL, room))
     divided = first.shape[0] - 1 + column.shape[0]
@@ -405,7 +464,7 @@ def cut_faces(
             g, h, size = _halve(corners, start, stop, first, begins[f], piece + divided, face, out)
             if not _length(place, g, h) > least:
                 return False
-            lines[before, 0], lines[before, 1], slots[before] = g, h, 2 * passed
+            lines[0, before], lines[1, before], slots[before] = g, h, 2 * passed
             edges[piece, 0], edges[piece, 1] = vertices + g, vertices + h
             units[piece] = label[column[g]]
             starts[f], sizes[f] = begins[f], size
@@ -427,6 +486,8 @@ def cut_faces(
             i = face[_CHORD, slot]
             g, h = face[_START, i], face[_STOP, i]
             _between(place, g, h, real[_ALONG, slot], uv, passed + k)
+            ends[0, passed + k], ends[1, passed + k] = vertices + g, vertices + h
+            t[passed + k] = real[_ALONG, slot]
         for i in range(n):
             for k in range(face[_FIRST, i], face[_FIRST, i + 1] + 1):
                 units[piece + k + i] = label[column[face[_START, i]]]
@@ -511,14 +572,14 @@ def _write_crossings(
     born: Any,
 ) -> None:
     for i in range(n):
-        lines[before + i, 0], lines[before + i, 1] = face[_START, i], face[_STOP, i]
+        lines[0, before + i], lines[1, before + i] = face[_START, i], face[_STOP, i]
         slots[before + i] = 2 * passed + face[_FIRST, i]
     for k in range(2 * x):
         along[2 * passed + k] = real[_ALONG, k]
         woven[2 * passed + k] = before + face[_CHORD, face[_OTHER, k]]
     for k in range(x):
-        born[passed + k, 0] = before + face[_ONE, k]
-        born[passed + k, 1] = 2 * passed + face[_SLOT, 2 * k]
+        born[0, passed + k] = before + face[_ONE, k]
+        born[1, passed + k] = 2 * passed + face[_SLOT, 2 * k]
 
 
 @_inlined
@@ -655,9 +716,9 @@ def bends(
     """By how much the slopes of results bend along chords, at each slot."""
     for i in range(begin, end):
         for k in range(slots[i], slots[i + 1]):
-            c, s = column[lines[woven[k], 0]], along[k]
+            c, s = column[lines[0, woven[k]]], along[k]
             # The farther end of the chord tells best how steep the other function is along it.
-            g = lines[i, 0] if s > 0.5 else lines[i, 1]
-            p, q = z[ends[g, 0], unit[c]], z[ends[g, 1], unit[c]]
+            g = lines[0, i] if s > 0.5 else lines[1, i]
+            p, q = z[ends[0, g], unit[c]], z[ends[1, g], unit[c]]
             value = p + t[g] * (q - p) - level[c]
             units[k], out[k] = unit[c], jump[c] * abs(value) / max(s, 1 - s)

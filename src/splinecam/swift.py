@@ -22,12 +22,12 @@ from splinecam.functions import Functions
 from splinecam.kinks import bent
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY, UV_ERROR
-from splinecam.ragged import offsets_of, take
+from splinecam.ragged import take
 from splinecam.threads import share, without_helpers
 
 __all__ = ["refine_swiftly"]
 
-_PART = 1 << 12  # edges or faces that a thread takes at a time
+_PART = 1 << 11  # edges or faces that a thread takes at a time
 
 _MOST = 1 << 7  # chords of a face: the loops compare all of them, and one thread has a whole face
 
@@ -59,41 +59,62 @@ def _refine(
     plan = _plan(code, mesh, functions.m, cuts)
     if plan is None or (max_faces is not None and plan.faces > max_faces):
         return None
-    drawn = _cut_faces(code, mesh, functions, cuts, plan)
+    made = _Made.room(mesh, cuts, plan, op)
+    drawn = _cut_faces(code, mesh, functions, cuts, plan, made)
     if drawn is None:
         return None
-    refined, owner = _assemble(code, mesh, op, cuts, plan, drawn)
-    a, b = (x.contiguous() for x in cuts.ends.unbind(1))
-    chord, place = drawn.born.unbind(1)
-    p, q = (take(drawn.lines[:, end], chord) + mesh.num_vertices for end in range(2))
-    on_edges, inside = Births(a, b, cuts.t), Births(p, q, take(drawn.along, place))
-    kinks = _kinks(code, functions, cuts, drawn, owner)
+    refined = _finish(code, mesh, cuts, plan, drawn, made)
+    kinks = _kinks(code, functions, cuts, drawn)
+    (a, b), (p, q) = cuts.ends, drawn.ends
+    on_edges, inside = Births(a, b, cuts.t), Births(p, q, drawn.t)
     return Refinement(refined, on_edges, inside, [], kinks=kinks)
+
+
+# -- edges ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Cuts:
     """New vertices on edges, in order along each: first (E + 1,) those of each edge.
 
-    Per group, (N,): column, ends of the edge (N, 2), fraction t, place (N, 2), change along the
-    edge, and blur (N, 2), see ``EdgeCuts``.
+    Per group, (N,): column, owner (the edge), ends of that (2, N), fraction t, bend, place and blur
+    (N, 2), see ``meshloops.cut_edges``.
     """
 
     first: Tensor
     column: Tensor
+    owner: Tensor
     ends: Tensor
     t: Tensor
+    bend: Tensor
     place: Tensor
-    change: Tensor
     blur: Tensor
+
+
+def _cut_edges(code: ModuleType, mesh: Mesh, f: Functions, positive: Tensor) -> _Cuts | None:
+    words = positive.numpy().view(np.uint64)
+    extra, first = mesh.edges.new_empty(mesh.num_edges), mesh.edges.new_empty(mesh.num_edges + 1)
+    _all(mesh.num_edges, code.count_changes, mesh.edges, words, made=[extra])
+    groups = code.offsets(extra.numpy(), first.numpy())
+    column, owner, *_ = whole = mesh.edges.new_empty((4, groups))
+    t, bend = f.z.new_empty((2, groups))
+    place, blur = f.z.new_empty((groups, mesh.uv.shape[1])), f.z.new_empty((groups, 2))
+    jump = torch.zeros_like(f.level) if f.jump is None else f.jump
+    given = (mesh.edges, mesh.uv, words, f.z, f.unit, f.level, f.error, jump, first)
+    made = [column, owner, whole[2:], t, bend, place, blur]
+    fine = _all(mesh.num_edges, code.cut_edges, *given, UV_ERROR, SAFETY, made=made)
+    return _Cuts(first, *made) if fine else None
+
+
+# -- faces ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Plan:
     """How many chords and crossings there are before each of the K faces with chords, (K + 1,).
 
-    begins: (K + 1,) where their half-edges are; touched: (K,) these faces, kept: the others;
-    room: for all chords, slots and places of a face; totals: chords, crossings, half-edges.
+    begins: (K + 1,) where their half-edges are; touched: (K,) these faces, kept: the others; room:
+    for all chords, slots and places of a face; totals: chords, crossings, half-edges.
     """
 
     touched: Tensor
@@ -113,38 +134,44 @@ class _Plan:
         return self.touched.shape[0] + self.totals[0] + self.totals[1]
 
 
-def _cut_edges(
-    code: ModuleType, mesh: Mesh, functions: Functions, positive: Tensor
-) -> _Cuts | None:
-    words = positive.numpy().view(np.uint64)
-    extra = torch.empty_like(mesh.edges[:, 0])
-    _all(mesh.num_edges, code.count_changes, mesh.edges, words, made=[extra])
-    first = offsets_of(extra)
-    groups = int(first[-1])
-    f = functions
-    column, ends = first.new_empty(groups), first.new_empty((groups, 2))
-    t, change = f.z.new_empty((2, groups))
-    place, blur = f.z.new_empty((groups, mesh.uv.shape[1])), f.z.new_empty((groups, 2))
-    given = (mesh.edges, mesh.uv, words, f.z, f.unit, f.level, f.error, first, UV_ERROR, SAFETY)
-    made = [column, ends, t, place, change, blur]
-    fine = _all(mesh.num_edges, code.cut_edges, *given, made=made)
-    return _Cuts(first, *made) if fine else None
-
-
 def _plan(code: ModuleType, mesh: Mesh, m: int, cuts: _Cuts) -> _Plan | None:
-    chords, crossings = mesh.offsets.new_empty((2, mesh.num_faces))
+    faces = mesh.num_faces
+    chords, crossings, touched, kept = mesh.offsets.new_empty((4, faces))
     given = (mesh.offsets, mesh.corners, cuts.first, cuts.column, _MOST)
     made = [chords, crossings]
-    if not _all(mesh.num_faces, code.count_crossings, *given, own=m, made=made):
+    if not _all(faces, code.count_crossings, *given, own=m, made=made):
         return None
-    touched, kept = chords.nonzero()[:, 0], (chords == 0).nonzero()[:, 0]
-    corners = take(mesh.counts(), touched)
-    chords, crossings = take(chords, touched), take(crossings, touched)
-    room = 1 + 2 * int(torch.stack([chords, crossings, corners]).amax(1).sum())
-    begins = offsets_of(corners + 4 * (chords + crossings))
-    offsets = offsets_of(chords), offsets_of(crossings), begins
-    totals = torch.stack([x[-1] for x in offsets]).tolist()
-    return _Plan(touched, kept, *offsets, room, tuple(totals))
+    before = mesh.offsets.new_empty((3, faces + 1))
+    lists = (mesh.offsets, chords, crossings, touched, kept, *before)
+    count, room = code.plan(*[x.numpy() for x in lists])
+    passed, crossed, begins = before[:, : count + 1]
+    totals = tuple(before[:, count].tolist())
+    touched, kept = touched[:count], kept[: faces - count]
+    return _Plan(touched, kept, passed, crossed, begins, room, totals)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The vertices and edges of the refined mesh: first those of the old one."""
+
+    uv: Tensor
+    edges: Tensor
+    edge_op: Tensor
+    edge_unit: Tensor
+    vertex_op: Tensor
+
+    @classmethod
+    def room(cls, mesh: Mesh, cuts: _Cuts, plan: _Plan, op: int) -> _Made:
+        chords, crossings, _ = plan.totals
+        groups = cuts.t.shape[0]
+        edges = mesh.num_edges + groups + chords + 2 * crossings
+        uv = mesh.uv.new_empty((mesh.num_vertices + groups + crossings, mesh.uv.shape[1]))
+        uv[: mesh.num_vertices], uv[mesh.num_vertices : -crossings or None] = mesh.uv, cuts.place
+        vertex_op = mesh.vertex_op.new_full(uv.shape[:1], op)
+        vertex_op[: mesh.num_vertices] = mesh.vertex_op
+        edge_op = mesh.edge_op.new_full((edges,), op)
+        whole = mesh.edges.new_empty
+        return cls(uv, whole((edges, 2)), edge_op, whole(edges), vertex_op)
 
 
 @dataclass(frozen=True)
@@ -156,6 +183,8 @@ class _Drawn:
     woven: Tensor
     along: Tensor
     born: Tensor
+    ends: Tensor
+    t: Tensor
     uv: Tensor
     edges: Tensor
     units: Tensor
@@ -165,20 +194,22 @@ class _Drawn:
 
 
 def _cut_faces(
-    code: ModuleType, mesh: Mesh, functions: Functions, cuts: _Cuts, plan: _Plan
+    code: ModuleType, mesh: Mesh, functions: Functions, cuts: _Cuts, plan: _Plan, made: _Made
 ) -> _Drawn | None:
     chords, crossings, halves = plan.totals
     whole, real = mesh.edges.new_empty, mesh.uv.new_empty
-    pieces = chords + 2 * crossings
+    divided = mesh.num_edges + cuts.t.shape[0]
     drawn = _Drawn(
-        lines=whole((chords, 2)),
+        lines=whole((2, chords)),
         slots=whole(chords + 1),
         woven=whole(2 * crossings),
         along=real(2 * crossings),
-        born=whole((crossings, 2)),
-        uv=real((crossings, mesh.uv.shape[1])),
-        edges=whole((pieces, 2)),
-        units=whole(pieces),
+        born=whole((2, crossings)),
+        ends=whole((2, crossings)),
+        t=real(crossings),
+        uv=made.uv[mesh.num_vertices + cuts.t.shape[0] :],
+        edges=made.edges[divided:],
+        units=made.edge_unit[divided:],
         sizes=whole(plan.new_faces),
         starts=whole(plan.new_faces),
         halves=whole(halves),
@@ -189,49 +220,41 @@ def _cut_faces(
         *(functions.label, UV_ERROR, SAFETY, mesh.num_vertices, plan.room),
         *(plan.touched, plan.chords, plan.crossings, plan.begins),
     )
-    made, count = list(vars(drawn).values()), plan.touched.shape[0]
-    return drawn if _all(count, code.cut_faces, *given, own=functions.m, made=made) else None
+    results, count = list(vars(drawn).values()), plan.touched.shape[0]
+    return drawn if _all(count, code.cut_faces, *given, own=functions.m, made=results) else None
 
 
-def _assemble(
-    code: ModuleType, mesh: Mesh, op: int, cuts: _Cuts, plan: _Plan, drawn: _Drawn
-) -> tuple[Mesh, Tensor]:
-    """The refined mesh, and the edge of each new vertex on an edge."""
-    divided = mesh.num_edges + cuts.t.shape[0]
-    count = divided + drawn.units.shape[0]
-    edges, owner = mesh.edges.new_empty((count, 2)), torch.empty_like(cuts.column)
-    edge_op, edge_unit = mesh.edges.new_empty((2, count))
-    edges[divided:], edge_op[divided:], edge_unit[divided:] = drawn.edges, op, drawn.units
+def _finish(
+    code: ModuleType, mesh: Mesh, cuts: _Cuts, plan: _Plan, drawn: _Drawn, made: _Made
+) -> Mesh:
+    """The refined mesh: untouched faces first, then the pieces of the cut ones."""
     given = (mesh.edges, mesh.edge_op, mesh.edge_unit, cuts.first, mesh.num_vertices)
-    made = [edges, edge_op, edge_unit, owner]
-    _all(mesh.num_edges, code.divide_edges, *given, made=made)
-    offsets = offsets_of(torch.cat([take(mesh.counts(), plan.kept), drawn.sizes]))
-    corners = mesh.corners.new_empty(int(offsets[-1]))
+    parts = [made.edges, made.edge_op, made.edge_unit]
+    _all(mesh.num_edges, code.divide_edges, *given, made=parts)
+    offsets = mesh.offsets.new_empty(plan.faces + 1)
+    lists = (mesh.offsets, plan.kept, drawn.sizes, offsets)
+    corners = mesh.corners.new_empty(code.offsets_of_faces(*[x.numpy() for x in lists]))
     faces = (mesh.offsets, mesh.corners, plan.kept, drawn.starts, drawn.halves, offsets)
     _all(plan.faces, code.copy_faces, *faces, made=[corners])
-    uv = torch.cat([mesh.uv, cuts.place, drawn.uv])
-    vertex_op = mesh.vertex_op.new_full((uv.shape[0],), op)
-    vertex_op[: mesh.num_vertices] = mesh.vertex_op
-    return Mesh(uv, edges, offsets, corners, edge_op, edge_unit, vertex_op), owner
+    return Mesh(**vars(made), offsets=offsets, corners=corners)
 
 
 def _kinks(
-    code: ModuleType, f: Functions, cuts: _Cuts, drawn: _Drawn, owner: Tensor
+    code: ModuleType, f: Functions, cuts: _Cuts, drawn: _Drawn
 ) -> tuple[Kinks, Kinks] | None:
     """Where results bend on the divided edges and on the chords, see ``find_kinks``."""
-    if f.jump is None or not bent(f, cuts.t.shape[0] + drawn.born.shape[0]):
+    if f.jump is None or not bent(f, cuts.t.shape[0] + drawn.t.shape[0]):
         return None
-    bend = take(f.jump, cuts.column) * cuts.change.abs()
-    index = torch.arange(owner.shape[0])
-    on_edges = Kinks(cuts.first, cuts.t, take(f.unit, cuts.column), bend, owner, index)
+    index = torch.arange(cuts.owner.shape[0])
+    unit = take(f.unit, cuts.column)
+    on_edges = Kinks(cuts.first, cuts.t, unit, cuts.bend, cuts.owner, index)
     unit, bend = torch.empty_like(drawn.woven), torch.empty_like(drawn.along)
     given = (
         *(drawn.lines, drawn.slots, drawn.woven, drawn.along, cuts.column, cuts.ends, cuts.t),
         *(f.z, f.unit, f.level, f.jump),
     )
-    _all(drawn.lines.shape[0], code.bends, *given, made=[unit, bend])
-    chord, place = (x.contiguous() for x in drawn.born.unbind(1))
-    return on_edges, Kinks(drawn.slots, drawn.along, unit, bend, chord, place)
+    _all(drawn.lines.shape[1], code.bends, *given, made=[unit, bend])
+    return on_edges, Kinks(drawn.slots, drawn.along, unit, bend, *drawn.born)
 
 
 def _all(
