@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from splinecam import options
+from splinecam import compiled, options
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 torch.set_num_threads(1)
@@ -35,6 +35,16 @@ def _cuda_where_marked(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
     """Tests marked ``cuda`` use the GPU if there is one."""
     if request.node.get_closest_marker("cuda") is not None:
         monkeypatch.setattr(options, "cuda_is_there", _cuda_is_there)
+
+
+@pytest.fixture(autouse=True)
+def _loops_where_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests marked ``loops`` use compiled loops for everything, and others for nothing."""
+    marked = request.node.get_closest_marker("loops") is not None
+    if marked:
+        pytest.importorskip("numba")
+    for name in ("_LOADED", "_PAYS", "_PAYS_COMPILING"):
+        monkeypatch.setattr(compiled, name, 0 if marked else 1 << 60)
 
 
 @pytest.fixture(autouse=True)

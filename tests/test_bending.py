@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import torch
 from torch import Tensor, nn
 
-import splinecam
 import splinecam as sc
-from splinecam import bending, compiled, evaluate, kinks
+from splinecam import bending, evaluate, kinks
 from splinecam.bending import Bags, Sums
 from splinecam.births import Births, Kinks
 from splinecam.capture import capture
 from splinecam.engine import run
-from splinecam.signs import set_bits
 
 
 class Skip(nn.Module):
@@ -136,49 +132,3 @@ def test_sums_wrap_around_without_loss() -> None:
     bags = _off(Bags.of(some, births), columns)[:count, 0]
     assert torch.equal(off, off[:1].expand(lines, -1))
     assert torch.allclose(off[0], bags, rtol=1e-13)
-
-
-def test_compiled_loops_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba")
-    model, domain = NETS["relu"].double().eval(), sc.Domain.box(-3, 3)
-    program = capture(model, domain.input_shape, device=torch.device("cpu"))
-    _always(monkeypatch, 0)
-    with torch.no_grad():
-        plain = run(program, domain)
-        monkeypatch.setattr(compiled, "_PAYS", 0)
-        monkeypatch.setattr(compiled, "_PAYS_COMPILING", 0)
-        fast = run(program, domain)
-        monkeypatch.setattr(compiled, "_machine_code", lambda: None)
-        without = run(program, domain)
-    assert torch.equal(plain.mesh.corners, fast.mesh.corners)
-    assert float((plain.output - fast.output).abs().max()) < 1e-13
-    assert torch.equal(plain.output, without.output)
-
-
-def test_a_numba_that_cannot_be_used_is_done_without(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    pytest.importorskip("numba")
-    monkeypatch.setitem(sys.modules, "splinecam.loops", None)
-    monkeypatch.delattr(splinecam, "loops", raising=False)
-    compiled._machine_code.cache_clear()
-    assert compiled.loops_for(torch.device("cpu"), 1 << 40) is None
-    assert "numba" in caplog.text
-    compiled._machine_code.cache_clear()
-
-
-def test_compiled_loops_see_range_signs_and_zeros() -> None:
-    pytest.importorskip("numba")
-    z = torch.randn(40, 130, dtype=torch.float64)
-    least, words = torch.full((130,), 1e-9).double(), torch.empty((2, 40, 3), dtype=torch.int64)
-    loops = compiled.loops_for(z.device, 1 << 40)
-    assert loops is not None
-    sight = compiled.Sight(least, words[0], words[1])
-    loops.see(z, 0, 40, sight)
-    assert torch.equal(torch.stack(sight.range()), torch.stack([z.amin(0), z.amax(0)]))
-    assert not sight.zeros()
-    assert torch.equal(torch.stack(set_bits(words[0]), 1), (z > 0).nonzero())
-    z[3, 129] = -1e-10
-    loops.see(z, 0, 40, sight)
-    assert sight.zeros()
-    assert torch.equal(torch.stack(set_bits(words[1]), 1), (z < -1e-9).nonzero())

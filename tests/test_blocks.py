@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam import bending, compiled, engine, functions, kinks, refine, weave
+from splinecam import bending, engine, functions, kinks, refine, weave
 from splinecam.capture import capture
 from splinecam.engine import Outcome, run
 
@@ -60,9 +60,6 @@ def test_size_of_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert _same_cells(whole, in_blocks)
         assert float((whole.mesh.uv - in_blocks.mesh.uv).abs().max()) < 1e-12
     monkeypatch.setattr(weave, "_WALKS", {"cpu": False})
-    assert _same_cells(whole, _outcome(model, domain))
-    monkeypatch.setattr(compiled, "_PAYS", 0)
-    monkeypatch.setattr(compiled, "_PAYS_COMPILING", 0)
     assert _same_cells(whole, _outcome(model, domain))
 
 

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,13 +24,13 @@ from torch import Tensor
 from splinecam.births import Births, Kinks
 from splinecam.threads import number_of_threads, share
 
-__all__ = ["Along", "Loops", "Rectified", "Sight", "loops_for", "mesh_loops"]
+__all__ = ["Along", "Loops", "MeshLoops", "Rectified", "Sight", "loops_for", "mesh_loops"]
 
 _log = logging.getLogger("splinecam")
 
-# Numbers of a stage from which the loops pay for being loaded, and for being compiled: that takes
-# some ten seconds, once.
-_PAYS, _PAYS_COMPILING = 1 << 21, 1 << 26
+# Numbers of a stage from which the loops pay: if they are there, if they have to be loaded, and if
+# they have to be compiled, which takes some ten seconds, once.
+_LOADED, _PAYS, _PAYS_COMPILING = 0, 1 << 21, 1 << 26
 
 _BLOCK = 1 << 17  # numbers that a thread has at hand in its cache
 _FEWEST, _MOST = 32, 512  # rows in a block, however wide or narrow
@@ -188,18 +188,25 @@ def _rows(width: int) -> int:
 
 def loops_for(device: torch.device, numbers: int) -> Loops | None:
     """The loops, if they can be had and are worth it for a stage with so many numbers."""
-    worth = numbers >= _PAYS or "splinecam.loops" in sys.modules
-    code = _machine_code() if device.type == "cpu" and worth else None
+    pays = _LOADED if "splinecam.loops" in sys.modules else _PAYS
+    code = _machine_code() if device.type == "cpu" and numbers >= pays else None
     if code is None or (numbers < _PAYS_COMPILING and not _is_compiled(code)):
         return None
     return Loops(code)
 
 
-def mesh_loops() -> ModuleType:
-    """Those of the refinement, where ``loops_for`` gave some."""
-    from splinecam import meshloops
+class MeshLoops(NamedTuple):
+    """The loops of the refinement."""
 
-    return meshloops
+    mesh: ModuleType
+    face: ModuleType
+
+
+def mesh_loops() -> MeshLoops:
+    """Those of the refinement, where ``loops_for`` gave some."""
+    from splinecam import faceloops, meshloops
+
+    return MeshLoops(meshloops, faceloops)
 
 
 @cache

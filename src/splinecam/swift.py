@@ -6,9 +6,8 @@ something that needs care: functions that vanish at vertices, cuts or crossings 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from splinecam.births import Births, Kinks
-from splinecam.compiled import mesh_loops
+from splinecam.compiled import MeshLoops, mesh_loops
 from splinecam.cutting import Refinement, unrefined
 from splinecam.functions import Functions
 from splinecam.kinks import bent
@@ -44,7 +43,7 @@ def refine_swiftly(
 
 
 def _refine(
-    code: ModuleType,
+    code: MeshLoops,
     mesh: Mesh,
     functions: Functions,
     positive: Tensor,
@@ -65,8 +64,8 @@ def _refine(
         return None
     refined = _finish(code, mesh, cuts, plan, drawn, made)
     kinks = _kinks(code, functions, cuts, drawn)
-    (a, b), (p, q) = cuts.ends, drawn.ends
-    on_edges, inside = Births(a, b, cuts.t), Births(p, q, drawn.t)
+    (a, b), (p, q), t = cuts.ends, *drawn.crossings[1:]
+    on_edges, inside = Births(a, b, cuts.t), Births(p, q, t)
     return Refinement(refined, on_edges, inside, [], kinks=kinks)
 
 
@@ -91,18 +90,18 @@ class _Cuts:
     blur: Tensor
 
 
-def _cut_edges(code: ModuleType, mesh: Mesh, f: Functions, positive: Tensor) -> _Cuts | None:
+def _cut_edges(code: MeshLoops, mesh: Mesh, f: Functions, positive: Tensor) -> _Cuts | None:
     words = positive.numpy().view(np.uint64)
     extra, first = mesh.edges.new_empty(mesh.num_edges), mesh.edges.new_empty(mesh.num_edges + 1)
-    _all(mesh.num_edges, code.count_changes, mesh.edges, words, made=[extra])
-    groups = code.offsets(extra.numpy(), first.numpy())
+    _all(mesh.num_edges, code.mesh.count_changes, mesh.edges, words, made=[extra])
+    groups = code.mesh.offsets(extra.numpy(), first.numpy())
     column, owner, *_ = whole = mesh.edges.new_empty((4, groups))
     t, bend = f.z.new_empty((2, groups))
     place, blur = f.z.new_empty((groups, mesh.uv.shape[1])), f.z.new_empty((groups, 2))
     jump = torch.zeros_like(f.level) if f.jump is None else f.jump
-    given = (mesh.edges, mesh.uv, words, f.z, f.unit, f.level, f.error, jump, first)
+    given = ((mesh.edges, mesh.uv), (words, f.z, f.unit, f.level, f.error, jump), first)
     made = [column, owner, whole[2:], t, bend, place, blur]
-    fine = _all(mesh.num_edges, code.cut_edges, *given, UV_ERROR, SAFETY, made=made)
+    fine = _all(mesh.num_edges, code.mesh.cut_edges, *given, UV_ERROR, SAFETY, made=made)
     return _Cuts(first, *made) if fine else None
 
 
@@ -111,19 +110,17 @@ def _cut_edges(code: ModuleType, mesh: Mesh, f: Functions, positive: Tensor) -> 
 
 @dataclass(frozen=True)
 class _Plan:
-    """How many chords and crossings there are before each of the K faces with chords, (K + 1,).
+    """What becomes of the faces: touched, (K,), have chords, kept ones do not.
 
-    begins: (K + 1,) where their half-edges are; touched: (K,) these faces, kept: the others; room:
-    for all chords, slots and places of a face; totals: chords, crossings, half-edges.
+    sums: (3, K + 1) chords, crossings, and half-edges of the new faces before each of the K; totals
+    of these; room: for all chords, slots and places of a face.
     """
 
     touched: Tensor
     kept: Tensor
-    chords: Tensor
-    crossings: Tensor
-    begins: Tensor
+    sums: Tensor
     room: int
-    totals: tuple[int, int, int]
+    totals: tuple[int, ...]
 
     @property
     def faces(self) -> int:
@@ -134,20 +131,19 @@ class _Plan:
         return self.touched.shape[0] + self.totals[0] + self.totals[1]
 
 
-def _plan(code: ModuleType, mesh: Mesh, m: int, cuts: _Cuts) -> _Plan | None:
+def _plan(code: MeshLoops, mesh: Mesh, m: int, cuts: _Cuts) -> _Plan | None:
     faces = mesh.num_faces
     chords, crossings, touched, kept = mesh.offsets.new_empty((4, faces))
-    given = (mesh.offsets, mesh.corners, cuts.first, cuts.column, _MOST)
+    given = ((mesh.offsets, mesh.corners), cuts.first, cuts.column, _MOST)
     made = [chords, crossings]
-    if not _all(faces, code.count_crossings, *given, own=m, made=made):
+    if not _all(faces, code.face.count_crossings, *given, own=m, made=made):
         return None
-    before = mesh.offsets.new_empty((3, faces + 1))
-    lists = (mesh.offsets, chords, crossings, touched, kept, *before)
-    count, room = code.plan(*[x.numpy() for x in lists])
-    passed, crossed, begins = before[:, : count + 1]
-    totals = tuple(before[:, count].tolist())
-    touched, kept = touched[:count], kept[: faces - count]
-    return _Plan(touched, kept, passed, crossed, begins, room, totals)
+    sums = mesh.offsets.new_empty((3, faces + 1))
+    lists = (mesh.offsets, chords, crossings, touched, kept, sums)
+    count, room = code.mesh.plan(*_arrays(lists))
+    totals = tuple(sums[:, count].tolist())
+    sums = sums[:, : count + 1].contiguous()
+    return _Plan(touched[:count], kept[: faces - count], sums, room, totals)
 
 
 @dataclass(frozen=True)
@@ -176,104 +172,103 @@ class _Made:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """What cutting the faces gave, see ``meshloops.cut_faces``."""
+    """What cutting the faces gave, see ``faceloops.cut_faces``."""
 
-    lines: Tensor
-    slots: Tensor
-    woven: Tensor
-    along: Tensor
-    born: Tensor
-    ends: Tensor
-    t: Tensor
-    uv: Tensor
-    edges: Tensor
-    units: Tensor
-    sizes: Tensor
-    starts: Tensor
-    halves: Tensor
+    chords: tuple[Tensor, Tensor]
+    slots: tuple[Tensor, Tensor]
+    crossings: tuple[Tensor, Tensor, Tensor]
+    pieces: tuple[Tensor, Tensor]
+    faces: tuple[Tensor, Tensor, Tensor]
+
+    @classmethod
+    def room(cls, mesh: Mesh, divided: int, plan: _Plan, made: _Made) -> _Drawn:
+        """divided: how many edges there are but for the pieces of chords."""
+        chords, crossings, halves = plan.totals
+        whole, real = mesh.edges.new_empty, mesh.uv.new_empty
+        first = whole(chords + 1)
+        first[-1] = 2 * crossings
+        return cls(
+            chords=(whole((2, chords)), first),
+            slots=(whole(2 * crossings), real(2 * crossings)),
+            crossings=(whole((2, crossings)), whole((2, crossings)), real(crossings)),
+            pieces=(made.edges[divided:], made.edge_unit[divided:]),
+            faces=(whole(plan.new_faces), whole(plan.new_faces), whole(halves)),
+        )
 
 
 def _cut_faces(
-    code: ModuleType, mesh: Mesh, functions: Functions, cuts: _Cuts, plan: _Plan, made: _Made
+    code: MeshLoops, mesh: Mesh, f: Functions, cuts: _Cuts, plan: _Plan, made: _Made
 ) -> _Drawn | None:
-    chords, crossings, halves = plan.totals
-    whole, real = mesh.edges.new_empty, mesh.uv.new_empty
     divided = mesh.num_edges + cuts.t.shape[0]
-    drawn = _Drawn(
-        lines=whole((2, chords)),
-        slots=whole(chords + 1),
-        woven=whole(2 * crossings),
-        along=real(2 * crossings),
-        born=whole((2, crossings)),
-        ends=whole((2, crossings)),
-        t=real(crossings),
-        uv=made.uv[mesh.num_vertices + cuts.t.shape[0] :],
-        edges=made.edges[divided:],
-        units=made.edge_unit[divided:],
-        sizes=whole(plan.new_faces),
-        starts=whole(plan.new_faces),
-        halves=whole(halves),
-    )
-    drawn.slots[-1] = 2 * crossings
+    drawn = _Drawn.room(mesh, divided, plan, made)
     given = (
-        *(mesh.offsets, mesh.corners, cuts.first, cuts.column, cuts.place, cuts.blur),
-        *(functions.label, UV_ERROR, SAFETY, mesh.num_vertices, plan.room),
-        *(plan.touched, plan.chords, plan.crossings, plan.begins),
+        *((mesh.offsets, mesh.corners), (cuts.first, cuts.column, cuts.place, cuts.blur)),
+        *(f.label, UV_ERROR, SAFETY, mesh.num_vertices, plan.room, plan.touched, plan.sums),
     )
-    results, count = list(vars(drawn).values()), plan.touched.shape[0]
-    return drawn if _all(count, code.cut_faces, *given, own=functions.m, made=results) else None
+    results = [drawn.chords, drawn.slots, drawn.crossings, drawn.pieces, drawn.faces]
+    count = plan.touched.shape[0]
+    return drawn if _all(count, code.face.cut_faces, *given, own=f.m, made=results) else None
 
 
 def _finish(
-    code: ModuleType, mesh: Mesh, cuts: _Cuts, plan: _Plan, drawn: _Drawn, made: _Made
+    code: MeshLoops, mesh: Mesh, cuts: _Cuts, plan: _Plan, drawn: _Drawn, made: _Made
 ) -> Mesh:
     """The refined mesh: untouched faces first, then the pieces of the cut ones."""
-    given = (mesh.edges, mesh.edge_op, mesh.edge_unit, cuts.first, mesh.num_vertices)
+    edges = (mesh.edges, mesh.edge_op, mesh.edge_unit)
     parts = [made.edges, made.edge_op, made.edge_unit]
-    _all(mesh.num_edges, code.divide_edges, *given, made=parts)
+    _all(mesh.num_edges, code.mesh.divide_edges, edges, cuts.first, mesh.num_vertices, made=parts)
+    _, ends, t = drawn.crossings
+    inside = made.uv[made.uv.shape[0] - t.shape[0] :]
+    _all(t.shape[0], code.mesh.points_between, made.uv, ends, t, made=[inside])
+    sizes, starts, halves = drawn.faces
     offsets = mesh.offsets.new_empty(plan.faces + 1)
-    lists = (mesh.offsets, plan.kept, drawn.sizes, offsets)
-    corners = mesh.corners.new_empty(code.offsets_of_faces(*[x.numpy() for x in lists]))
-    faces = (mesh.offsets, mesh.corners, plan.kept, drawn.starts, drawn.halves, offsets)
-    _all(plan.faces, code.copy_faces, *faces, made=[corners])
+    lists = _arrays((mesh.offsets, plan.kept, sizes, offsets))
+    corners = mesh.corners.new_empty(code.mesh.offsets_of_faces(*lists))
+    old = (mesh.offsets, mesh.corners)
+    _all(plan.faces, code.mesh.copy_faces, old, plan.kept, starts, halves, offsets, made=[corners])
     return Mesh(**vars(made), offsets=offsets, corners=corners)
 
 
-def _kinks(
-    code: ModuleType, f: Functions, cuts: _Cuts, drawn: _Drawn
-) -> tuple[Kinks, Kinks] | None:
+def _kinks(code: MeshLoops, f: Functions, cuts: _Cuts, drawn: _Drawn) -> tuple[Kinks, Kinks] | None:
     """Where results bend on the divided edges and on the chords, see ``find_kinks``."""
-    if f.jump is None or not bent(f, cuts.t.shape[0] + drawn.t.shape[0]):
+    (chord, place), _, t = drawn.crossings
+    if f.jump is None or not bent(f, cuts.t.shape[0] + t.shape[0]):
         return None
     index = torch.arange(cuts.owner.shape[0])
     unit = take(f.unit, cuts.column)
     on_edges = Kinks(cuts.first, cuts.t, unit, cuts.bend, cuts.owner, index)
-    unit, bend = torch.empty_like(drawn.woven), torch.empty_like(drawn.along)
-    given = (
-        *(drawn.lines, drawn.slots, drawn.woven, drawn.along, cuts.column, cuts.ends, cuts.t),
-        *(f.z, f.unit, f.level, f.jump),
-    )
-    _all(drawn.lines.shape[1], code.bends, *given, made=[unit, bend])
-    return on_edges, Kinks(drawn.slots, drawn.along, unit, bend, *drawn.born)
+    (lines, first), (woven, along) = drawn.chords, drawn.slots
+    unit, bend = torch.empty_like(woven), torch.empty_like(along)
+    functions = (f.z, f.unit, f.level, f.jump)
+    given = (drawn.chords, drawn.slots, (cuts.column, cuts.ends, cuts.t), functions)
+    _all(lines.shape[1], code.mesh.bends, *given, made=[unit, bend])
+    return on_edges, Kinks(first, along, unit, bend, chord, place)
 
 
 def _all(
     count: int,
     loop: Callable[..., bool | None],
     *given: Any,
-    made: Sequence[Tensor],
+    made: Sequence[Any],
     own: int | None = None,
 ) -> bool:
     """Run a loop over everything, in parts; returns whether nothing was in the way.
 
     own: how many whole numbers, zero at first, each part needs for itself.
     """
-    given = tuple(x.numpy() if isinstance(x, Tensor) else x for x in given)
-    arrays, fine = [x.numpy() for x in made], []
+    before, after, fine = _arrays(given), _arrays(made), []
 
     def work(_: int, begin: int, end: int) -> None:
         room = [] if own is None else [torch.zeros(own, dtype=torch.int64).numpy()]
-        fine.append(loop(*given, begin, end, *room, *arrays))
+        fine.append(loop(*before, begin, end, *room, *after))
 
     share(work, count, _PART)
     return all(done is not False for done in fine)
+
+
+def _arrays(values: Iterable[Any]) -> tuple[Any, ...]:
+    """What loops are given: tensors as arrays, also those in tuples."""
+    return tuple(
+        x.numpy() if isinstance(x, Tensor) else _arrays(x) if isinstance(x, tuple) else x
+        for x in values
+    )
