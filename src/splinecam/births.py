@@ -55,6 +55,12 @@ class Kinks:
     line: Tensor
     place: Tensor
 
+    @classmethod
+    def none(cls, births: Births) -> Kinks:
+        """Straight lines to new vertices."""
+        line = torch.zeros_like(births.p)
+        return cls(line.new_zeros(2), births.t[:0], line[:0], births.t[:0], line, line)
+
     @property
     def count(self) -> int:
         return int(self.t.shape[0])

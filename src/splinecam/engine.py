@@ -23,6 +23,7 @@ from splinecam.domain import Domain
 from splinecam.errors import LimitError
 from splinecam.evaluate import Ready, evaluate
 from splinecam.maxima import refine_maxima
+from splinecam.memory import borrowed
 from splinecam.mesh import Mesh, polygon_mesh
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
@@ -122,9 +123,10 @@ def run(
     report: Report = lambda name, regions, share: None,
 ) -> Outcome:
     """Partition the domain by the program's network within ``memory`` bytes."""
-    with torch.inference_mode():
-        outcome = _run(program, domain, memory, max_regions, report)
-    return outcome.kept()
+    with borrowed():
+        with torch.inference_mode():
+            outcome = _run(program, domain, memory, max_regions, report)
+        return outcome.kept()
 
 
 def _run(
@@ -210,7 +212,7 @@ class Run:
             if ready is None:
                 if divisible and self._bytes(state, i) > self.memory:
                     return self._in_tiles(state, i, share, None)
-                ready = evaluate(self.program, i, state, self._block())
+                ready = evaluate(self.program, i, state, self._block(), self.widths[i])
             cut = stages[i].cut
             if cut is not None:
                 try:

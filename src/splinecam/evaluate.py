@@ -27,6 +27,9 @@ __all__ = ["Ready", "evaluate"]
 # Columns up to which a product is faster without leaving units out.
 _NARROW = 8
 
+# Blocks of values that are held at once, where that is faster than one after the other.
+_AT_ONCE = 64
+
 # A stage's answer to single units is found only if it has no more numbers than this.
 _COLUMNS = 1 << 24
 
@@ -142,44 +145,42 @@ class _Sink:
         return self.ready or Ready(nothing, nothing)
 
 
-def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
-    """Evaluate one affine stage at all vertices, in blocks of about so many numbers."""
-    stage = program.stages[index]
-    live = {name: state.bounds[name] for name in stage.live_in}
-    bounds = program.bounds(index, live)
+def evaluate(program: Program, index: int, state: State, block: int, width: int) -> Ready:
+    """Evaluate one affine stage at all vertices, in blocks of about so many numbers.
+
+    width: how many numbers there are per vertex after it.
+    """
+    loops = loops_for(state.mesh.uv.device, state.mesh.num_vertices * width)
+    with nullcontext() if loops is None else without_helpers():
+        return _evaluate(program, index, state, block, loops)
+
+
+def _evaluate(program: Program, index: int, state: State, block: int, loops: Loops | None) -> Ready:
+    stage, vertices, writer = program.stages[index], state.mesh.num_vertices, None
+    bounds = program.bounds(index, {name: state.bounds[name] for name in stage.live_in})
     lines = _lines(program, index, state, bounds)
     if lines is not None:
         bounds = {  # lines between values that lie on lines themselves
             name: Bound(magnitude, error + 2 * EPS * magnitude)
             for name, (magnitude, error) in bounds.items()
         }
-    cut, writer, vertices = stage.cut, None, state.mesh.num_vertices
+    cut = stage.cut
     if isinstance(cut, KnotCut) and cut.at_zero and prod(cut.shape) <= _WIDE:
         writer = SignWriter(vertices, SAFETY * bounds[cut.source].error.reshape(-1))
-    width = sum(bound.magnitude.numel() for bound in bounds.values())
-    loops = loops_for(state.mesh.uv.device, vertices * width)
     dead = state.dead(stage.live_in)
     sink = _Sink(vertices, cut.source if cut else None, writer, dead, loops)
-    with nullcontext() if loops is None or lines is None else without_helpers():
-        _run(program, index, state, lines, sink, block)
+    if lines is not None:
+        _along_lines(program, index, state, lines, sink, block)
+    elif not _at_once(program, index, state, sink, block):
+        for start, values in state.blocks(stage.live_in, block):
+            count = next(iter(values.values())).shape[0]
+            sink.put(start, program.advance(index, values, sink.room(start, count)))
+    sink.look_at_all(block)
     state.bounds, state.rows = bounds, sink.rows
     state.made = state.grown = state.pending = None
     ready = sink.seen()
     state.signs = ready.signs if ready.signs is not None and ready.signs.clear else None
     return ready
-
-
-def _run(
-    program: Program, index: int, state: State, lines: _Lines | None, sink: _Sink, block: int
-) -> None:
-    """Run a stage along lines, or else at every vertex."""
-    if lines is not None:
-        _along_lines(program, index, state, lines, sink, block)
-    else:
-        for start, values in state.blocks(program.stages[index].live_in, block):
-            count = next(iter(values.values())).shape[0]
-            sink.put(start, program.advance(index, values, sink.room(start, count)))
-    sink.look_at_all(block)
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ def _along_lines(
         first = state.mesh.num_vertices - rest.count + start
         room = sink.room(first, births.count)
         sink.put(first, program.advance(index, state.at(births, live), room))
-    rectified = _rectified(program, index, state, lines, sink)
+    rectified = _by_products(program, index, state, lines, sink)
     if not rectified:
         for start, values in state.old_blocks(live, block):
             count = next(iter(values.values())).shape[0]
@@ -255,34 +256,73 @@ def _along_lines(
         first += births.count
 
 
-def _rectified(program: Program, index: int, state: State, lines: _Lines, sink: _Sink) -> bool:
-    """Run the stage in compiled loops if it is a product of rectified units.
+def _rectified(
+    program: Program, index: int, state: State, sink: _Sink
+) -> tuple[str, Rectified] | None:
+    """The stage as a product of rectified units, if it is one, and its result's name.
 
-    At the old vertices, and at those on edges if their kinks are in bags.
+    At the vertices that have rows, of which the signs may not be known.
     """
-    step, cut, signs = program.product(index), state.pending, state.signs
-    if sink.loops is None or step is None or cut is None or signs is None:
-        return False
+    step, cut = program.product(index), state.pending
+    if sink.loops is None or step is None or cut is None or not cut.rectifies:
+        return None
     z = state.rows[cut.argument]
-    if not cut.rectifies or step.args[0] != Ref(cut.result) or z.dim() != 2:
-        return False
+    if step.args[0] != Ref(cut.result) or z.dim() != 2:
+        return None
     weight, bias, *_ = *step.args[1:], None
     bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
-    out = sink.rows[step.name]
-    stage = Rectified(z, signs.positive, state.mesh.uv[: state.known], weight.contiguous(), bias)
+    words = z[:0].long() if state.signs is None else state.signs.positive
+    uv = state.mesh.uv[: state.known]
+    return step.name, Rectified(z, words, uv, weight.contiguous(), bias)
+
+
+def _by_products(program: Program, index: int, state: State, lines: _Lines, sink: _Sink) -> bool:
+    """Run the stage at the old vertices by compiled loops, if it is a product of rectified units.
+
+    And at those on edges, if their kinks are in bags.
+    """
+    made = _rectified(program, index, state, sink)
+    if sink.loops is None or made is None or state.signs is None:
+        return False
+    name, stage = made
     kinks, births, way = lines.new[0]
-    filled = state.known + (births.count if way == "bag" else 0)
-    along = Along(out, state.known, births, kinks, lines.columns[step.name])
-    if weight.shape[0] > _NARROW:
-        sink.loops.product(stage, out, sink.sight_of(step.name), along if way == "bag" else None)
+    out, along = sink.rows[name], None
+    if way == "bag":
+        along = Along(out, state.known, births, kinks, lines.columns[name])
+    if stage.weight.shape[0] > _NARROW:
+        sink.loops.product(stage, out, sink.sight_of(name), along)
     else:
         sink.loops.narrow(stage, out)
-        if way == "bag":
+        if along is not None:
             sink.loops.fill(along, Sight.nothing())
-        sink.look(0, filled)
-        return True
+    if sink.sight is None or stage.weight.shape[0] <= _NARROW:
+        sink.look(0, state.known + (births.count if way == "bag" else 0))
+    return True
+
+
+def _at_once(program: Program, index: int, state: State, sink: _Sink, block: int) -> bool:
+    """Run the stage at all vertices by compiled loops, if it is such a product, and not large."""
+    made, new = _rectified(program, index, state, sink), state.made
+    if sink.loops is None or made is None or new is None or new.early or new.kept is not None:
+        return False
+    name, stage = made
+    m, n = stage.weight.shape
+    if m <= _NARROW or sink.vertices * n > _AT_ONCE * block:
+        return False
+    z = stage.z.new_empty((sink.vertices, n))
+    z[: state.known] = stage.z
+    words = torch.empty((2, sink.vertices, -(-n // 64)), dtype=torch.int64)
+    sight = Sight(z.new_zeros(n), words[0], words[1])
+    sink.loops.see(z, 0, state.known, sight)
+    first = state.known
+    for births in (new.on_edges, new.inside):
+        sink.loops.fill(Along(z, first, births, Kinks.none(births), z), sight)
+        first += births.count
+    out = sink.prepare(name, (m,), z.device)
+    stage = replace(stage, z=z, positive=words[0], uv=state.mesh.uv)
+    sink.loops.product(stage, out, sink.sight_of(name), None)
     if sink.sight is None:
-        sink.look(0, filled)
+        sink.look(0, sink.vertices)
     return True
 
 

@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from splinecam.births import Births
 from splinecam.cuts import Cut
 from splinecam.cutting import Doubts, Refinement
+from splinecam.memory import lend
 from splinecam.mesh import Mesh
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
@@ -256,7 +256,7 @@ def room_for(shape: tuple[int, ...], device: torch.device) -> Tensor:
     numbers = math.prod(shape)
     if device.type == "cpu" and numbers > _LARGE:
         more = _GROWTH if numbers < _HUGE else 1
-        return torch.from_numpy(np.empty((more * shape[0], *shape[1:])))[: shape[0]]
+        return torch.from_numpy(lend(more * numbers))[:numbers].view(shape)
     return torch.empty(shape, dtype=torch.float64, device=device)
 
 

@@ -26,7 +26,7 @@ from splinecam.threads import share, without_helpers
 
 __all__ = ["refine_swiftly"]
 
-_PART = 1 << 11  # edges or faces that a thread takes at a time
+_PART = 1 << 10  # edges or faces that a thread takes at a time
 
 _MOST = 1 << 7  # chords of a face: the loops compare all of them, and one thread has a whole face
 

@@ -61,7 +61,8 @@ def share(work: Callable[[int, int, int], None], count: int, step: int) -> None:
     with without_helpers():
         take_part(0)
     for other in others:
-        other.result()
+        if not other.cancel():  # one that has not begun yet is not needed any more
+            other.result()
 
 
 @cache
