@@ -27,7 +27,7 @@ def lend(numbers: int) -> NDArray[np.float64]:
     if lent is None:
         return np.empty(numbers)
     fitting = [room for room in list(_spare) if room.shape[0] >= numbers]
-    room = min(fitting, key=len) if fitting else None
+    room = max(fitting, key=len) if fitting else None  # the more, the longer it will do
     if room is None:
         room = np.empty(numbers)
     else:

@@ -26,7 +26,8 @@ from splinecam.threads import share, without_helpers
 
 __all__ = ["refine_swiftly"]
 
-_PART = 1 << 10  # edges or faces that a thread takes at a time
+# Edges or faces that a thread takes at a time, at least; and into how many parts all are divided.
+_PART, _PARTS = 1 << 9, 16
 
 _MOST = 1 << 7  # chords of a face: the loops compare all of them, and one thread has a whole face
 
@@ -262,7 +263,7 @@ def _all(
         room = [] if own is None else [torch.zeros(own, dtype=torch.int64).numpy()]
         fine.append(loop(*before, begin, end, *room, *after))
 
-    share(work, count, _PART)
+    share(work, count, max(_PART, -(-count // _PARTS)))
     return all(done is not False for done in fine)
 
 

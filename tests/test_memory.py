@@ -1,0 +1,65 @@
+"""Memory that one run lends to the next."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import splinecam as sc
+from splinecam import memory, state
+from splinecam.capture import capture
+from splinecam.engine import run
+
+
+@pytest.fixture(autouse=True)
+def _nothing_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_spare", [])
+
+
+def test_what_was_lent_is_lent_again() -> None:
+    with memory.borrowed():
+        first = memory.lend(1000)
+        second = memory.lend(500)
+        assert first is not second
+    with memory.borrowed():
+        assert memory.lend(800) is first
+        assert memory.lend(800) is not first
+        assert memory.lend(400) is second
+
+
+def test_outside_of_a_run_nothing_is_kept() -> None:
+    room = memory.lend(10)
+    assert room.shape == (10,)
+    assert not memory._spare
+
+
+def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "KEPT", 8 * 1000)
+    with memory.borrowed():
+        rooms = [memory.lend(600) for _ in range(3)]
+    assert len(memory._spare) == 1
+    assert memory._spare[0] is rooms[-1]
+
+
+def test_what_an_error_leaves_behind_is_not_used_again() -> None:
+    with pytest.raises(ValueError, match="no"), memory.borrowed():
+        memory.lend(10)
+        raise ValueError("no")
+    assert not memory._spare
+
+
+def test_a_result_stays_as_it_is_when_the_next_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "_LARGE", 0)
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(2, 20), torch.nn.ReLU(), torch.nn.Linear(20, 2)]
+    model, domain = torch.nn.Sequential(*layers).double(), sc.Domain.box(-1, 1)
+    program = capture(model, (2,), device=torch.device("cpu"))
+    outcome = run(program, domain)
+    before = outcome.output.clone()
+    assert memory._spare
+    for room in memory._spare:
+        room.fill(np.nan)
+    again = run(program, domain)
+    assert torch.equal(outcome.output, before)
+    assert torch.equal(again.output, before)
