@@ -43,9 +43,13 @@ def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_an_error_leaves_behind_is_not_used_again() -> None:
-    with pytest.raises(ValueError, match="no"), memory.borrowed():
-        memory.lend(10)
-        raise ValueError("no")
+    def fails() -> None:
+        with memory.borrowed():
+            memory.lend(10)
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fails()
     assert not memory._spare
 
 

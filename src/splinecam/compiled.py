@@ -108,16 +108,16 @@ class Loops:
     def see(self, z: Tensor, start: int, end: int, sight: Sight) -> None:
         """Look at the rows from ``start`` to ``end`` of values z (V, n)."""
         rows = torch.arange(start, end)
-        self._code.see(z.numpy(), rows.numpy(), 0, end - start, *sight.given[0])
+        self._code.see(z.numpy(), rows.numpy(), 0, end - start, sight.given[0])
 
     def fill(self, along: Along, sight: Sight, rows: Tensor | None = None) -> None:
         """Fill in new rows, all if it is not said which."""
         if rows is None:
             rows = torch.arange(along.first, along.first + along.births.count)
-        table, at, arrays = along.table.numpy(), rows.numpy(), along.arrays()
+        table, at, lines = along.table.numpy(), rows.numpy(), along.arrays()
 
         def work(thread: int, begin: int, end: int) -> None:
-            self._code.fill(table, at, begin, end, along.first, *arrays, *sight.given[thread])
+            self._code.fill(table, at, begin, end, along.first, lines, sight.given[thread])
 
         share(work, rows.shape[0], _rows(along.table.shape[1]))
 
@@ -140,7 +140,7 @@ class Loops:
         own = [[x.numpy() for x in mine] for mine in zip(*room, strict=True)]
         given = stage.z.numpy(), stage.positive.numpy(), order.numpy()
         target, matrix = out.numpy(), stage.weight.T.contiguous().numpy()
-        new, arrays = rows.numpy(), () if along is None else along.arrays()
+        new, lines = rows.numpy(), () if along is None else along.arrays()
 
         def work(thread: int, begin: int, end: int) -> None:
             x, part, y = own[thread]
@@ -148,11 +148,10 @@ class Loops:
             x, part, result = (table[thread] for table in room)
             result = result[: end - begin]
             torch.addmm(stage.bias, x[: end - begin, :active], part[:active], out=result)
-            seen = sight.given[thread]
-            code.put(y, given[2], begin, end, target, *seen)
+            code.put(y, given[2], begin, end, target, sight.given[thread])
             if along is not None:
                 first, last = starts[begin // step], starts[begin // step + 1]
-                code.fill(target, new, first, last, along.first, *arrays, *seen)
+                code.fill(target, new, first, last, along.first, lines, sight.given[thread])
 
         share(work, count, step)
         if along is not None:

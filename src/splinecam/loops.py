@@ -117,22 +117,12 @@ def _beyond(z: Any, row: int, least: Any, positive: Any, negative: Any) -> None:
 
 
 @_compiled
-def see(
-    z: Any,
-    rows: Any,
-    begin: int,
-    end: int,
-    least: Any,
-    low: Any,
-    high: Any,
-    zeros: Any,
-    positive: Any,
-    negative: Any,
-) -> None:
-    """The range and the signs of some rows of z: up to ``least`` (n,) a value is zero.
+def see(z: Any, rows: Any, begin: int, end: int, sight: tuple[Any, ...]) -> None:
+    """The range and the signs of some rows of z, see ``compiled.Sight``.
 
-    Without any columns in ``least`` nothing is looked at.
+    Up to ``least`` (n,) a value is zero; without any columns there nothing is looked at.
     """
+    least, low, high, zeros, positive, negative = sight
     if least.shape[0] == 0:
         return
     size = np.full(z.shape[1], np.inf)
@@ -194,23 +184,11 @@ def fill(
     begin: int,
     end: int,
     first: int,
-    p: Any,
-    q: Any,
-    t: Any,
-    line: Any,
-    offsets: Any,
-    places: Any,
-    unit: Any,
-    bend: Any,
-    columns: Any,
-    least: Any,
-    low: Any,
-    high: Any,
-    zeros: Any,
-    positive: Any,
-    negative: Any,
+    lines: tuple[Any, ...],
+    sight: tuple[Any, ...],
 ) -> None:
     """Fill some rows from ``first`` on: between rows p and q at t, less what the kinks take off."""
+    p, q, t, line, offsets, places, unit, bend, columns = lines
     m = table.shape[1]
     for i in range(begin, end):
         row = rows[i]
@@ -228,29 +206,17 @@ def fill(
             for c in range(m):
                 table[row, c] -= w * columns[u, c] + x * columns[v, c]
             k += 2
-    see(table, rows, begin, end, least, low, high, zeros, positive, negative)
+    see(table, rows, begin, end, sight)
 
 
 @_compiled
-def put(
-    y: Any,
-    rows: Any,
-    begin: int,
-    end: int,
-    out: Any,
-    least: Any,
-    low: Any,
-    high: Any,
-    zeros: Any,
-    positive: Any,
-    negative: Any,
-) -> None:
+def put(y: Any, rows: Any, begin: int, end: int, out: Any, sight: tuple[Any, ...]) -> None:
     """Copy values to some rows."""
     for i in range(begin, end):
         row = rows[i]
         for c in range(y.shape[1]):
             out[row, c] = y[i - begin, c]
-    see(out, rows, begin, end, least, low, high, zeros, positive, negative)
+    see(out, rows, begin, end, sight)
 
 
 @_summing
