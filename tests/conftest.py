@@ -39,12 +39,11 @@ def _cuda_where_marked(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
 
 @pytest.fixture(autouse=True)
 def _loops_where_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests marked ``loops`` use compiled loops for everything, and others for nothing."""
-    marked = request.node.get_closest_marker("loops") is not None
-    if marked:
+    """Tests marked ``loops`` use compiled loops for everything."""
+    if request.node.get_closest_marker("loops") is not None:
         pytest.importorskip("numba")
-    for name in ("_LOADED", "_PAYS", "_PAYS_COMPILING"):
-        monkeypatch.setattr(compiled, name, 0 if marked else 1 << 60)
+        for name in ("_PAYS", "_PAYS_COMPILING"):
+            monkeypatch.setattr(compiled, name, 0)
 
 
 @pytest.fixture(autouse=True)
