@@ -14,7 +14,7 @@ from torch import nn
 
 import splinecam
 import splinecam as sc
-from splinecam import bending, compiled, kinks, refine, swift, threads
+from splinecam import bending, compiled, kinks, refine, state, swift, threads
 from splinecam.capture import capture
 from splinecam.engine import Outcome, run
 from splinecam.mesh import Mesh
@@ -90,6 +90,26 @@ def test_the_same_cells_and_values(name: str, monkeypatch: pytest.MonkeyPatch) -
     with torch.no_grad():
         again = model(domain.embed(sc.partition(model, domain).vertices))
     assert float((fast.output - again).abs().max()) < 1e-12
+
+
+@pytest.mark.parametrize("width", [4, 8, 12])
+def test_results_take_the_place_of_what_they_are_made_of(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name, value in (
+        (state, "_LARGE", 0),
+        (state, "_GROWTH", 1000),
+        (kinks, "_FEWEST", 0),
+        (bending, "_POINT", float("inf")),
+        (bending, "_NARROW", 0),
+    ):
+        monkeypatch.setattr(module, name, value)
+    model, domain = _mlp(2, *[width] * 4, 2), sc.Domain.box(-3, 3)
+    fast = _outcome(model, domain)
+    _without_loops(monkeypatch)
+    plain = _outcome(model, domain)
+    _assert_same(fast.mesh, plain.mesh)
+    assert float((fast.output - plain.output).abs().max()) < 1e-12
 
 
 def test_loops_are_really_used(monkeypatch: pytest.MonkeyPatch) -> None:

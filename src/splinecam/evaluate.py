@@ -289,13 +289,15 @@ def _by_products(program: Program, index: int, state: State, lines: _Lines, sink
     out, along = sink.rows[name], None
     if way == "bag":
         along = Along(out, state.known, births, kinks, lines.columns[name])
-    if stage.weight.shape[0] > _NARROW:
-        sink.loops.product(stage, out, sink.sight_of(name), along)
-    else:
+    m, n = stage.weight.shape
+    narrow = m <= _NARROW and m != n  # else the results may take the place of what they are made of
+    if narrow:
         sink.loops.narrow(stage, out)
         if along is not None:
             sink.loops.fill(along, Sight.nothing())
-    if sink.sight is None or stage.weight.shape[0] <= _NARROW:
+    else:
+        sink.loops.product(stage, out, sink.sight_of(name), along)
+    if sink.sight is None or narrow:
         sink.look(0, state.known + (births.count if way == "bag" else 0))
     return True
 
@@ -309,7 +311,7 @@ def _at_once(program: Program, index: int, state: State, sink: _Sink, block: int
     m, n = stage.weight.shape
     if m <= _NARROW or sink.vertices * n > _AT_ONCE * block:
         return False
-    z = stage.z.new_empty((sink.vertices, n))
+    z = room_for((sink.vertices, n), stage.z.device)
     z[: state.known] = stage.z
     words = torch.empty((2, sink.vertices, -(-n // 64)), dtype=torch.int64)
     sight = Sight(z.new_zeros(n), words[0], words[1])
