@@ -8,6 +8,7 @@ without numba everything works, only slower.
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -27,9 +28,9 @@ __all__ = ["Along", "Loops", "MeshLoops", "Rectified", "Sight", "loops_for", "me
 
 _log = logging.getLogger("splinecam")
 
-# Numbers of a stage from which the loops pay for being loaded, and for being compiled, which takes
-# some ten seconds, once. It does not matter whether they are there: that would change last bits.
-_PAYS, _PAYS_COMPILING = 1 << 19, 1 << 26
+# Numbers of a stage from which the loops pay: if they are there, if they have to be loaded (most of
+# a second), and if they have to be compiled (some ten seconds, once).
+_LOADED, _PAYS, _PAYS_COMPILING = 0, 1 << 21, 1 << 26
 
 _BLOCK = 1 << 17  # numbers that a thread has at hand in its cache
 _FEWEST, _MOST = 32, 512  # rows in a block, however wide or narrow
@@ -186,7 +187,8 @@ def _rows(width: int) -> int:
 
 def loops_for(device: torch.device, numbers: int) -> Loops | None:
     """The loops, if they can be had and are worth it for a stage with so many numbers."""
-    code = _machine_code() if device.type == "cpu" and numbers >= _PAYS else None
+    pays = _LOADED if "splinecam.loops" in sys.modules else _PAYS
+    code = _machine_code() if device.type == "cpu" and numbers >= pays else None
     if code is None or (numbers < _PAYS_COMPILING and not _is_compiled(code)):
         return None
     return Loops(code)
