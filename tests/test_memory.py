@@ -28,6 +28,14 @@ def test_what_was_lent_is_lent_again() -> None:
         assert memory.lend(400) is second
 
 
+def test_what_grows_gets_the_most() -> None:
+    with memory.borrowed():
+        rooms = [memory.lend(numbers) for numbers in (500, 1000, 700)]
+    with memory.borrowed():
+        assert memory.lend(400, grows=True) is rooms[1]
+        assert memory.lend(400) is rooms[0]
+
+
 def test_outside_of_a_run_nothing_is_kept() -> None:
     room = memory.lend(10)
     assert room.shape == (10,)

@@ -83,7 +83,7 @@ class _Sink:
         more = self.behind.get(name)
         count = self.vertices + (0 if more is None else more.shape[0])
         room = extended(self.again, (count, *shape))
-        table = room_for((count, *shape), device) if room is None else room
+        table = room_for((count, *shape), device, grows=True) if room is None else room
         self.again = None
         if more is not None:
             table[self.vertices :].view(more.shape).copy_(more)

@@ -21,17 +21,17 @@ _spare: list[NDArray[np.float64]] = []
 _lent: ContextVar[list[NDArray[np.float64]] | None] = ContextVar("lent", default=None)
 
 
-def lend(numbers: int) -> NDArray[np.float64]:
-    """Room for so many numbers at least, (N,)."""
+def lend(numbers: int, *, grows: bool = False) -> NDArray[np.float64]:
+    """Room for so many numbers at least, (N,): as much as there is for what grows, else as little."""
     lent = _lent.get()
     if lent is None:
         return np.empty(numbers)
-    fitting = [room for room in list(_spare) if room.shape[0] >= numbers]
-    room = max(fitting, key=len) if fitting else None  # the more, the longer it will do
-    if room is None:
-        room = np.empty(numbers)
-    else:
+    fitting = sorted((room for room in list(_spare) if len(room) >= numbers), key=len)
+    if fitting:
+        room = fitting[-1 if grows else 0]
         _forget(room)
+    else:
+        room = np.empty(numbers)
     lent.append(room)
     return room
 

@@ -248,15 +248,15 @@ def rows_in_block(numbers: int, values: list[Tensor]) -> int:
     return max(_FEWEST, min(_MATRIX_ROWS, _MATRIX // width), numbers // width)
 
 
-def room_for(shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """Room for float64 numbers, on a CPU with more behind it (see ``extended``).
+def room_for(shape: tuple[int, ...], device: torch.device, *, grows: bool = False) -> Tensor:
+    """Room for float64 numbers, on a CPU, if it grows, with more behind it (see ``extended``).
 
     Memory costs nothing there until it is written to; numpy asks for huge pages, which are faster.
     """
     numbers = math.prod(shape)
     if device.type == "cpu" and numbers > _LARGE:
-        more = _GROWTH if numbers < _HUGE else 1
-        return torch.from_numpy(lend(more * numbers))[:numbers].view(shape)
+        more = _GROWTH if grows and numbers < _HUGE else 1
+        return torch.from_numpy(lend(more * numbers, grows=grows))[:numbers].view(shape)
     return torch.empty(shape, dtype=torch.float64, device=device)
 
 
