@@ -22,7 +22,7 @@ _lent: ContextVar[list[NDArray[np.float64]] | None] = ContextVar("lent", default
 
 
 def lend(numbers: int, *, grows: bool = False) -> NDArray[np.float64]:
-    """Room for so many numbers at least, (N,): as much as there is for what grows, else as little."""
+    """Room for so many numbers at least, (N,): as much as there is if it grows, else as little."""
     lent = _lent.get()
     if lent is None:
         return np.empty(numbers)
