@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -45,9 +47,14 @@ def test_outside_of_a_run_nothing_is_kept() -> None:
 def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "KEPT", 8 * 1000)
     with memory.borrowed():
-        rooms = [memory.lend(600) for _ in range(3)]
+        first = memory.lend(600)
+        large = weakref.ref(memory.lend(700))
+        assert large() is None  # not held back until the run ends
     assert len(memory._spare) == 1
-    assert memory._spare[0] is rooms[-1]
+    assert memory._spare[0] is first
+    with memory.borrowed():
+        memory.lend(900)
+    assert [room.shape[0] for room in memory._spare] == [900]
 
 
 def test_what_an_error_leaves_behind_is_not_used_again() -> None:
