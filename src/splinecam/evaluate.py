@@ -266,6 +266,8 @@ def _rectified(
     step, cut = program.product(index), state.pending
     if sink.loops is None or step is None or cut is None or not cut.rectifies:
         return None
+    if cut.source != cut.argument:  # of which the signs are known
+        return None
     z = state.rows[cut.argument]
     if step.args[0] != Ref(cut.result) or z.dim() != 2:
         return None

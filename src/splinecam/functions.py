@@ -53,10 +53,8 @@ class Functions:
         found: the signs of all of them, if they are known.
         """
         if found is not None:  # so that all levels are zero
-            unit, jump = (
-                torch.arange(z.shape[1], device=z.device),
-                None if jumps is None else jumps[0],
-            )
+            unit = torch.arange(z.shape[1], device=z.device)
+            jump = None if jumps is None else jumps[0]
             wanted = (low < -error) & (high > error)
             return cls(z, unit, levels[0], error, wanted, unit, jump=jump, found=found)
         error = error + EPS * levels.abs()
