@@ -19,12 +19,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam.births import Births, Kinks
 from splinecam.threads import number_of_threads, share
 
-__all__ = ["Along", "Loops", "MeshLoops", "Rectified", "Sight", "loops_for", "mesh_loops"]
+__all__ = [
+    "Ahead",
+    "Along",
+    "Loops",
+    "MeshLoops",
+    "Rectified",
+    "Sight",
+    "loops_for",
+    "mesh_loops",
+]
 
 _log = logging.getLogger("splinecam")
 
@@ -34,21 +44,38 @@ _LOADED, _PAYS, _PAYS_COMPILING = 0, 1 << 21, 1 << 26
 
 _BLOCK = 1 << 17  # numbers that a thread has at hand in its cache
 _FEWEST, _MOST = 32, 512  # rows in a block, however wide or narrow
+_IN_CELL = 4  # vertices in a cell of the grid that gives their order
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What few functions, weight (m, n) and bias, make of positive parts: values (V, m).
+
+    Found while these are at hand, they need not be read once more.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    values: Tensor
 
 
 class Sight:
-    """What loops see of values on the way: their range, and their signs.
+    """What loops see of values on the way: their range, their signs, and what is made of them.
 
     least: (n,) up to where a value is zero; positive, negative: (V, W) words to be written.
     """
 
-    def __init__(self, least: Tensor, positive: Tensor, negative: Tensor) -> None:
+    def __init__(
+        self, least: Tensor, positive: Tensor, negative: Tensor, ahead: Ahead | None = None
+    ) -> None:
         shape = (number_of_threads(), least.shape[0])
         self._low, self._high = least.new_full(shape, inf), least.new_full(shape, -inf)
         self._zeros = torch.zeros((shape[0], 1), dtype=torch.bool)
         own = zip(self._low, self._high, self._zeros, strict=True)
-        words = positive.numpy(), negative.numpy()
-        self.given = [(least.numpy(), *[x.numpy() for x in mine], *words) for mine in own]
+        ahead = ahead or Ahead(least.new_empty((0, 0)), least[:0], least.new_empty((0, 0)))
+        written = positive, negative, ahead.weight, ahead.bias, ahead.values
+        rest = [x.numpy() for x in written]
+        self.given = [(least.numpy(), *[x.numpy() for x in mine], *rest) for mine in own]
         """What a loop is given, for each thread."""
 
     @classmethod
@@ -130,8 +157,8 @@ class Loops:
         m, n = stage.weight.shape
         count, step = stage.z.shape[0], _rows(max(n, m))
         order, rank = torch.empty((2, count), dtype=torch.int64)
-        code, side = self._code, max(1, round((count / step) ** 0.5))
-        code.grid_order(stage.uv.numpy(), side, order.numpy(), rank.numpy())
+        code, curve = self._code, _curve(count // _IN_CELL)
+        code.grid_order(stage.uv.numpy(), curve, order.numpy(), rank.numpy())
         rows, starts = self._within(along, rank, step)
         room = [
             stage.z.new_empty((number_of_threads(), *s)) for s in ((step, n), (n, m), (step, m))
@@ -141,14 +168,15 @@ class Loops:
         given = stage.z.numpy(), stage.positive.numpy(), order.numpy()
         target, matrix = out.numpy(), stage.weight.T.contiguous().numpy()
         new, lines = rows.numpy(), () if along is None else along.arrays()
+        bias = stage.bias.numpy()
 
         def work(thread: int, begin: int, end: int) -> None:
             x, part, y = own[thread]
             active = code.active(*given, begin, end, matrix, units[thread], x, part)
             x, part, result = (table[thread] for table in room)
             result = result[: end - begin]
-            torch.addmm(stage.bias, x[: end - begin, :active], part[:active], out=result)
-            code.put(y, given[2], begin, end, target, sight.given[thread])
+            torch.mm(x[: end - begin, :active], part[:active], out=result)
+            code.put(y, bias, given[2], begin, end, target, sight.given[thread])
             if along is not None:
                 first, last = starts[begin // step], starts[begin // step + 1]
                 code.fill(target, new, first, last, along.first, lines, sight.given[thread])
@@ -156,16 +184,6 @@ class Loops:
         share(work, count, step)
         if along is not None:
             self.fill(along, sight, rows[starts[-2] :])
-
-    def narrow(self, stage: Rectified, out: Tensor) -> None:
-        """The first rows of ``out`` (V, m), if there are few columns."""
-        arrays = [x.numpy() for x in (stage.weight, stage.bias, out)]
-        z = stage.z.numpy()
-
-        def work(_: int, begin: int, end: int) -> None:
-            self._code.narrow(z, begin, end, *arrays)
-
-        share(work, stage.z.shape[0], 4 * _rows(stage.z.shape[1]))
 
     def _within(self, along: Along | None, rank: Tensor, step: int) -> tuple[Tensor, list[int]]:
         """The new rows by the block in which both ends of their line are, and where each begins."""
@@ -178,6 +196,24 @@ class Loops:
         args = [x.numpy() for x in given]
         self._code.within_blocks(args[0], step, *args[1:], along.first, order, firsts)
         return rows, starts.tolist()
+
+
+def _curve(cells: int) -> NDArray[np.int32]:
+    """Hilbert's curve through a square of about so many cells: the place of each, (n, n).
+
+    Neighbours in it are neighbours in the plane, and most the other way around too.
+    """
+    return _hilbert(max(0, cells.bit_length() - 1) // 2)
+
+
+@cache
+def _hilbert(levels: int) -> NDArray[np.int32]:
+    if levels == 0:
+        return np.zeros((1, 1), np.int32)
+    part = _hilbert(levels - 1)
+    n = part.size
+    halves = [[part.T, part + n], [3 * n + part[::-1, ::-1].T, part + 2 * n]]
+    return np.ascontiguousarray(np.block(halves))
 
 
 def _rows(width: int) -> int:

@@ -98,7 +98,7 @@ class Outcome:
         A run is made in inference mode, in which tensor operations cost a fifth less each.
         """
         return Outcome(
-            self.mesh.clone(),
+            self.mesh.kept(),
             self.output.clone(),
             self.error.clone(),
             {name: error.clone() for name, error in self.cut_errors.items()},

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from splinecam.bending import Bags, Sums, cheapest, direct_cost
 from splinecam.births import Births, Kinks
-from splinecam.compiled import Along, Loops, Rectified, Sight, loops_for
-from splinecam.cuts import KnotCut
+from splinecam.compiled import Ahead, Along, Loops, Rectified, Sight, loops_for
+from splinecam.cuts import Cut, KnotCut
 from splinecam.ops import Bound
 from splinecam.predicates import EPS, SAFETY
 from splinecam.program import Program
@@ -24,8 +24,8 @@ from splinecam.values import Ref
 
 __all__ = ["Ready", "evaluate"]
 
-# Columns up to which a product is faster without leaving units out.
-_NARROW = 8
+# Results of a stage up to which they are found along with its arguments.
+_FEW = 8
 
 # Blocks of values that are held at once, where that is faster than one after the other.
 _AT_ONCE = 64
@@ -54,8 +54,9 @@ class Ready:
 class _Sink:
     """Where the results of a stage go: values, and the range and signs of what is cut next.
 
-    again: rows that nobody will read, of which the values of a block may take the place; sight:
-    what the loops see of the source; behind: what stands behind the rows in a table.
+    again: rows that nobody will read, of which the values of a block may take the place; ahead:
+    what is made of the source next, if that is little; sight: what the loops see of the source;
+    behind: what stands behind the rows in a table.
     """
 
     vertices: int
@@ -63,6 +64,7 @@ class _Sink:
     writer: SignWriter | None
     again: Tensor | None = None
     loops: Loops | None = None
+    ahead: Ahead | None = None
     sight: Sight | None = None
     behind: dict[str, Tensor] = field(default_factory=dict)
     rows: dict[str, Tensor] = field(default_factory=dict)
@@ -70,7 +72,7 @@ class _Sink:
 
     def __post_init__(self) -> None:
         if self.loops is not None and self.writer is not None:
-            self.sight = self.writer.sight()
+            self.sight = self.writer.sight(self.ahead)
 
     def room(self, start: int, count: int) -> dict[str, Tensor]:
         """Where the values of so many vertices from ``start`` on will be."""
@@ -168,7 +170,8 @@ def _evaluate(program: Program, index: int, state: State, block: int, loops: Loo
     if isinstance(cut, KnotCut) and cut.at_zero and prod(cut.shape) <= _WIDE:
         writer = SignWriter(vertices, SAFETY * bounds[cut.source].error.reshape(-1))
     dead = state.dead(stage.live_in)
-    sink = _Sink(vertices, cut.source if cut else None, writer, dead, loops)
+    ahead = None if loops is None or writer is None else _ahead(program, index, vertices)
+    sink = _Sink(vertices, cut.source if cut else None, writer, dead, loops, ahead)
     if lines is not None:
         _along_lines(program, index, state, lines, sink, block)
     elif not _at_once(program, index, state, sink, block):
@@ -180,6 +183,7 @@ def _evaluate(program: Program, index: int, state: State, block: int, loops: Loo
     state.made = state.grown = state.pending = None
     ready = sink.seen()
     state.signs = ready.signs if ready.signs is not None and ready.signs.clear else None
+    state.ahead = None if ahead is None else ahead.values
     return ready
 
 
@@ -256,26 +260,28 @@ def _along_lines(
         first += births.count
 
 
-def _rectified(
-    program: Program, index: int, state: State, sink: _Sink
-) -> tuple[str, Rectified] | None:
-    """The stage as a product of rectified units, if it is one, and its result's name.
+def _rectified(program: Program, index: int, cut: Cut | None) -> tuple[str, Tensor, Tensor] | None:
+    """Name, weight (m, n) and bias of the stage, if all it does is to add up what a cut rectifies.
 
-    At the vertices that have rows, of which the signs may not be known.
+    The signs that are known of the cut are those of its argument.
     """
-    step, cut = program.product(index), state.pending
-    if sink.loops is None or step is None or cut is None or not cut.rectifies:
+    step = program.product(index)
+    if step is None or cut is None or not cut.rectifies or cut.source != cut.argument:
         return None
-    if cut.source != cut.argument:  # of which the signs are known
-        return None
-    z = state.rows[cut.argument]
-    if step.args[0] != Ref(cut.result) or z.dim() != 2:
+    if step.args[0] != Ref(cut.result) or len(cut.shape) != 1:
         return None
     weight, bias, *_ = *step.args[1:], None
     bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
-    words = z[:0].long() if state.signs is None else state.signs.positive
-    uv = state.mesh.uv[: state.known]
-    return step.name, Rectified(z, words, uv, weight.contiguous(), bias)
+    return step.name, weight.contiguous(), bias
+
+
+def _ahead(program: Program, index: int, vertices: int) -> Ahead | None:
+    """What the stage after this one adds up at its vertices, if that is little."""
+    made = _rectified(program, index + 1, program.stages[index].cut)
+    if made is None or made[1].shape[0] > _FEW:
+        return None
+    _, weight, bias = made
+    return Ahead(weight, bias, weight.new_empty((vertices, weight.shape[0])))
 
 
 def _by_products(program: Program, index: int, state: State, lines: _Lines, sink: _Sink) -> bool:
@@ -283,38 +289,38 @@ def _by_products(program: Program, index: int, state: State, lines: _Lines, sink
 
     And at those on edges, if their kinks are in bags.
     """
-    made = _rectified(program, index, state, sink)
-    if sink.loops is None or made is None or state.signs is None:
+    made, cut = _rectified(program, index, state.pending), state.pending
+    if sink.loops is None or made is None or cut is None or state.signs is None:
         return False
-    name, stage = made
+    name, weight, bias = made
     kinks, births, way = lines.new[0]
     out, along = sink.rows[name], None
     if way == "bag":
         along = Along(out, state.known, births, kinks, lines.columns[name])
-    m, n = stage.weight.shape
-    narrow = m <= _NARROW and m != n  # else the results may take the place of what they are made of
-    if narrow:
-        sink.loops.narrow(stage, out)
+    if state.ahead is not None:
+        out[: state.known] = state.ahead
         if along is not None:
             sink.loops.fill(along, Sight.nothing())
     else:
+        z, uv = state.rows[cut.argument], state.mesh.uv[: state.known]
+        stage = Rectified(z, state.signs.positive, uv, weight, bias)
         sink.loops.product(stage, out, sink.sight_of(name), along)
-    if sink.sight is None or narrow:
+    if sink.sight is None or state.ahead is not None:
         sink.look(0, state.known + (births.count if way == "bag" else 0))
     return True
 
 
 def _at_once(program: Program, index: int, state: State, sink: _Sink, block: int) -> bool:
     """Run the stage at all vertices by compiled loops, if it is such a product, and not large."""
-    made, new = _rectified(program, index, state, sink), state.made
-    if sink.loops is None or made is None or new is None or new.early or new.kept is not None:
+    made, cut, new = _rectified(program, index, state.pending), state.pending, state.made
+    if sink.loops is None or made is None or cut is None or state.ahead is not None:
         return False
-    name, stage = made
-    m, n = stage.weight.shape
-    if m <= _NARROW or sink.vertices * n > _AT_ONCE * block:
+    name, weight, bias = made
+    m, n = weight.shape
+    if new is None or new.early or new.kept is not None or sink.vertices * n > _AT_ONCE * block:
         return False
-    z = room_for((sink.vertices, n), stage.z.device)
-    z[: state.known] = stage.z
+    z = room_for((sink.vertices, n), weight.device)
+    z[: state.known] = state.rows[cut.argument]
     words = torch.empty((2, sink.vertices, -(-n // 64)), dtype=torch.int64)
     sight = Sight(z.new_zeros(n), words[0], words[1])
     sink.loops.see(z, 0, state.known, sight)
@@ -323,7 +329,7 @@ def _at_once(program: Program, index: int, state: State, sink: _Sink, block: int
         sink.loops.fill(Along(z, first, births, Kinks.none(births), z), sight)
         first += births.count
     out = sink.prepare(name, (m,), z.device)
-    stage = replace(stage, z=z, positive=words[0], uv=state.mesh.uv)
+    stage = Rectified(z, words[0], state.mesh.uv, weight, bias)
     sink.loops.product(stage, out, sink.sight_of(name), None)
     if sink.sight is None:
         sink.look(0, sink.vertices)

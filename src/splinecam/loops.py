@@ -11,10 +11,11 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["active", "fill", "grid_order", "narrow", "put", "see", "within_blocks"]
+__all__ = ["active", "fill", "grid_order", "put", "see", "within_blocks"]
 
 _WORD = 64
 _TOGETHER = 4  # rows that are read at once
+_AT_HAND = 16  # rows that are looked at as soon as they are there, in the innermost cache
 
 _compiled = numba.njit(nogil=True, cache=True)
 _inlined = numba.njit(nogil=True, inline="always")  # calls that pass arrays on count references
@@ -22,14 +23,18 @@ _summing = numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # in whatev
 
 
 @_compiled
-def grid_order(uv: Any, side: int, order: Any, rank: Any) -> None:
-    """The points (N, 2) in the order of the cells of a grid over [-1, 1]^2, and their places."""
+def grid_order(uv: Any, curve: Any, order: Any, rank: Any) -> None:
+    """The points (N, 2) in the order of cells of a grid over [-1, 1]^2, and their places in it.
+
+    curve: (side, side) the place of each cell.
+    """
+    side = curve.shape[0]
     cell = np.empty(order.shape[0], np.int32)
     first = np.zeros(side * side + 1, np.int32)
     for i in range(order.shape[0]):
         x = min(max(int((uv[i, 0] + 1) * 0.5 * side), 0), side - 1)
         y = min(max(int((uv[i, 1] + 1) * 0.5 * side), 0), side - 1)
-        cell[i] = y * side + (side - 1 - x if y & 1 else x)  # there and back
+        cell[i] = curve[x, y]
         first[cell[i] + 1] += 1
     for c in range(side * side):
         first[c + 1] += first[c]
@@ -116,13 +121,25 @@ def _beyond(z: Any, row: int, least: Any, positive: Any, negative: Any) -> None:
         positive[row, w], negative[row, w] = above, below
 
 
+@_summing
+def _few(z: Any, rows: Any, begin: int, end: int, weight: Any, bias: Any, out: Any) -> None:
+    """What few functions, weight (m, n), make of the positive parts of some rows."""
+    for i in range(begin, end):
+        row = rows[i]
+        for j in range(weight.shape[0]):
+            total = 0.0
+            for c in range(weight.shape[1]):
+                total += (z[row, c] if z[row, c] > 0 else 0.0) * weight[j, c]
+            out[row, j] = total + bias[j]
+
+
 @_compiled
 def see(z: Any, rows: Any, begin: int, end: int, sight: tuple[Any, ...]) -> None:
-    """The range and the signs of some rows of z, see ``compiled.Sight``.
+    """The range and the signs of some rows of z, and more, see ``compiled.Sight``.
 
     Up to ``least`` (n,) a value is zero; without any columns there nothing is looked at.
     """
-    least, low, high, zeros, positive, negative = sight
+    least, low, high, zeros, positive, negative, weight, bias, few = sight
     if least.shape[0] == 0:
         return
     size = np.full(z.shape[1], np.inf)
@@ -136,6 +153,8 @@ def see(z: Any, rows: Any, begin: int, end: int, sight: tuple[Any, ...]) -> None
             _beyond(z, rows[i], least, positive, negative)
         else:
             _above_zero(z, rows[i], positive, negative)
+    if weight.shape[0]:
+        _few(z, rows, begin, end, weight, bias, few)
 
 
 # -- values -----------------------------------------------------------------------------------
@@ -210,21 +229,14 @@ def fill(
 
 
 @_compiled
-def put(y: Any, rows: Any, begin: int, end: int, out: Any, sight: tuple[Any, ...]) -> None:
-    """Copy values to some rows."""
-    for i in range(begin, end):
-        row = rows[i]
-        for c in range(y.shape[1]):
-            out[row, c] = y[i - begin, c]
-    see(out, rows, begin, end, sight)
-
-
-@_summing
-def narrow(z: Any, begin: int, end: int, weight: Any, bias: Any, out: Any) -> None:
-    """What few functions, weight (m, n), make of the positive parts of rows z (V, n)."""
-    for i in range(begin, end):
-        for j in range(weight.shape[0]):
-            total = 0.0
-            for c in range(weight.shape[1]):
-                total += (z[i, c] if z[i, c] > 0 else 0.0) * weight[j, c]
-            out[i, j] = total + bias[j]
+def put(
+    y: Any, bias: Any, rows: Any, begin: int, end: int, out: Any, sight: tuple[Any, ...]
+) -> None:
+    """Copy values to some rows, with a bias added."""
+    for start in range(begin, end, _AT_HAND):
+        stop = min(start + _AT_HAND, end)
+        for i in range(start, stop):
+            row = rows[i]
+            for c in range(y.shape[1]):
+                out[row, c] = y[i - begin, c] + bias[c]
+        see(out, rows, start, stop, sight)

@@ -1,4 +1,4 @@
-"""Memory for activations on a CPU, which is used again by the next run.
+"""Memory for activations and meshes on a CPU, which is used again by the next run.
 
 What a system gives anew it has to clear first, page by page: for a network of middle size that is a
 quarter of the time. So up to ``KEPT`` bytes stay with the process.
@@ -6,6 +6,7 @@ quarter of the time. So up to ``KEPT`` bytes stay with the process.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,20 +14,25 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["KEPT", "borrowed", "lend"]
+__all__ = ["KEPT", "SNUG", "borrowed", "hand_over", "lend"]
 
 KEPT = 1 << 28
+SNUG = 1.25  # times what is needed is not too much to be handed over
 
 _spare: list[NDArray[np.float64]] = []
 _lent: ContextVar[list[NDArray[np.float64]] | None] = ContextVar("lent", default=None)
 
 
-def lend(numbers: int, *, grows: bool = False) -> NDArray[np.float64]:
-    """Room for so many numbers at least, (N,): as much as there is if it grows, else as little."""
+def lend(numbers: int, *, grows: bool = False, snug: bool = False) -> NDArray[np.float64]:
+    """Room for so many numbers at least, (N,): as much as there is if it grows, else as little.
+
+    snug: hardly more than that.
+    """
     lent = _lent.get()
     if lent is None:
         return np.empty(numbers)
-    fitting = sorted((room for room in list(_spare) if len(room) >= numbers), key=len)
+    most = SNUG * numbers if snug else math.inf
+    fitting = sorted((room for room in list(_spare) if numbers <= len(room) <= most), key=len)
     if fitting:
         room = fitting[-1 if grows else 0]
         _forget(room)
@@ -48,6 +54,12 @@ def borrowed() -> Iterator[None]:
             _spare.pop(0)
     finally:
         _lent.reset(token)
+
+
+def hand_over(address: int) -> None:
+    """Leave the room that begins there to whoever has it."""
+    lent = _lent.get() or []
+    lent[:] = [room for room in lent if room.ctypes.data != address]
 
 
 def _forget(room: NDArray[np.float64]) -> None:

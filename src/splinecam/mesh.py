@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from splinecam.memory import SNUG, hand_over
 from splinecam.ragged import following, offsets_of, owners_of, take, take_rows
 
 __all__ = ["Mesh", "polygon_mesh"]
@@ -164,9 +165,21 @@ class Mesh:
         )
         return mesh, vertex_ids, edge_ids
 
-    def clone(self) -> Mesh:
-        """The same mesh in tensors of its own."""
-        return replace(self, **{k: v.clone() for k, v in self.__dict__.items()})
+    def kept(self) -> Mesh:
+        """The same mesh after inference mode, in tensors that may take part in everything.
+
+        On a CPU these have its memory, unless there is much more behind it.
+        """
+        values = vars(self)
+        rooms = {
+            x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in values.values()
+        }
+        needed = sum(value.nbytes for value in values.values())
+        if self.uv.device.type != "cpu" or sum(rooms.values()) > SNUG * needed:
+            return replace(self, **{name: value.clone() for name, value in values.items()})
+        for address in rooms:
+            hand_over(address)
+        return replace(self, **{name: torch.from_numpy(x.numpy()) for name, x in values.items()})
 
     def to(self, device: torch.device) -> Mesh:
         """The same mesh on another device."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam.bits import set_bits
-from splinecam.compiled import Sight
+from splinecam.compiled import Ahead, Sight
 
 __all__ = ["SignWriter", "Signs", "set_bits"]
 
@@ -92,9 +92,9 @@ class SignWriter:
             return
         self._compare(values, positive, negative)
 
-    def sight(self) -> Sight:
+    def sight(self, ahead: Ahead | None) -> Sight:
         """What lets loops write the signs."""
-        return Sight(self.tolerance, self.signs.positive, self.signs.negative)
+        return Sight(self.tolerance, self.signs.positive, self.signs.negative, ahead)
 
     def _compare(self, values: Tensor, positive: Tensor, negative: Tensor) -> None:
         _pack(values > self.tolerance, positive)

@@ -56,7 +56,8 @@ class State:
 
     rows: values at the first vertices; made: how the others came about, and grown: their values, as
     soon as they are asked for; pending: the non-linearity still to be applied, and signs: those of
-    its argument, if none of them is zero.
+    its argument, if none of them is zero; ahead: what the next stage makes of its results at the
+    first vertices, if that was found along with them.
     """
 
     mesh: Mesh
@@ -66,6 +67,7 @@ class State:
     grown: _Grown | None = None
     pending: Cut | None = None
     signs: Signs | None = None
+    ahead: Tensor | None = None
     doubts: list[tuple[str, Doubts]] = field(default_factory=list)
 
     @property
@@ -207,6 +209,7 @@ class State:
             bounds=dict(self.bounds),
             grown=grown,
             signs=None,
+            ahead=None,
             doubts=[],
         )
 

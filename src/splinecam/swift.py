@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from splinecam.compiled import MeshLoops, mesh_loops
 from splinecam.cutting import Refinement, unrefined
 from splinecam.functions import Functions
 from splinecam.kinks import bent
+from splinecam.memory import lend
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY, UV_ERROR
 from splinecam.ragged import take
@@ -59,7 +61,7 @@ def _refine(
     plan = _plan(code, mesh, functions.m, cuts)
     if plan is None or (max_faces is not None and plan.faces > max_faces):
         return None
-    made = _Made.room(mesh, cuts, plan, op)
+    made = _room(mesh, cuts, plan, op)
     drawn = _cut_faces(code, mesh, functions, cuts, plan, made)
     if drawn is None:
         return None
@@ -147,28 +149,25 @@ def _plan(code: MeshLoops, mesh: Mesh, m: int, cuts: _Cuts) -> _Plan | None:
     return _Plan(touched[:count], kept[: faces - count], sums, room, totals)
 
 
-@dataclass(frozen=True)
-class _Made:
-    """The vertices and edges of the refined mesh: first those of the old one."""
+def _room(mesh: Mesh, cuts: _Cuts, plan: _Plan, op: int) -> Mesh:
+    """The refined mesh, as far as it is known: where vertices and edges are that it had before.
 
-    uv: Tensor
-    edges: Tensor
-    edge_op: Tensor
-    edge_unit: Tensor
-    vertex_op: Tensor
-
-    @classmethod
-    def room(cls, mesh: Mesh, cuts: _Cuts, plan: _Plan, op: int) -> _Made:
-        chords, crossings, _ = plan.totals
-        groups = cuts.t.shape[0]
-        edges = mesh.num_edges + groups + chords + 2 * crossings
-        uv = mesh.uv.new_empty((mesh.num_vertices + groups + crossings, mesh.uv.shape[1]))
-        uv[: mesh.num_vertices], uv[mesh.num_vertices : -crossings or None] = mesh.uv, cuts.place
-        vertex_op = mesh.vertex_op.new_full(uv.shape[:1], op)
-        vertex_op[: mesh.num_vertices] = mesh.vertex_op
-        edge_op = mesh.edge_op.new_full((edges,), op)
-        whole = mesh.edges.new_empty
-        return cls(uv, whole((edges, 2)), edge_op, whole(edges), vertex_op)
+    All of it is one piece of memory, which a system finds faster than several.
+    """
+    chords, crossings, _ = plan.totals
+    vertices, groups = mesh.num_vertices, cuts.t.shape[0]
+    edges = mesh.num_edges + groups + chords + 2 * crossings
+    corners = mesh.corners.shape[0] + 4 * (chords + crossings)
+    points = (vertices + groups + crossings, mesh.uv.shape[1])
+    sizes = (2 * edges, edges, edges, points[0], plan.faces + 1, corners, prod(points))
+    chunk = torch.from_numpy(lend(sum(sizes), snug=True))[: sum(sizes)]
+    whole = chunk.view(torch.int64).split(sizes)
+    ends, edge_op, edge_unit, vertex_op, offsets, halves, uv = whole
+    uv = uv.view(torch.float64).view(points)
+    uv[:vertices], uv[vertices : vertices + groups] = mesh.uv, cuts.place
+    vertex_op[:vertices], vertex_op[vertices:] = mesh.vertex_op, op
+    edge_op[mesh.num_edges + groups :] = op  # the others have what they had
+    return Mesh(uv, ends.view(-1, 2), offsets, halves, edge_op, edge_unit, vertex_op)
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ class _Drawn:
     faces: tuple[Tensor, Tensor, Tensor]
 
     @classmethod
-    def room(cls, mesh: Mesh, divided: int, plan: _Plan, made: _Made) -> _Drawn:
+    def room(cls, mesh: Mesh, divided: int, plan: _Plan, made: Mesh) -> _Drawn:
         """divided: how many edges there are but for the pieces of chords."""
         chords, crossings, halves = plan.totals
         whole, real = mesh.edges.new_empty, mesh.uv.new_empty
@@ -198,7 +197,7 @@ class _Drawn:
 
 
 def _cut_faces(
-    code: MeshLoops, mesh: Mesh, f: Functions, cuts: _Cuts, plan: _Plan, made: _Made
+    code: MeshLoops, mesh: Mesh, f: Functions, cuts: _Cuts, plan: _Plan, made: Mesh
 ) -> _Drawn | None:
     divided = mesh.num_edges + cuts.t.shape[0]
     drawn = _Drawn.room(mesh, divided, plan, made)
@@ -212,7 +211,7 @@ def _cut_faces(
 
 
 def _finish(
-    code: MeshLoops, mesh: Mesh, cuts: _Cuts, plan: _Plan, drawn: _Drawn, made: _Made
+    code: MeshLoops, mesh: Mesh, cuts: _Cuts, plan: _Plan, drawn: _Drawn, made: Mesh
 ) -> Mesh:
     """The refined mesh: untouched faces first, then the pieces of the cut ones."""
     edges = (mesh.edges, mesh.edge_op, mesh.edge_unit)
@@ -222,12 +221,11 @@ def _finish(
     inside = made.uv[made.uv.shape[0] - t.shape[0] :]
     _all(t.shape[0], code.mesh.points_between, made.uv, ends, t, made=[inside])
     sizes, starts, halves = drawn.faces
-    offsets = mesh.offsets.new_empty(plan.faces + 1)
-    lists = _arrays((mesh.offsets, plan.kept, sizes, offsets))
-    corners = mesh.corners.new_empty(code.mesh.offsets_of_faces(*lists))
-    old = (mesh.offsets, mesh.corners)
-    _all(plan.faces, code.mesh.copy_faces, old, plan.kept, starts, halves, offsets, made=[corners])
-    return Mesh(**vars(made), offsets=offsets, corners=corners)
+    lists = _arrays((mesh.offsets, plan.kept, sizes, made.offsets))
+    code.mesh.offsets_of_faces(*lists)
+    given = ((mesh.offsets, mesh.corners), plan.kept, starts, halves, made.offsets)
+    _all(plan.faces, code.mesh.copy_faces, *given, made=[made.corners])
+    return made
 
 
 def _kinks(code: MeshLoops, f: Functions, cuts: _Cuts, drawn: _Drawn) -> tuple[Kinks, Kinks] | None:
