@@ -224,7 +224,6 @@ def _apart(n: int, least: float, safety: float, face: Any, real: Any) -> bool:
 def cut_faces(
     mesh: tuple[Any, ...],
     cuts: tuple[Any, ...],
-    label: Any,
     least: float,
     safety: float,
     vertices: int,
@@ -262,7 +261,7 @@ def cut_faces(
                 return False
             lines[0, before], lines[1, before], first_slot[before] = g, h, 2 * passed
             edges[piece, 0], edges[piece, 1] = vertices + g, vertices + h
-            units[piece] = label[column[g]]
+            units[piece] = column[g]
             other = touched.shape[0] + before
             starts[f], sizes[f], starts[other] = begins, size, begins + size
             sizes[other] = last - begins - size
@@ -278,10 +277,10 @@ def cut_faces(
             lines[0, before + i], lines[1, before + i] = face[_START, i], face[_STOP, i]
             first_slot[before + i] = 2 * passed + face[_FIRST, i]
             for k in range(face[_FIRST, i], face[_FIRST, i + 1] + 1):
-                units[piece + k + i] = label[column[face[_START, i]]]
+                units[piece + k + i] = column[face[_START, i]]
         _write_crossings(x, before, passed, vertices, face, real, slots, crossings)
         _write_edges(n, vertices, vertices + column.shape[0] + passed, piece, face, edges)
-        number, total = touched.shape[0], sums[0, -1]
+        number, total = touched.shape[0], sums[0, touched.shape[0]]
         written = begins
         for k in range(1 + n + x):  # one face for the first corner, each chord, and each crossing
             at = 0 if k == 0 or k > n else face[_LOW, k - 1]

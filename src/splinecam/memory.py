@@ -57,9 +57,9 @@ def borrowed() -> Iterator[None]:
 
 
 def hand_over(address: int) -> None:
-    """Leave the room that begins there to whoever has it."""
+    """Leave the room that this is in to whoever has it."""
     lent = _lent.get() or []
-    lent[:] = [room for room in lent if room.ctypes.data != address]
+    lent[:] = [room for room in lent if not 0 <= address - room.ctypes.data < room.nbytes]
 
 
 def _forget(room: NDArray[np.float64]) -> None:

@@ -171,11 +171,9 @@ class Mesh:
         On a CPU these have its memory, unless there is much more behind it.
         """
         values = vars(self)
-        rooms = {
-            x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in values.values()
-        }
+        rooms = {x.untyped_storage().data_ptr(): x.untyped_storage() for x in values.values()}
         needed = sum(value.nbytes for value in values.values())
-        if self.uv.device.type != "cpu" or sum(rooms.values()) > SNUG * needed:
+        if self.uv.is_cuda or sum(room.nbytes() for room in rooms.values()) > SNUG * needed:
             return replace(self, **{name: value.clone() for name, value in values.items()})
         for address in rooms:
             hand_over(address)

@@ -81,12 +81,12 @@ def cut_edges(
     """Where functions change sign along edges; per group, in order along its edge: what it is.
 
     Returns False where two come close to each other, or one to an end of its edge. mesh: edges and
-    uv; functions: words, z, unit, level, error, jump; least: the rounding of a coordinate. owner:
-    the edge; ends: (2, N) of it; bend: by how much the slope of the result changes there, per whole
-    edge; place, blur: (N, 2).
+    uv; functions: z, words, error, jump; least: the rounding of a coordinate. owner: the edge;
+    ends: (2, N) of it; bend: by how much the slope of the result changes there, per whole edge;
+    place, blur: (N, 2).
     """
     edges, uv = mesh
-    positive, z, unit, level, error, jump = functions
+    z, positive, error, jump = functions
     for e in range(begin, end):
         start, stop = first[e], first[e + 1]
         if start == stop:
@@ -98,9 +98,8 @@ def cut_edges(
             while bits:
                 c = w * _WORD + _lowest(bits)
                 bits &= bits - np.uint64(1)
-                value = z[a, unit[c]] - level[c]
-                drop = value - (z[b, unit[c]] - level[c])
-                at, i = value / drop, g
+                drop = z[a, c] - z[b, c]
+                at, i = z[a, c] / drop, g
                 while i > start and t[i - 1] > at:
                     t[i], bend[i], column[i] = t[i - 1], bend[i - 1], column[i - 1]
                     i -= 1
@@ -243,16 +242,14 @@ def bends(
 ) -> None:
     """By how much the slopes of results bend along chords, at each slot.
 
-    chords, slots: see ``faceloops.cut_faces``; cuts: column, ends and t; functions: z, unit, level,
-    jump.
+    chords, slots: see ``faceloops.cut_faces``; cuts: column, ends and t; functions: z and jump.
     """
     (lines, first), (woven, along) = chords, slots
-    (column, ends, t), (z, unit, level, jump) = cuts, functions
+    (column, ends, t), (z, jump) = cuts, functions
     for i in range(begin, end):
         for k in range(first[i], first[i + 1]):
             c, s = column[lines[0, woven[k]]], along[k]
             # The farther end of the chord tells best how steep the other function is along it.
             g = lines[0, i] if s > 0.5 else lines[1, i]
-            p, q = z[ends[0, g], unit[c]], z[ends[1, g], unit[c]]
-            value = p + t[g] * (q - p) - level[c]
-            units[k], out[k] = unit[c], jump[c] * abs(value) / max(s, 1 - s)
+            p, q = z[ends[0, g], c], z[ends[1, g], c]
+            units[k], out[k] = c, jump[c] * abs(p + t[g] * (q - p)) / max(s, 1 - s)

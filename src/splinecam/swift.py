@@ -6,14 +6,12 @@ something that needs care: functions that vanish at vertices, cuts or crossings 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from math import prod
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from splinecam.births import Births, Kinks
 from splinecam.compiled import MeshLoops, mesh_loops
@@ -23,7 +21,6 @@ from splinecam.kinks import bent
 from splinecam.memory import lend
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY, UV_ERROR
-from splinecam.ragged import take
 from splinecam.threads import share, without_helpers
 
 __all__ = ["refine_swiftly"]
@@ -33,215 +30,247 @@ _PART, _PARTS = 1 << 9, 16
 
 _MOST = 1 << 7  # chords of a face: the loops compare all of them, and one thread has a whole face
 
+Whole = NDArray[np.int64]
+Real = NDArray[np.float64]
+
 
 def refine_swiftly(
     mesh: Mesh, functions: Functions, op: int, max_faces: int | None
 ) -> Refinement | None:
     """What ``refine`` gives, or None where that needs more care."""
     found = functions.found
-    if found is None or not found.clear:  # loops have looked at everything
+    if found is None or not found.clear:  # loops have looked at everything, in whole layers
         return None
     with without_helpers():
-        return _refine(mesh_loops(), mesh, functions, found.positive, op, max_faces)
+        return _refine(mesh_loops(), mesh, functions, op, max_faces)
 
 
 def _refine(
-    code: MeshLoops,
-    mesh: Mesh,
-    functions: Functions,
-    positive: Tensor,
-    op: int,
-    max_faces: int | None,
+    code: MeshLoops, whole: Mesh, functions: Functions, op: int, max_faces: int | None
 ) -> Refinement | None:
-    cuts = _cut_edges(code, mesh, functions, positive)
+    mesh, layer = _Arrays.of(whole), _Layer.of(functions)
+    cuts = _cut_edges(code, mesh, layer)
     if cuts is None:
         return None
-    if not cuts.t.shape[0]:
-        return unrefined(mesh, [])
-    plan = _plan(code, mesh, functions.m, cuts)
+    if not len(cuts.t):
+        return unrefined(whole, [])
+    plan = _plan(code, mesh, layer, cuts)
     if plan is None or (max_faces is not None and plan.faces > max_faces):
         return None
     made = _room(mesh, cuts, plan, op)
-    drawn = _cut_faces(code, mesh, functions, cuts, plan, made)
+    drawn = _cut_faces(code, mesh, layer, cuts, plan, made)
     if drawn is None:
         return None
-    refined = _finish(code, mesh, cuts, plan, drawn, made)
-    kinks = _kinks(code, functions, cuts, drawn)
-    (a, b), (p, q), t = cuts.ends, *drawn.crossings[1:]
-    on_edges, inside = Births(a, b, cuts.t), Births(p, q, t)
-    return Refinement(refined, on_edges, inside, [], kinks=kinks)
+    _finish(code, mesh, cuts, plan, drawn, made)
+    many = bent(functions, len(cuts.t) + len(drawn.crossings[-1]))
+    kinks = _kinks(code, layer, cuts, drawn) if many else None
+    on_edges, inside = _births(cuts.ends, cuts.t), _births(*drawn.crossings[1:])
+    return Refinement(made.mesh(), on_edges, inside, [], kinks=kinks)
+
+
+class _Arrays(NamedTuple):
+    """The arrays of a mesh."""
+
+    uv: Real
+    edges: Whole
+    offsets: Whole
+    corners: Whole
+    edge_op: Whole
+    edge_unit: Whole
+    vertex_op: Whole
+
+    @classmethod
+    def of(cls, mesh: Mesh) -> _Arrays:
+        return cls(*[getattr(mesh, name).numpy() for name in cls._fields])
+
+    def mesh(self) -> Mesh:
+        return Mesh(*[torch.from_numpy(array) for array in self])
+
+
+class _Layer(NamedTuple):
+    """Units z (V, n) that are cut where they vanish, which is at no vertex.
+
+    words: where they are positive; error, jump: see ``Functions``.
+    """
+
+    z: Real
+    words: NDArray[np.uint64]
+    error: Real
+    jump: Real
+
+    @classmethod
+    def of(cls, f: Functions) -> _Layer:
+        if f.found is None:
+            raise ValueError("the signs are not known")
+        words, error = f.found.positive.numpy().view(np.uint64), f.error.numpy()
+        jump = np.zeros_like(error) if f.jump is None else f.jump.numpy()
+        return cls(f.z.numpy(), words, error, jump)
 
 
 # -- edges ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Cuts:
+class _Cuts(NamedTuple):
     """New vertices on edges, in order along each: first (E + 1,) those of each edge.
 
     Per group, (N,): column, owner (the edge), ends of that (2, N), fraction t, bend, place and blur
     (N, 2), see ``meshloops.cut_edges``.
     """
 
-    first: Tensor
-    column: Tensor
-    owner: Tensor
-    ends: Tensor
-    t: Tensor
-    bend: Tensor
-    place: Tensor
-    blur: Tensor
+    first: Whole
+    column: Whole
+    owner: Whole
+    ends: Whole
+    t: Real
+    bend: Real
+    place: Real
+    blur: Real
 
 
-def _cut_edges(code: MeshLoops, mesh: Mesh, f: Functions, positive: Tensor) -> _Cuts | None:
-    words = positive.numpy().view(np.uint64)
-    extra, first = mesh.edges.new_empty(mesh.num_edges), mesh.edges.new_empty(mesh.num_edges + 1)
-    _all(mesh.num_edges, code.mesh.count_changes, mesh.edges, words, made=[extra])
-    groups = code.mesh.offsets(extra.numpy(), first.numpy())
-    column, owner, *_ = whole = mesh.edges.new_empty((4, groups))
-    t, bend = f.z.new_empty((2, groups))
-    place, blur = f.z.new_empty((groups, mesh.uv.shape[1])), f.z.new_empty((groups, 2))
-    jump = torch.zeros_like(f.level) if f.jump is None else f.jump
-    given = ((mesh.edges, mesh.uv), (words, f.z, f.unit, f.level, f.error, jump), first)
-    made = [column, owner, whole[2:], t, bend, place, blur]
-    fine = _all(mesh.num_edges, code.mesh.cut_edges, *given, UV_ERROR, SAFETY, made=made)
-    return _Cuts(first, *made) if fine else None
+def _cut_edges(code: MeshLoops, mesh: _Arrays, layer: _Layer) -> _Cuts | None:
+    count = len(mesh.edges)
+    extra, first = np.empty(count, np.int64), np.empty(count + 1, np.int64)
+    _all(count, code.mesh.count_changes, mesh.edges, layer.words, made=[extra])
+    groups = code.mesh.offsets(extra, first)
+    column, owner, *_ = names = np.empty((4, groups), np.int64)
+    t, bend = np.empty((2, groups))
+    place, blur = np.empty((groups, mesh.uv.shape[1])), np.empty((groups, 2))
+    made = (column, owner, names[2:], t, bend, place, blur)
+    given = ((mesh.edges, mesh.uv), layer, first, UV_ERROR, SAFETY)
+    return _Cuts(first, *made) if _all(count, code.mesh.cut_edges, *given, made=made) else None
 
 
 # -- faces ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Plan:
+class _Plan(NamedTuple):
     """What becomes of the faces: touched, (K,), have chords, kept ones do not.
 
-    sums: (3, K + 1) chords, crossings, and half-edges of the new faces before each of the K; totals
-    of these; room: for all chords, slots and places of a face.
+    sums: (3, K + 1 at least) chords, crossings, and half-edges of the new faces before each of the
+    K; totals of these; room: for all chords, slots and places of a face.
     """
 
-    touched: Tensor
-    kept: Tensor
-    sums: Tensor
+    touched: Whole
+    kept: Whole
+    sums: Whole
     room: int
     totals: tuple[int, ...]
 
     @property
     def faces(self) -> int:
-        return self.kept.shape[0] + self.new_faces
+        return len(self.kept) + self.new_faces
 
     @property
     def new_faces(self) -> int:
-        return self.touched.shape[0] + self.totals[0] + self.totals[1]
+        return len(self.touched) + self.totals[0] + self.totals[1]
 
 
-def _plan(code: MeshLoops, mesh: Mesh, m: int, cuts: _Cuts) -> _Plan | None:
-    faces = mesh.num_faces
-    chords, crossings, touched, kept = mesh.offsets.new_empty((4, faces))
+def _plan(code: MeshLoops, mesh: _Arrays, layer: _Layer, cuts: _Cuts) -> _Plan | None:
+    faces = len(mesh.offsets) - 1
+    chords, crossings, touched, kept = np.empty((4, faces), np.int64)
     given = ((mesh.offsets, mesh.corners), cuts.first, cuts.column, _MOST)
-    made = [chords, crossings]
-    if not _all(faces, code.face.count_crossings, *given, own=m, made=made):
+    made = (chords, crossings)
+    if not _all(faces, code.face.count_crossings, *given, own=len(layer.error), made=made):
         return None
-    sums = mesh.offsets.new_empty((3, faces + 1))
-    lists = (mesh.offsets, chords, crossings, touched, kept, sums)
-    count, room = code.mesh.plan(*_arrays(lists))
-    totals = tuple(sums[:, count].tolist())
-    sums = sums[:, : count + 1].contiguous()
-    return _Plan(touched[:count], kept[: faces - count], sums, room, totals)
+    sums = np.empty((3, faces + 1), np.int64)
+    count, room = code.mesh.plan(mesh.offsets, chords, crossings, touched, kept, sums)
+    return _Plan(touched[:count], kept[: faces - count], sums, room, tuple(sums[:, count].tolist()))
 
 
-def _room(mesh: Mesh, cuts: _Cuts, plan: _Plan, op: int) -> Mesh:
-    """The refined mesh, as far as it is known: where vertices and edges are that it had before.
+def _room(mesh: _Arrays, cuts: _Cuts, plan: _Plan, op: int) -> _Arrays:
+    """The refined mesh, with what is known of its vertices.
 
-    All of it is one piece of memory, which a system finds faster than several.
+    All of it is one piece of memory, which is found faster than several.
     """
     chords, crossings, _ = plan.totals
-    vertices, groups = mesh.num_vertices, cuts.t.shape[0]
-    edges = mesh.num_edges + groups + chords + 2 * crossings
-    corners = mesh.corners.shape[0] + 4 * (chords + crossings)
-    points = (vertices + groups + crossings, mesh.uv.shape[1])
-    sizes = (2 * edges, edges, edges, points[0], plan.faces + 1, corners, prod(points))
-    chunk = torch.from_numpy(lend(sum(sizes), snug=True))[: sum(sizes)]
-    whole = chunk.view(torch.int64).split(sizes)
-    ends, edge_op, edge_unit, vertex_op, offsets, halves, uv = whole
-    uv = uv.view(torch.float64).view(points)
+    (vertices, width), groups = mesh.uv.shape, len(cuts.t)
+    count = vertices + groups + crossings
+    edges = len(mesh.edges) + groups + chords + 2 * crossings
+    corners = len(mesh.corners) + 4 * (chords + crossings)
+    sizes = (count * width, 2 * edges, plan.faces + 1, corners, edges, edges, count)
+    ends = np.cumsum(sizes)
+    uv, *whole = np.split(lend(int(ends[-1]), snug=True)[: ends[-1]], ends[:-1])
+    uv = uv.reshape(count, width)
     uv[:vertices], uv[vertices : vertices + groups] = mesh.uv, cuts.place
+    pairs, offsets, halves, edge_op, edge_unit, vertex_op = [x.view(np.int64) for x in whole]
     vertex_op[:vertices], vertex_op[vertices:] = mesh.vertex_op, op
-    edge_op[mesh.num_edges + groups :] = op  # the others have what they had
-    return Mesh(uv, ends.view(-1, 2), offsets, halves, edge_op, edge_unit, vertex_op)
+    edge_op[len(mesh.edges) + groups :] = op  # the others have what they had
+    return _Arrays(uv, pairs.reshape(-1, 2), offsets, halves, edge_op, edge_unit, vertex_op)
 
 
-@dataclass(frozen=True)
-class _Drawn:
+class _Drawn(NamedTuple):
     """What cutting the faces gave, see ``faceloops.cut_faces``."""
 
-    chords: tuple[Tensor, Tensor]
-    slots: tuple[Tensor, Tensor]
-    crossings: tuple[Tensor, Tensor, Tensor]
-    pieces: tuple[Tensor, Tensor]
-    faces: tuple[Tensor, Tensor, Tensor]
+    chords: tuple[Whole, Whole]
+    slots: tuple[Whole, Real]
+    crossings: tuple[Whole, Whole, Real]
+    pieces: tuple[Whole, Whole]
+    faces: tuple[Whole, Whole, Whole]
 
     @classmethod
-    def room(cls, mesh: Mesh, divided: int, plan: _Plan, made: Mesh) -> _Drawn:
+    def room(cls, divided: int, plan: _Plan, made: _Arrays) -> _Drawn:
         """divided: how many edges there are but for the pieces of chords."""
         chords, crossings, halves = plan.totals
-        whole, real = mesh.edges.new_empty, mesh.uv.new_empty
-        first = whole(chords + 1)
+        first = np.empty(chords + 1, np.int64)
         first[-1] = 2 * crossings
+        lines, sizes = np.empty((2, chords), np.int64), np.empty((2, plan.new_faces), np.int64)
+        born, ends = np.empty((2, 2, crossings), np.int64)
         return cls(
-            chords=(whole((2, chords)), first),
-            slots=(whole(2 * crossings), real(2 * crossings)),
-            crossings=(whole((2, crossings)), whole((2, crossings)), real(crossings)),
+            chords=(lines, first),
+            slots=(np.empty(2 * crossings, np.int64), np.empty(2 * crossings)),
+            crossings=(born, ends, np.empty(crossings)),
             pieces=(made.edges[divided:], made.edge_unit[divided:]),
-            faces=(whole(plan.new_faces), whole(plan.new_faces), whole(halves)),
+            faces=(sizes[0], sizes[1], np.empty(halves, np.int64)),
         )
 
 
 def _cut_faces(
-    code: MeshLoops, mesh: Mesh, f: Functions, cuts: _Cuts, plan: _Plan, made: Mesh
+    code: MeshLoops, mesh: _Arrays, layer: _Layer, cuts: _Cuts, plan: _Plan, made: _Arrays
 ) -> _Drawn | None:
-    divided = mesh.num_edges + cuts.t.shape[0]
-    drawn = _Drawn.room(mesh, divided, plan, made)
+    drawn = _Drawn.room(len(mesh.edges) + len(cuts.t), plan, made)
     given = (
         *((mesh.offsets, mesh.corners), (cuts.first, cuts.column, cuts.place, cuts.blur)),
-        *(f.label, UV_ERROR, SAFETY, mesh.num_vertices, plan.room, plan.touched, plan.sums),
+        *(UV_ERROR, SAFETY, len(mesh.uv), plan.room, plan.touched, plan.sums),
     )
-    results = [drawn.chords, drawn.slots, drawn.crossings, drawn.pieces, drawn.faces]
-    count = plan.touched.shape[0]
-    return drawn if _all(count, code.face.cut_faces, *given, own=f.m, made=results) else None
+    count, own = len(plan.touched), len(layer.error)
+    return drawn if _all(count, code.face.cut_faces, *given, own=own, made=drawn) else None
 
 
 def _finish(
-    code: MeshLoops, mesh: Mesh, cuts: _Cuts, plan: _Plan, drawn: _Drawn, made: Mesh
-) -> Mesh:
-    """The refined mesh: untouched faces first, then the pieces of the cut ones."""
-    edges = (mesh.edges, mesh.edge_op, mesh.edge_unit)
-    parts = [made.edges, made.edge_op, made.edge_unit]
-    _all(mesh.num_edges, code.mesh.divide_edges, edges, cuts.first, mesh.num_vertices, made=parts)
+    code: MeshLoops, mesh: _Arrays, cuts: _Cuts, plan: _Plan, drawn: _Drawn, made: _Arrays
+) -> None:
+    """The rest of the refined mesh: untouched faces first, then the pieces of the cut ones."""
+    edges, parts = ((x.edges, x.edge_op, x.edge_unit) for x in (mesh, made))
+    count, vertices = len(mesh.edges), len(mesh.uv)
+    _all(count, code.mesh.divide_edges, edges, cuts.first, vertices, made=parts)
     _, ends, t = drawn.crossings
-    inside = made.uv[made.uv.shape[0] - t.shape[0] :]
-    _all(t.shape[0], code.mesh.points_between, made.uv, ends, t, made=[inside])
+    inside = made.uv[len(made.uv) - len(t) :]
+    _all(len(t), code.mesh.points_between, made.uv, ends, t, made=[inside])
     sizes, starts, halves = drawn.faces
-    lists = _arrays((mesh.offsets, plan.kept, sizes, made.offsets))
-    code.mesh.offsets_of_faces(*lists)
+    code.mesh.offsets_of_faces(mesh.offsets, plan.kept, sizes, made.offsets)
     given = ((mesh.offsets, mesh.corners), plan.kept, starts, halves, made.offsets)
     _all(plan.faces, code.mesh.copy_faces, *given, made=[made.corners])
-    return made
 
 
-def _kinks(code: MeshLoops, f: Functions, cuts: _Cuts, drawn: _Drawn) -> tuple[Kinks, Kinks] | None:
+# -- what the next stage needs to know --------------------------------------------------------
+
+
+def _births(ends: Whole, t: Real) -> Births:
+    p, q = torch.from_numpy(ends)
+    return Births(p, q, torch.from_numpy(t))
+
+
+def _kinks(code: MeshLoops, layer: _Layer, cuts: _Cuts, drawn: _Drawn) -> tuple[Kinks, Kinks]:
     """Where results bend on the divided edges and on the chords, see ``find_kinks``."""
-    (chord, place), _, t = drawn.crossings
-    if f.jump is None or not bent(f, cuts.t.shape[0] + t.shape[0]):
-        return None
-    index = torch.arange(cuts.owner.shape[0])
-    unit = take(f.unit, cuts.column)
-    on_edges = Kinks(cuts.first, cuts.t, unit, cuts.bend, cuts.owner, index)
     (lines, first), (woven, along) = drawn.chords, drawn.slots
-    unit, bend = torch.empty_like(woven), torch.empty_like(along)
-    functions = (f.z, f.unit, f.level, f.jump)
-    given = (drawn.chords, drawn.slots, (cuts.column, cuts.ends, cuts.t), functions)
+    unit, bend = np.empty_like(woven), np.empty_like(along)
+    given = (drawn.chords, drawn.slots, (cuts.column, cuts.ends, cuts.t), (layer.z, layer.jump))
     _all(lines.shape[1], code.mesh.bends, *given, made=[unit, bend])
-    return on_edges, Kinks(first, along, unit, bend, chord, place)
+    (chord, place), index = drawn.crossings[0], np.arange(len(cuts.t))
+    on_edges = (cuts.first, cuts.t, cuts.column, cuts.bend, cuts.owner, index)
+    on_chords = (first, along, unit, bend, chord, place)
+    one, other = (Kinks(*[torch.from_numpy(x) for x in each]) for each in (on_edges, on_chords))
+    return one, other
 
 
 def _all(
@@ -255,19 +284,11 @@ def _all(
 
     own: how many whole numbers, zero at first, each part needs for itself.
     """
-    before, after, fine = _arrays(given), _arrays(made), []
+    fine = []
 
     def work(_: int, begin: int, end: int) -> None:
-        room = [] if own is None else [torch.zeros(own, dtype=torch.int64).numpy()]
-        fine.append(loop(*before, begin, end, *room, *after))
+        room = () if own is None else (np.zeros(own, np.int64),)
+        fine.append(loop(*given, begin, end, *room, *made))
 
     share(work, count, max(_PART, -(-count // _PARTS)))
     return all(done is not False for done in fine)
-
-
-def _arrays(values: Iterable[Any]) -> tuple[Any, ...]:
-    """What loops are given: tensors as arrays, also those in tuples."""
-    return tuple(
-        x.numpy() if isinstance(x, Tensor) else _arrays(x) if isinstance(x, tuple) else x
-        for x in values
-    )
