@@ -67,4 +67,5 @@ class Kinks:
 
     def per_vertex(self) -> Tensor:
         """How many kinks the line of each new vertex has, (N,)."""
-        return (self.offsets[1:] - self.offsets[:-1]).index_select(0, self.line)
+        begin, end = self.offsets[:-1], self.offsets[1:]
+        return end.index_select(0, self.line) - begin.index_select(0, self.line)

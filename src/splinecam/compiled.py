@@ -12,7 +12,6 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -38,11 +37,14 @@ __all__ = [
 
 _log = logging.getLogger("splinecam")
 
+Whole = NDArray[np.int64]
+
 # Numbers of a stage from which the loops pay: if they are there, if they have to be loaded (most of
 # a second), and if they have to be compiled (some ten seconds, once).
 _LOADED, _PAYS, _PAYS_COMPILING = 0, 1 << 21, 1 << 26
 
 _BLOCK = 1 << 17  # numbers that a thread has at hand in its cache
+_LEAST = 1 << 12  # numbers that are worth to be shared
 _FEWEST, _MOST = 32, 512  # rows in a block, however wide or narrow
 _IN_CELL = 4  # vertices in a cell of the grid that gives their order
 
@@ -69,13 +71,13 @@ class Sight:
         self, least: Tensor, positive: Tensor, negative: Tensor, ahead: Ahead | None = None
     ) -> None:
         shape = (number_of_threads(), least.shape[0])
-        self._low, self._high = least.new_full(shape, inf), least.new_full(shape, -inf)
-        self._zeros = torch.zeros((shape[0], 1), dtype=torch.bool)
+        self._low, self._high = np.full(shape, np.inf), np.full(shape, -np.inf)
+        self._zeros = np.zeros((shape[0], 1), np.bool_)
         own = zip(self._low, self._high, self._zeros, strict=True)
         ahead = ahead or Ahead(least.new_empty((0, 0)), least[:0], least.new_empty((0, 0)))
         written = positive, negative, ahead.weight, ahead.bias, ahead.values
         rest = [x.numpy() for x in written]
-        self.given = [(least.numpy(), *[x.numpy() for x in mine], *rest) for mine in own]
+        self.given = [(least.numpy(), *mine, *rest) for mine in own]
         """What a loop is given, for each thread."""
 
     @classmethod
@@ -85,7 +87,7 @@ class Sight:
 
     def range(self) -> tuple[Tensor, Tensor]:
         """Of all values so far, (n,) each."""
-        return self._low.amin(0), self._high.amax(0)
+        return torch.from_numpy(self._low.min(0)), torch.from_numpy(self._high.max(0))
 
     def zeros(self) -> bool:
         """Whether any value was zero."""
@@ -94,7 +96,7 @@ class Sight:
 
 @dataclass(frozen=True)
 class Rectified:
-    """Weights (m, n) and a bias, to be applied to the positive parts of rows z (V, n).
+    """What positive parts of rows z (V, n) add up to: of each unit its columns, (n, m), and a bias.
 
     positive: (V, W) words of where these are; uv: (V, 2) where the vertices are.
     """
@@ -102,7 +104,7 @@ class Rectified:
     z: Tensor
     positive: Tensor
     uv: Tensor
-    weight: Tensor
+    columns: Tensor
     bias: Tensor
 
 
@@ -134,19 +136,18 @@ class Loops:
 
     def see(self, z: Tensor, start: int, end: int, sight: Sight) -> None:
         """Look at the rows from ``start`` to ``end`` of values z (V, n)."""
-        rows = torch.arange(start, end)
-        self._code.see(z.numpy(), rows.numpy(), 0, end - start, sight.given[0])
+        self._code.see(z.numpy(), np.arange(start, end), 0, end - start, sight.given[0])
 
-    def fill(self, along: Along, sight: Sight, rows: Tensor | None = None) -> None:
+    def fill(self, along: Along, sight: Sight, rows: Whole | None = None) -> None:
         """Fill in new rows, all if it is not said which."""
-        if rows is None:
-            rows = torch.arange(along.first, along.first + along.births.count)
-        table, at, lines = along.table.numpy(), rows.numpy(), along.arrays()
+        first, lines, table = along.first, along.arrays(), along.table.numpy()
+        at = np.arange(first, first + along.births.count) if rows is None else rows
 
         def work(thread: int, begin: int, end: int) -> None:
-            self._code.fill(table, at, begin, end, along.first, lines, sight.given[thread])
+            self._code.fill(table, at, begin, end, first, lines, sight.given[thread])
 
-        share(work, rows.shape[0], _rows(along.table.shape[1]))
+        width = max(table.shape[1], 1)
+        share(work, len(at), max(_rows(width), _LEAST // width))
 
     def product(self, stage: Rectified, out: Tensor, sight: Sight, along: Along | None) -> None:
         """The first rows of ``out`` (V, m), and new ones along lines between those.
@@ -154,47 +155,41 @@ class Loops:
         The units that are nowhere positive in a block of rows are left out of its product. Lines
         with both ends in a block are filled in while these are at hand.
         """
-        m, n = stage.weight.shape
+        n, m = stage.columns.shape
         count, step = stage.z.shape[0], _rows(max(n, m))
-        order, rank = torch.empty((2, count), dtype=torch.int64)
+        order, rank = np.empty((2, count), np.int64)
         code, curve = self._code, _curve(count // _IN_CELL)
-        code.grid_order(stage.uv.numpy(), curve, order.numpy(), rank.numpy())
+        code.grid_order(stage.uv.numpy(), curve, order, rank)
         rows, starts = self._within(along, rank, step)
-        room = [
-            stage.z.new_empty((number_of_threads(), *s)) for s in ((step, n), (n, m), (step, m))
-        ]
-        units = np.empty((len(room[0]), n), np.uint32)  # not signed: that is faster
-        own = [[x.numpy() for x in mine] for mine in zip(*room, strict=True)]
-        given = stage.z.numpy(), stage.positive.numpy(), order.numpy()
-        target, matrix = out.numpy(), stage.weight.T.contiguous().numpy()
-        new, lines = rows.numpy(), () if along is None else along.arrays()
-        bias = stage.bias.numpy()
+        shapes = (step, n), (n, m), (step, m)
+        room = [[torch.empty(s, dtype=torch.float64) for s in shapes] for _ in sight.given]
+        arrays = [[x.numpy() for x in mine] for mine in room]
+        units = np.empty((len(room), n), np.uint32)  # not signed: that is faster
+        given = stage.z.numpy(), stage.positive.numpy(), order
+        target, bias, columns = out.numpy(), stage.bias.numpy(), stage.columns.numpy()
+        lines = () if along is None else along.arrays()
 
         def work(thread: int, begin: int, end: int) -> None:
-            x, part, y = own[thread]
-            active = code.active(*given, begin, end, matrix, units[thread], x, part)
-            x, part, result = (table[thread] for table in room)
-            result = result[: end - begin]
-            torch.mm(x[: end - begin, :active], part[:active], out=result)
-            code.put(y, bias, given[2], begin, end, target, sight.given[thread])
+            x, part, y = arrays[thread]
+            active = code.active(*given, begin, end, columns, units[thread], x, part)
+            left, right, result = room[thread]
+            torch.mm(left[: end - begin, :active], right[:active], out=result[: end - begin])
+            code.put(y, bias, order, begin, end, target, sight.given[thread])
             if along is not None:
                 first, last = starts[begin // step], starts[begin // step + 1]
-                code.fill(target, new, first, last, along.first, lines, sight.given[thread])
+                code.fill(target, rows, first, last, along.first, lines, sight.given[thread])
 
         share(work, count, step)
         if along is not None:
             self.fill(along, sight, rows[starts[-2] :])
 
-    def _within(self, along: Along | None, rank: Tensor, step: int) -> tuple[Tensor, list[int]]:
+    def _within(self, along: Along | None, rank: Whole, step: int) -> tuple[Whole, list[int]]:
         """The new rows by the block in which both ends of their line are, and where each begins."""
         if along is None:
             return rank[:0], []
-        rows = torch.empty_like(along.births.p)
-        starts = torch.empty(-(-rank.shape[0] // step) + 2, dtype=torch.int64)
-        given = (rank, along.births.p, along.births.q)
-        order, firsts = rows.numpy(), starts.numpy()
-        args = [x.numpy() for x in given]
-        self._code.within_blocks(args[0], step, *args[1:], along.first, order, firsts)
+        p, q = along.births.p.numpy(), along.births.q.numpy()
+        rows, starts = np.empty(len(p), np.int64), np.empty(-(-len(rank) // step) + 2, np.int64)
+        self._code.within_blocks(rank, step, p, q, along.first, rows, starts)
         return rows, starts.tolist()
 
 

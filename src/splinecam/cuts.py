@@ -223,6 +223,9 @@ class KnotCut(Cut):
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         """A dead unit passes no error on: only the pieces that a unit visits count."""
+        if self.rectifies:
+            high = high.view(1, *self.shape)
+            return Bound(high.clamp(min=0), bound.error * (high >= 0))
         low, high = low.flatten(), high.flatten()
         levels = self._levels_between(low, high).clamp(low, high)
         ends = torch.cat([low[None], high[None], levels])

@@ -42,7 +42,6 @@ __all__ = [
     "free_memory",
     "output_of",
     "run",
-    "widths_of",
 ]
 
 # Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
@@ -139,7 +138,7 @@ def _run(
     corners = Frame.of(domain).to_local(domain.corners)
     state = first_state(program, polygon_mesh(corners), domain.embed(domain.corners))
     budget = free_memory(program.device) if memory is None else memory
-    computation = Run(program, widths_of(program), budget, max_regions, report)
+    computation = Run(program, budget, max_regions, report)
     try:
         state = computation.finish(state, 0)
     except TooLarge as reason:
@@ -168,23 +167,10 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(0.75 * torch.cuda.mem_get_info(device)[0])
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        fields = dict(line.split(":") for line in lines)
-        return int(0.75 * 1024 * int(fields["MemAvailable"].split()[0]))
-    except (OSError, KeyError, ValueError):
+        _, known = Path("/proc/meminfo").read_text().split("MemAvailable:")
+        return int(0.75 * 1024 * int(known.split(maxsplit=1)[0]))
+    except (OSError, ValueError):
         return _UNKNOWN_MEMORY  # not every system tells
-
-
-def widths_of(program: Program) -> list[int]:
-    """Numbers per vertex that are alive after each stage."""
-    x = torch.zeros((1, *program.input_shape), dtype=torch.float64, device=program.device)
-    live, widths = {program.input_name: x}, []
-    for index, stage in enumerate(program.stages):
-        live = program.advance(index, live)
-        widths.append(sum(value.numel() for value in live.values()))
-        if stage.cut is not None:
-            live[stage.cut.result] = stage.cut.apply(live[stage.cut.argument])
-    return widths
 
 
 @dataclass
@@ -192,7 +178,6 @@ class Run:
     """One computation: what stays the same while states are carried through the stages."""
 
     program: Program
-    widths: list[int]
     memory: int
     max_regions: int | None
     report: Report
@@ -212,7 +197,7 @@ class Run:
             if ready is None:
                 if divisible and self._bytes(state, i) > self.memory:
                     return self._in_tiles(state, i, share, None)
-                ready = evaluate(self.program, i, state, self._block(), self.widths[i])
+                ready = evaluate(self.program, i, state, self._block(), self.program.widths[i])
             cut = stages[i].cut
             if cut is not None:
                 try:
@@ -235,7 +220,7 @@ class Run:
         A cut makes new vertices, with about as many activations again.
         """
         before = sum(value.numel() for value in state.rows.values())
-        after = state.mesh.num_vertices * self.widths[index]
+        after = state.mesh.num_vertices * self.program.widths[index]
         return 2 * 8 * (before + after) + after // 2 + _MESH_BYTES * state.mesh.num_faces
 
     def _in_tiles(self, state: State, index: int, share: float, ready: Ready | None) -> State:

@@ -272,7 +272,7 @@ def _rectified(program: Program, index: int, cut: Cut | None) -> tuple[str, Tens
         return None
     weight, bias, *_ = *step.args[1:], None
     bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
-    return step.name, weight.contiguous(), bias
+    return step.name, weight, bias
 
 
 def _ahead(program: Program, index: int, vertices: int) -> Ahead | None:
@@ -281,7 +281,7 @@ def _ahead(program: Program, index: int, vertices: int) -> Ahead | None:
     if made is None or made[1].shape[0] > _FEW:
         return None
     _, weight, bias = made
-    return Ahead(weight, bias, weight.new_empty((vertices, weight.shape[0])))
+    return Ahead(weight.contiguous(), bias, weight.new_empty((vertices, weight.shape[0])))
 
 
 def _by_products(program: Program, index: int, state: State, lines: _Lines, sink: _Sink) -> bool:
@@ -292,7 +292,7 @@ def _by_products(program: Program, index: int, state: State, lines: _Lines, sink
     made, cut = _rectified(program, index, state.pending), state.pending
     if sink.loops is None or made is None or cut is None or state.signs is None:
         return False
-    name, weight, bias = made
+    name, _, bias = made
     kinks, births, way = lines.new[0]
     out, along = sink.rows[name], None
     if way == "bag":
@@ -303,7 +303,7 @@ def _by_products(program: Program, index: int, state: State, lines: _Lines, sink
             sink.loops.fill(along, Sight.nothing())
     else:
         z, uv = state.rows[cut.argument], state.mesh.uv[: state.known]
-        stage = Rectified(z, state.signs.positive, uv, weight, bias)
+        stage = Rectified(z, state.signs.positive, uv, lines.columns[name], bias)
         sink.loops.product(stage, out, sink.sight_of(name), along)
     if sink.sight is None or state.ahead is not None:
         sink.look(0, state.known + (births.count if way == "bag" else 0))
@@ -329,7 +329,7 @@ def _at_once(program: Program, index: int, state: State, sink: _Sink, block: int
         sink.loops.fill(Along(z, first, births, Kinks.none(births), z), sight)
         first += births.count
     out = sink.prepare(name, (m,), z.device)
-    stage = Rectified(z, words[0], state.mesh.uv, weight, bias)
+    stage = Rectified(z, words[0], state.mesh.uv, weight.T.contiguous(), bias)
     sink.loops.product(stage, out, sink.sight_of(name), None)
     if sink.sight is None:
         sink.look(0, sink.vertices)

@@ -11,6 +11,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from splinecam.meshloops import between
+
 __all__ = ["count_crossings", "cut_faces"]
 
 _compiled = numba.njit(nogil=True, cache=True)
@@ -243,8 +245,8 @@ def cut_faces(
 
     mesh: offsets and corners; cuts: first, column, place and blur. What is made: per chord the
     groups at its ends, and its first slot; per slot the chord that crosses, and the fraction; per
-    crossing its chord and slot, and the vertices and the fraction between which it is; pieces of
-    chords and their units; per face how many half-edges, where they are, and these.
+    crossing its chord and slot, between which vertices it is, at which fraction, and its point;
+    pieces of chords and their units; per face how many half-edges, where they are, and these.
     """
     (face_offsets, corners), (first, column, place, blur) = mesh, cuts
     (lines, first_slot), (edges, units), (sizes, starts, out) = chords, pieces, faces
@@ -278,7 +280,7 @@ def cut_faces(
             first_slot[before + i] = 2 * passed + face[_FIRST, i]
             for k in range(face[_FIRST, i], face[_FIRST, i + 1] + 1):
                 units[piece + k + i] = column[face[_START, i]]
-        _write_crossings(x, before, passed, vertices, face, real, slots, crossings)
+        _write_crossings(x, before, passed, vertices, place, face, real, slots, crossings)
         _write_edges(n, vertices, vertices + column.shape[0] + passed, piece, face, edges)
         number, total = touched.shape[0], sums[0, touched.shape[0]]
         written = begins
@@ -345,18 +347,26 @@ def _length(place: Any, g: int, h: int) -> float:
 
 @_inlined
 def _write_crossings(
-    x: int, before: int, passed: int, vertices: int, face: Any, real: Any, slots: Any, made: Any
+    x: int,
+    before: int,
+    passed: int,
+    vertices: int,
+    place: Any,
+    face: Any,
+    real: Any,
+    slots: Any,
+    made: Any,
 ) -> None:
-    (woven, along), (born, ends, t) = slots, made
+    (woven, along), (born, ends, t, uv) = slots, made
     for k in range(2 * x):
         along[2 * passed + k] = real[_ALONG, k]
         woven[2 * passed + k] = before + face[_CHORD, face[_OTHER, k]]
     for k in range(x):
         i, slot = face[_ONE, k], face[_SLOT, 2 * k]
         born[0, passed + k], born[1, passed + k] = before + i, 2 * passed + slot
-        ends[0, passed + k] = vertices + face[_START, i]
-        ends[1, passed + k] = vertices + face[_STOP, i]
-        t[passed + k] = real[_ALONG, slot]
+        g, h, s = face[_START, i], face[_STOP, i], real[_ALONG, slot]
+        ends[0, passed + k], ends[1, passed + k], t[passed + k] = vertices + g, vertices + h, s
+        between(place, g, h, s, uv, passed + k)
 
 
 @_inlined

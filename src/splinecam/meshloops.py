@@ -12,6 +12,7 @@ import numpy as np
 
 __all__ = [
     "bends",
+    "between",
     "copy_faces",
     "count_changes",
     "cut_edges",
@@ -19,7 +20,6 @@ __all__ = [
     "offsets",
     "offsets_of_faces",
     "plan",
-    "points_between",
 ]
 
 _WORD = 64
@@ -37,6 +37,18 @@ _BIT[[(_SEQUENCE << i & 2**_WORD - 1) >> 58 for i in range(_WORD)]] = np.arange(
 def _lowest(bits: np.uint64) -> int:
     """The place of the lowest bit that is set."""
     return int(_BIT[((bits & (~bits + np.uint64(1))) * np.uint64(_SEQUENCE)) >> np.uint64(58)])
+
+
+@_inlined
+def between(uv: Any, a: int, b: int, t: float, out: Any, i: int) -> None:
+    """The point between two, exact at both ends; a third coordinate is the same at both."""
+    x, y = uv[b, 0] - uv[a, 0], uv[b, 1] - uv[a, 1]
+    if t < 0.5:
+        out[i, 0], out[i, 1] = uv[a, 0] + t * x, uv[a, 1] + t * y
+    else:
+        out[i, 0], out[i, 1] = uv[b, 0] - (1 - t) * x, uv[b, 1] - (1 - t) * y
+    if uv.shape[1] > 2:
+        out[i, 2] = uv[a, 2]
 
 
 @_compiled
@@ -117,28 +129,9 @@ def cut_edges(
                 return False
             bend[g] *= jump[column[g]]
             owner[g], ends[0, g], ends[1, g] = e, a, b
-            _between(uv, a, b, t[g], place, g)
+            between(uv, a, b, t[g], place, g)
             blur[g, 0], blur[g, 1] = x * shift, y * shift
     return True
-
-
-@_inlined
-def _between(uv: Any, a: int, b: int, t: float, out: Any, i: int) -> None:
-    """The point between two, exact at both ends; a third coordinate is the same at both."""
-    x, y = uv[b, 0] - uv[a, 0], uv[b, 1] - uv[a, 1]
-    if t < 0.5:
-        out[i, 0], out[i, 1] = uv[a, 0] + t * x, uv[a, 1] + t * y
-    else:
-        out[i, 0], out[i, 1] = uv[b, 0] - (1 - t) * x, uv[b, 1] - (1 - t) * y
-    if uv.shape[1] > 2:
-        out[i, 2] = uv[a, 2]
-
-
-@_compiled
-def points_between(uv: Any, ends: Any, t: Any, begin: int, end: int, out: Any) -> None:
-    """The points between vertices, ends (2, N), at fractions t."""
-    for i in range(begin, end):
-        _between(uv, ends[0, i], ends[1, i], t[i], out, i)
 
 
 @_compiled

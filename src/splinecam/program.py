@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
@@ -152,8 +153,9 @@ class Program:
             )
             for stage in self.stages
         )
-        fields = dict(vars(self), stages=stages, device=device)
-        return Program(**fields)
+        made = copy(self)
+        made.stages, made.device = stages, device
+        return made
 
     def advance(
         self, i: int, live: Mapping[str, Tensor], out: Mapping[str, Tensor] | None = None
@@ -174,6 +176,17 @@ class Program:
             for name in step.frees:
                 del env[name]
         return {name: env[name] for name in stage.live_out}
+
+    @cached_property
+    def widths(self) -> list[int]:
+        """Numbers per vertex that are alive after each stage."""
+        x = torch.zeros((1, *self.input_shape), dtype=torch.float64, device=self.device)
+        live, widths = {self.input_name: x}, []
+        for i in range(len(self.stages)):
+            live = self.advance(i, live)
+            widths.append(sum(value.numel() for value in live.values()))
+            live = self._past_cut(i, live)
+        return widths
 
     def columns(self, i: int, name: str, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What stage i makes of each unit of one live value alone: results -> (n, m).

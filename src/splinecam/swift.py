@@ -6,7 +6,7 @@ something that needs care: functions that vanish at vertices, cuts or crossings 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,11 +61,11 @@ def _refine(
     drawn = _cut_faces(code, mesh, layer, cuts, plan, made)
     if drawn is None:
         return None
-    _finish(code, mesh, cuts, plan, drawn, made)
-    many = bent(functions, len(cuts.t) + len(drawn.crossings[-1]))
-    kinks = _kinks(code, layer, cuts, drawn) if many else None
-    on_edges, inside = _births(cuts.ends, cuts.t), _births(*drawn.crossings[1:])
-    return Refinement(made.mesh(), on_edges, inside, [], kinks=kinks)
+    _, ends, t, _ = drawn.crossings
+    bends = _Bends.room(drawn) if bent(functions, len(cuts.t) + len(t)) else None
+    _finish(code, mesh, layer, cuts, plan, drawn, made, bends)
+    kinks = None if bends is None else _kinks(cuts, drawn, bends)
+    return Refinement(made.mesh(), _births(cuts.ends, cuts.t), _births(ends, t), [], kinks=kinks)
 
 
 class _Arrays(NamedTuple):
@@ -130,14 +130,15 @@ class _Cuts(NamedTuple):
 def _cut_edges(code: MeshLoops, mesh: _Arrays, layer: _Layer) -> _Cuts | None:
     count = len(mesh.edges)
     extra, first = np.empty(count, np.int64), np.empty(count + 1, np.int64)
-    _all(count, code.mesh.count_changes, mesh.edges, layer.words, made=[extra])
+    _all(_Job(count, code.mesh.count_changes, (mesh.edges, layer.words), [extra]))
     groups = code.mesh.offsets(extra, first)
     column, owner, *_ = names = np.empty((4, groups), np.int64)
     t, bend = np.empty((2, groups))
     place, blur = np.empty((groups, mesh.uv.shape[1])), np.empty((groups, 2))
     made = (column, owner, names[2:], t, bend, place, blur)
     given = ((mesh.edges, mesh.uv), layer, first, UV_ERROR, SAFETY)
-    return _Cuts(first, *made) if _all(count, code.mesh.cut_edges, *given, made=made) else None
+    fine = _all(_Job(count, code.mesh.cut_edges, given, made))
+    return _Cuts(first, *made) if fine else None
 
 
 # -- faces ------------------------------------------------------------------------------------
@@ -169,8 +170,8 @@ def _plan(code: MeshLoops, mesh: _Arrays, layer: _Layer, cuts: _Cuts) -> _Plan |
     faces = len(mesh.offsets) - 1
     chords, crossings, touched, kept = np.empty((4, faces), np.int64)
     given = ((mesh.offsets, mesh.corners), cuts.first, cuts.column, _MOST)
-    made = (chords, crossings)
-    if not _all(faces, code.face.count_crossings, *given, own=len(layer.error), made=made):
+    own, made = len(layer.error), (chords, crossings)
+    if not _all(_Job(faces, code.face.count_crossings, given, made, own)):
         return None
     sums = np.empty((3, faces + 1), np.int64)
     count, room = code.mesh.plan(mesh.offsets, chords, crossings, touched, kept, sums)
@@ -203,7 +204,7 @@ class _Drawn(NamedTuple):
 
     chords: tuple[Whole, Whole]
     slots: tuple[Whole, Real]
-    crossings: tuple[Whole, Whole, Real]
+    crossings: tuple[Whole, Whole, Real, Real]
     pieces: tuple[Whole, Whole]
     faces: tuple[Whole, Whole, Whole]
 
@@ -218,7 +219,7 @@ class _Drawn(NamedTuple):
         return cls(
             chords=(lines, first),
             slots=(np.empty(2 * crossings, np.int64), np.empty(2 * crossings)),
-            crossings=(born, ends, np.empty(crossings)),
+            crossings=(born, ends, np.empty(crossings), made.uv[len(made.uv) - crossings :]),
             pieces=(made.edges[divided:], made.edge_unit[divided:]),
             faces=(sizes[0], sizes[1], np.empty(halves, np.int64)),
         )
@@ -233,23 +234,45 @@ def _cut_faces(
         *(UV_ERROR, SAFETY, len(mesh.uv), plan.room, plan.touched, plan.sums),
     )
     count, own = len(plan.touched), len(layer.error)
-    return drawn if _all(count, code.face.cut_faces, *given, own=own, made=drawn) else None
+    return drawn if _all(_Job(count, code.face.cut_faces, given, drawn, own)) else None
+
+
+class _Bends(NamedTuple):
+    """Per slot of a chord, the unit that it crosses there, and by how much its result bends."""
+
+    unit: Whole
+    bend: Real
+
+    @classmethod
+    def room(cls, drawn: _Drawn) -> _Bends:
+        woven, along = drawn.slots
+        return cls(np.empty_like(woven), np.empty_like(along))
 
 
 def _finish(
-    code: MeshLoops, mesh: _Arrays, cuts: _Cuts, plan: _Plan, drawn: _Drawn, made: _Arrays
+    code: MeshLoops,
+    mesh: _Arrays,
+    layer: _Layer,
+    cuts: _Cuts,
+    plan: _Plan,
+    drawn: _Drawn,
+    made: _Arrays,
+    bends: _Bends | None,
 ) -> None:
     """The rest of the refined mesh: untouched faces first, then the pieces of the cut ones."""
-    edges, parts = ((x.edges, x.edge_op, x.edge_unit) for x in (mesh, made))
-    count, vertices = len(mesh.edges), len(mesh.uv)
-    _all(count, code.mesh.divide_edges, edges, cuts.first, vertices, made=parts)
-    _, ends, t = drawn.crossings
-    inside = made.uv[len(made.uv) - len(t) :]
-    _all(len(t), code.mesh.points_between, made.uv, ends, t, made=[inside])
+    edges, pieces = ((x.edges, x.edge_op, x.edge_unit) for x in (mesh, made))
     sizes, starts, halves = drawn.faces
     code.mesh.offsets_of_faces(mesh.offsets, plan.kept, sizes, made.offsets)
-    given = ((mesh.offsets, mesh.corners), plan.kept, starts, halves, made.offsets)
-    _all(plan.faces, code.mesh.copy_faces, *given, made=[made.corners])
+    faces = ((mesh.offsets, mesh.corners), plan.kept, starts, halves, made.offsets)
+    jobs = [
+        _Job(len(mesh.edges), code.mesh.divide_edges, (edges, cuts.first, len(mesh.uv)), pieces),
+        _Job(plan.faces, code.mesh.copy_faces, faces, [made.corners]),
+    ]
+    if bends is not None:
+        lines, functions = (cuts.column, cuts.ends, cuts.t), (layer.z, layer.jump)
+        given = (drawn.chords, drawn.slots, lines, functions)
+        jobs.append(_Job(drawn.chords[0].shape[1], code.mesh.bends, given, bends))
+    _all(*jobs)
 
 
 # -- what the next stage needs to know --------------------------------------------------------
@@ -260,35 +283,49 @@ def _births(ends: Whole, t: Real) -> Births:
     return Births(p, q, torch.from_numpy(t))
 
 
-def _kinks(code: MeshLoops, layer: _Layer, cuts: _Cuts, drawn: _Drawn) -> tuple[Kinks, Kinks]:
+def _kinks(cuts: _Cuts, drawn: _Drawn, bends: _Bends) -> tuple[Kinks, Kinks]:
     """Where results bend on the divided edges and on the chords, see ``find_kinks``."""
-    (lines, first), (woven, along) = drawn.chords, drawn.slots
-    unit, bend = np.empty_like(woven), np.empty_like(along)
-    given = (drawn.chords, drawn.slots, (cuts.column, cuts.ends, cuts.t), (layer.z, layer.jump))
-    _all(lines.shape[1], code.mesh.bends, *given, made=[unit, bend])
-    (chord, place), index = drawn.crossings[0], np.arange(len(cuts.t))
+    (_, first), (_, along), (chord, place) = drawn.chords, drawn.slots, drawn.crossings[0]
+    index = np.arange(len(cuts.t))
     on_edges = (cuts.first, cuts.t, cuts.column, cuts.bend, cuts.owner, index)
-    on_chords = (first, along, unit, bend, chord, place)
+    on_chords = (first, along, *bends, chord, place)
     one, other = (Kinks(*[torch.from_numpy(x) for x in each]) for each in (on_edges, on_chords))
     return one, other
 
 
-def _all(
-    count: int,
-    loop: Callable[..., bool | None],
-    *given: Any,
-    made: Sequence[Any],
-    own: int | None = None,
-) -> bool:
-    """Run a loop over everything, in parts; returns whether nothing was in the way.
+# -- how loops are run ------------------------------------------------------------------------
 
-    own: how many whole numbers, zero at first, each part needs for itself.
+
+class _Job(NamedTuple):
+    """A loop over so many edges, faces or chords: what it is given, and what it writes.
+
+    own: how many whole numbers, zero at first, each part of it needs for itself.
     """
+
+    number: int
+    loop: Callable[..., bool | None]
+    given: Sequence[Any]
+    made: Sequence[Any]
+    own: int | None = None
+
+    def parts(self) -> Iterator[tuple[_Job, int, int]]:
+        step = max(_PART, -(-self.number // _PARTS))
+        for begin in range(0, self.number, step):
+            yield self, begin, min(begin + step, self.number)
+
+    def run(self, begin: int, end: int) -> bool:
+        room = () if self.own is None else (np.zeros(self.own, np.int64),)
+        return self.loop(*self.given, begin, end, *room, *self.made) is not False
+
+
+def _all(*jobs: _Job) -> bool:
+    """Run loops over everything, in parts; returns whether nothing was in the way."""
+    parts = [part for job in jobs for part in job.parts()]
     fine = []
 
     def work(_: int, begin: int, end: int) -> None:
-        room = () if own is None else (np.zeros(own, np.int64),)
-        fine.append(loop(*given, begin, end, *room, *made))
+        for job, first, last in parts[begin:end]:
+            fine.append(job.run(first, last))
 
-    share(work, count, max(_PART, -(-count // _PARTS)))
-    return all(done is not False for done in fine)
+    share(work, len(parts), 1)
+    return all(fine)

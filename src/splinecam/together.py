@@ -24,7 +24,6 @@ from splinecam.engine import (
     first_state,
     free_memory,
     output_of,
-    widths_of,
 )
 from splinecam.errors import LimitError
 from splinecam.evaluate import Ready
@@ -52,7 +51,6 @@ def run_together(
     """
     budget = free_memory(program.device) if memory is None else memory
     enough = min(budget, _ENOUGH[program.device.type])
-    widths = widths_of(program)
     with torch.inference_mode():
         waiting = [_Part(range(len(domains)), _start(program, domains), 0, None, {})]
     while waiting:
@@ -60,7 +58,7 @@ def run_together(
         count = len(part.members)
         most = None if max_regions is None else count * max_regions
         kind, room = (_StackRun, enough) if count > 1 else (Run, budget)
-        computation = kind(program, widths, room, most, report, cut_errors=part.cut_errors)
+        computation = kind(program, room, most, report, cut_errors=part.cut_errors)
         with torch.inference_mode():
             try:
                 end = computation.finish(part.state, part.index, ready=part.ready)

@@ -66,7 +66,7 @@ def _linear(call: Call) -> tuple[Tensor, Tensor]:
     parts = [weight]
     if isinstance(weight, Tensor) and weight.dim() == 2:  # the moduli of all may not fit the memory
         rows = max(1, _MODULI[weight.device.type] // max(1, weight.shape[1]))
-        parts = list(torch.split(weight, rows))
+        parts = list(torch.split(weight, rows)) if rows < weight.shape[0] else parts
     moduli, squares = _moduli(call["input"])
     found = [(linear(moduli, a), linear(squares, b)) for a, b in map(_moduli, parts)]
     bound, variance = found[0]
