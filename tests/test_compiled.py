@@ -14,7 +14,7 @@ from torch import nn
 
 import splinecam
 import splinecam as sc
-from splinecam import bending, compiled, kinks, refine, state, swift, threads
+from splinecam import bending, compiled, evaluate, kinks, refine, state, swift, threads
 from splinecam.capture import capture
 from splinecam.engine import Outcome, run
 from splinecam.mesh import Mesh
@@ -127,12 +127,13 @@ def test_loops_are_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(kinks, "_FEWEST", 0)
     monkeypatch.setattr(bending, "_POINT", float("inf"))
-    for name in ("product", "narrow", "fill"):
+    for name in ("product", "fill"):
         note(compiled.Loops, name)
     note(refine, "cut_edges")
+    note(evaluate, "Ahead")
     _outcome(NETS["relu"](), sc.Domain.box(-3, 3))
-    assert used.count("product") >= 1
-    assert "narrow" in used
+    assert used.count("product") == 2  # and the last stage was found ahead
+    assert used.count("Ahead") == 1
     assert "fill" in used
     assert "cut_edges" not in used  # nothing was left to tensor operations
 
@@ -222,6 +223,31 @@ def test_loops_see_range_signs_and_zeros() -> None:
     assert negative == (z < -1e-9).nonzero().tolist()
 
 
+@pytest.mark.parametrize("functions", [1, 3])
+def test_loops_see_ahead(functions: int) -> None:
+    z = torch.randn(41, 130, dtype=torch.float64)
+    weight, bias = torch.randn(functions, 130).double(), torch.randn(functions).double()
+    least, words = torch.full((130,), 1e-9).double(), torch.empty((2, 41, 3), dtype=torch.int64)
+    ahead = compiled.Ahead(weight, bias, torch.zeros(41, functions).double())
+    loops = compiled.loops_for(z.device, 0)
+    assert loops is not None
+    loops.see(z, 0, 40, compiled.Sight(least, words[0], words[1], ahead))
+    expected = z.clamp(min=0) @ weight.T + bias
+    assert torch.allclose(ahead.values[:40], expected[:40], atol=1e-13)
+    assert not ahead.values[40:].any()
+
+
+@pytest.mark.parametrize("cells", [0, 1, 3, 4, 100, 5000])
+def test_the_curve_goes_from_cell_to_neighbouring_cell(cells: int) -> None:
+    curve = torch.from_numpy(compiled._curve(cells))
+    side = curve.shape[0]
+    assert max(1, cells / 4) <= side**2 <= max(1, cells)
+    order = curve.flatten().argsort()
+    places = torch.stack([order // side, order % side], 1)
+    assert torch.equal(curve.flatten()[order], torch.arange(side**2, dtype=torch.int32))
+    assert bool((places.diff(dim=0).abs().sum(1) == 1).all())
+
+
 @pytest.mark.parametrize("units", [1, 64, 65])
 def test_products_leave_units_out_that_are_off(units: int) -> None:
     loops = compiled.loops_for(torch.device("cpu"), 0)
@@ -232,13 +258,10 @@ def test_products_leave_units_out_that_are_off(units: int) -> None:
     words = torch.empty((2, 100, -(-units // 64)), dtype=torch.int64)
     loops.see(z, 0, 100, compiled.Sight(torch.zeros(units).double(), words[0], words[1]))
     uv = 2 * torch.rand(100, 2, dtype=torch.float64) - 1
-    stage = compiled.Rectified(z, words[0], uv, weight, bias)
-    out, few = torch.empty(100, 12).double(), torch.empty(100, 12).double()
+    stage = compiled.Rectified(z, words[0], uv, weight.T.contiguous(), bias)
+    out = torch.empty(100, 12).double()
     loops.product(stage, out, compiled.Sight.nothing(), None)
-    loops.narrow(stage, few)
-    expected = z.clamp(min=0) @ weight.T + bias
-    assert torch.allclose(out, expected, atol=1e-13)
-    assert torch.allclose(few, expected, atol=1e-13)
+    assert torch.allclose(out, z.clamp(min=0) @ weight.T + bias, atol=1e-13)
 
 
 @pytest.mark.usefixtures("_threads")
@@ -255,6 +278,18 @@ def test_threads_share_everything_once() -> None:
 
     with pytest.raises(RuntimeError, match="a loop failed"):
         threads.share(fails, 100, 7)
+
+
+def test_a_helper_that_comes_too_late_is_not_waited_for() -> None:
+    done: list[int] = []
+    task = threads._Task(done.append, 7)
+    task.end()
+    task.begin()
+    assert not done
+    task = threads._Task(done.append, 8)
+    task.begin()
+    task.end()
+    assert done == [8]
 
 
 def test_they_are_compiled_only_if_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,10 @@ def _lowest(bits: np.uint64) -> int:
 
 @_inlined
 def between(uv: Any, a: int, b: int, t: float, out: Any, i: int) -> None:
-    """The point between two, exact at both ends; a third coordinate is the same at both."""
+    """The point between two, exact at both ends; a third coordinate is the same at both.
+
+    Also for ``faceloops``, which is compiled anew only if that file changes.
+    """
     x, y = uv[b, 0] - uv[a, 0], uv[b, 1] - uv[a, 1]
     if t < 0.5:
         out[i, 0], out[i, 1] = uv[a, 0] + t * x, uv[a, 1] + t * y

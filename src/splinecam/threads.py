@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from threading import Barrier, local
+from queue import SimpleQueue
+from threading import Barrier, Lock, Thread, local
 
 import torch
 
@@ -56,31 +56,66 @@ def share(work: Callable[[int, int, int], None], count: int, step: int) -> None:
     if threads == 1 or count <= step:
         take_part(0)
         return
-    helpers = _helpers(threads)
-    others = [helpers.submit(join_in, thread) for thread in range(1, threads)]
-    with without_helpers():
-        take_part(0)
-    for other in others:
-        if not other.cancel():  # one that has not begun yet is not needed any more
-            other.result()
+    helpers = _helpers(threads - 1)
+    tasks = [_Task(join_in, thread) for thread in range(1, threads)]
+    for helper, task in zip(helpers, tasks, strict=True):
+        helper.put(task)
+    try:
+        with without_helpers():
+            take_part(0)
+    finally:
+        for task in tasks:
+            task.end()
+
+
+class _Task:
+    """Something that a helper does, unless it comes too late."""
+
+    def __init__(self, work: Callable[[int], None], thread: int) -> None:
+        self._work, self._thread = work, thread
+        self._begun, self._running = Lock(), Lock()
+        self._error: BaseException | None = None
+        self._running.acquire()
+
+    def begin(self) -> None:
+        """Do it, if it has not ended yet."""
+        if not self._begun.acquire(blocking=False):
+            return
+        try:
+            self._work(self._thread)
+        except BaseException as error:  # raised again where it is waited for
+            self._error = error
+        self._running.release()
+
+    def end(self) -> None:
+        """Wait for it, or see that it never begins."""
+        if self._begun.acquire(blocking=False):
+            return
+        self._running.acquire()
+        if self._error is not None:
+            raise self._error
 
 
 @cache
-def _helpers(threads: int) -> ThreadPoolExecutor:
-    """The threads beside this one."""
-    pool = ThreadPoolExecutor(threads - 1, thread_name_prefix="splinecam")
-    ready, default = Barrier(threads), torch.get_num_threads()
+def _helpers(number: int) -> list[SimpleQueue[_Task]]:
+    """The threads beside this one: what each of them is to do.
 
-    def begin() -> None:
-        torch.set_num_threads(1)
-        ready.wait()
-
-    begun = [pool.submit(begin) for _ in range(threads - 1)]
+    Those of an executor begin later, which loops of a tenth of a millisecond notice.
+    """
+    default, ready = torch.get_num_threads(), Barrier(number + 1)
+    helpers: list[SimpleQueue[_Task]] = [SimpleQueue() for _ in range(number)]
+    for tasks in helpers:
+        Thread(target=_help, args=(tasks, ready), name="splinecam", daemon=True).start()
     ready.wait()
-    for one in begun:
-        one.result()
     torch.set_num_threads(default)  # what threads have that others begin from now on
-    return pool
+    return helpers
+
+
+def _help(tasks: SimpleQueue[_Task], ready: Barrier) -> None:
+    torch.set_num_threads(1)
+    ready.wait()
+    while True:
+        tasks.get().begin()
 
 
 if hasattr(os, "register_at_fork"):  # there are no threads in a fork
