@@ -28,7 +28,7 @@ from splinecam import compiled
 
 T = TypeVar("T")
 
-SHORT = 2.0  # seconds up to which measurements are repeated more often
+SHORT = 4.0  # seconds up to which measurements are repeated more often
 MOST = 100  # runs of one workload
 
 

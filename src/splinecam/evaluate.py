@@ -271,7 +271,7 @@ def _rectified(program: Program, index: int, cut: Cut | None) -> tuple[str, Tens
     if step.args[0] != Ref(cut.result) or len(cut.shape) != 1:
         return None
     weight, bias, *_ = *step.args[1:], None
-    bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
+    bias = weight.new_zeros(weight.shape[0]) if bias is None else bias.contiguous()
     return step.name, weight, bias
 
 
