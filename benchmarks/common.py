@@ -223,7 +223,7 @@ def options(description: str | None, workloads: Iterable[str]) -> argparse.Argum
     parser.add_argument(
         "--only", nargs="+", choices=names, metavar="NAME", help="these: " + ", ".join(names)
     )
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each, at least (default 3)")
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each, at least (default 5)")
     parser.add_argument(
         "--device", type=torch.device, default=torch.device("cpu"), help="cpu or cuda"
     )

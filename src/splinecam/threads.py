@@ -53,12 +53,13 @@ def share(work: Callable[[int, int, int], None], count: int, step: int) -> None:
             take_part(thread)
 
     inference, threads = torch.is_inference_mode_enabled(), number_of_threads()
-    if threads == 1 or count <= step:
+    parts = -(-count // step)
+    busy = min(threads, -(-parts // 2))  # whoever has only one part costs more than it brings
+    if busy <= 1:
         take_part(0)
         return
-    helpers = _helpers(threads - 1)
-    tasks = [_Task(join_in, thread) for thread in range(1, threads)]
-    for helper, task in zip(helpers, tasks, strict=True):
+    tasks = [_Task(join_in, thread) for thread in range(1, busy)]
+    for helper, task in zip(_helpers(threads - 1), tasks, strict=False):
         helper.put(task)
     try:
         with without_helpers():
