@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from itertools import pairwise
+from time import sleep
 from typing import Any
 
 import pytest
@@ -219,8 +220,7 @@ def test_loops_see_range_signs_and_zeros() -> None:
     z[3, 129] = -1e-10
     loops.see(z, 0, 41, sight)
     assert sight.zeros()
-    negative = [pair for pair in torch.stack(set_bits(words[1]), 1).tolist() if pair[1] < 130]
-    assert negative == (z < -1e-9).nonzero().tolist()
+    assert torch.equal(torch.stack(set_bits(words[1]), 1), (z < -1e-9).nonzero())
 
 
 @pytest.mark.parametrize("functions", [1, 3])
@@ -279,6 +279,16 @@ def test_threads_share_everything_once() -> None:
     with pytest.raises(RuntimeError, match="a loop failed"):
         threads.share(fails, 100, 7)
 
+    last = threads.number_of_threads() - 1
+
+    def fails_elsewhere(thread: int, *part: int) -> None:
+        if thread == last:
+            raise RuntimeError("a helper failed")
+        sleep(0.01)
+
+    with pytest.raises(RuntimeError, match="a helper failed"):
+        threads.share(fails_elsewhere, 100, 7)
+
 
 def test_a_helper_that_comes_too_late_is_not_waited_for() -> None:
     done: list[int] = []
@@ -290,6 +300,16 @@ def test_a_helper_that_comes_too_late_is_not_waited_for() -> None:
     task.begin()
     task.end()
     assert done == [8]
+
+
+def test_without_numba_everything_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, domain = NETS["relu"](), sc.Domain.box(-3, 3)
+    monkeypatch.setattr(compiled, "_machine_code", lambda: None)
+    without = _outcome(model, domain)
+    _without_loops(monkeypatch)
+    plain = _outcome(model, domain)
+    assert torch.equal(without.output, plain.output)
+    assert torch.equal(without.mesh.corners, plain.mesh.corners)
 
 
 def test_they_are_compiled_only_if_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:

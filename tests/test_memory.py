@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import replace
+from threading import Barrier, Thread
 
 import numpy as np
 import pytest
@@ -55,6 +56,25 @@ def test_what_is_handed_over_is_not_lent_again() -> None:
         memory.hand_over(first[10:].ctypes.data)
     assert len(memory._spare) == 1
     assert memory._spare[0] is second
+
+
+def test_threads_never_have_the_same_room() -> None:
+    with memory.borrowed():
+        rooms = [memory.lend(100) for _ in range(8)]
+    together, taken = Barrier(8), []
+
+    def take() -> None:
+        with memory.borrowed():
+            together.wait()
+            taken.append(memory.lend(100))
+            together.wait()
+
+    workers = [Thread(target=take) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert {id(room) for room in taken} == {id(room) for room in rooms}
 
 
 def test_outside_of_a_run_nothing_is_kept() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from fixtures.op_cases import AFFINE, COMPARISON, MAXIMUM, PIECEWISE, SORT, TERMINAL, Calls, Case
 from splinecam.capture import capture
@@ -305,3 +305,12 @@ def test_table() -> None:
 def test_the_documented_table_is_the_registry() -> None:
     page = Path(__file__).parents[1] / "docs" / "ops.md"
     assert page.read_text() == op_table_markdown(), "run `make docs`"
+
+
+def test_the_bound_of_a_relu_is_that_of_any_knot(monkeypatch: pytest.MonkeyPatch) -> None:
+    (cut,) = capture(nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 1)), (2,)).cuts
+    low, width = torch.randn(40).double(), torch.rand(40).double()
+    before = Bound(torch.rand(1, 40).double() + 4, torch.rand(1, 40).double())
+    quick = cut.bound(before, low, low + width)
+    monkeypatch.setattr(type(cut), "rectifies", False)
+    assert all(map(torch.equal, quick, cut.bound(before, low, low + width)))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ KEPT = 1 << 28
 SNUG = 1.25  # times what is needed is not too much to be handed over
 
 _spare: list[NDArray[np.float64]] = []
+_taking = Lock()  # no two threads take the same
 _lent: ContextVar[list[NDArray[np.float64]] | None] = ContextVar("lent", default=None)
 
 
@@ -32,12 +34,10 @@ def lend(numbers: int, *, grows: bool = False, snug: bool = False) -> NDArray[np
     if lent is None:
         return np.empty(numbers)
     most = SNUG * numbers if snug else math.inf
-    fitting = sorted((room for room in list(_spare) if numbers <= len(room) <= most), key=len)
-    if fitting:
-        room = fitting[-1 if grows else 0]
-        _forget(room)
-    else:
-        room = np.empty(numbers)
+    with _taking:
+        fitting = [i for i, room in enumerate(_spare) if numbers <= len(room) <= most]
+        fitting.sort(key=lambda i: len(_spare[i]))
+        room = _spare.pop(fitting[-1 if grows else 0]) if fitting else np.empty(numbers)
     if sum(other.nbytes for other in lent) + room.nbytes <= KEPT:  # else nobody holds it back
         lent.append(room)
     return room
@@ -49,9 +49,10 @@ def borrowed() -> Iterator[None]:
     token = _lent.set([])
     try:
         yield
-        _spare.extend(_lent.get() or ())
-        while sum(room.nbytes for room in list(_spare)) > KEPT:
-            _spare.pop(0)
+        with _taking:
+            _spare.extend(_lent.get() or ())
+            while sum(room.nbytes for room in _spare) > KEPT:
+                _spare.pop(0)
     finally:
         _lent.reset(token)
 
@@ -60,10 +61,3 @@ def hand_over(address: int) -> None:
     """Leave the room that this is in to whoever has it."""
     lent = _lent.get() or []
     lent[:] = [room for room in lent if not 0 <= address - room.ctypes.data < room.nbytes]
-
-
-def _forget(room: NDArray[np.float64]) -> None:
-    for i, other in enumerate(_spare):
-        if other is room:
-            del _spare[i]
-            return

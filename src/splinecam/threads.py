@@ -65,8 +65,10 @@ def share(work: Callable[[int, int, int], None], count: int, step: int) -> None:
         with without_helpers():
             take_part(0)
     finally:
-        for task in tasks:
-            task.end()
+        errors = [task.end() for task in tasks]
+    for error in errors:
+        if error is not None:
+            raise error
 
 
 class _Task:
@@ -84,17 +86,15 @@ class _Task:
             return
         try:
             self._work(self._thread)
-        except BaseException as error:  # raised again where it is waited for
+        except BaseException as error:  # for those who wait for it
             self._error = error
         self._running.release()
 
-    def end(self) -> None:
-        """Wait for it, or see that it never begins."""
-        if self._begun.acquire(blocking=False):
-            return
-        self._running.acquire()
-        if self._error is not None:
-            raise self._error
+    def end(self) -> BaseException | None:
+        """Wait for it, or see that it never begins; gives what went wrong."""
+        if not self._begun.acquire(blocking=False):
+            self._running.acquire()
+        return self._error
 
 
 @cache
