@@ -197,7 +197,7 @@ class Run:
             if ready is None:
                 if divisible and self._bytes(state, i) > self.memory:
                     return self._in_tiles(state, i, share, None)
-                ready = evaluate(self.program, i, state, self._block(), self.program.widths[i])
+                ready = evaluate(self.program, i, state, self._block())
             cut = stages[i].cut
             if cut is not None:
                 try:

@@ -147,12 +147,9 @@ class _Sink:
         return self.ready or Ready(nothing, nothing)
 
 
-def evaluate(program: Program, index: int, state: State, block: int, width: int) -> Ready:
-    """Evaluate one affine stage at all vertices, in blocks of about so many numbers.
-
-    width: how many numbers there are per vertex after it.
-    """
-    loops = loops_for(state.mesh.uv.device, state.mesh.num_vertices * width)
+def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
+    """Evaluate one affine stage at all vertices, in blocks of about so many numbers."""
+    loops = loops_for(program.device, state.mesh.num_vertices * program.widths[index])
     with nullcontext() if loops is None else without_helpers():
         return _evaluate(program, index, state, block, loops)
 
