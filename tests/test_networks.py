@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from fixtures.networks import VGG, Mixed, ResNet18, UNet, seeded
-from splinecam.partition import Partition
+from splinecam._partition import Partition
 
 
 def partition(model: nn.Module, domain: sc.Domain) -> Partition:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from splinecam._partition import Partition
 from splinecam.capture import capture
 from splinecam.nn import PiecewiseLinear
 from splinecam.ops import Bound, register
 from splinecam.ops.measure import measured_bound
-from splinecam.partition import Partition
 from splinecam.predicates import EPS
 
 PAGE = Path(__file__).parents[1] / "docs" / "register.md"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 import splinecam as sc
+from splinecam import _sweep as windows
 from splinecam import engine, together
+from splinecam._partition import Partition, record_of
 from splinecam.cutting import Doubts
 from splinecam.domain import Domain
-from splinecam.partition import Partition, record_of
 from splinecam.stack import part_of, share_out, stack, unstack
 from splinecam.state import State
 from strategies import ImageNet, Net, dense, domains, examples, image_nets, maxima_nets, mlp, nets
-
-windows = import_module("splinecam.sweep")  # sc.sweep is the function
 
 INTEGERS = ("edges", "offsets", "corners", "edge_op", "edge_unit", "vertex_op")
 ATOL = 1e-10

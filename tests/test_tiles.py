@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam._partition import Partition
 from splinecam.engine import free_memory
-from splinecam.partition import Partition
 from splinecam.tiles import Tile, cut_in_two, glue
 
 

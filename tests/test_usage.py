@@ -147,8 +147,8 @@ def test_the_help_does_not_wait_for_torch() -> None:
 
 def test_partition_is_the_function_whatever_is_imported_first() -> None:
     code = """if True:
-        import splinecam.partition
-        from splinecam.partition import Partition
+        import splinecam._partition
+        from splinecam._partition import Partition
         from splinecam import partition
         assert splinecam.Partition is Partition
         print(type(partition).__name__, type(splinecam.partition).__name__)

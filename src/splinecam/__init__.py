@@ -8,13 +8,13 @@
 True
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from splinecam import nn
+    from splinecam._partition import Partition, Region, Unresolved, load, partition
+    from splinecam._sweep import sweep
     from splinecam.boundary import Boundary, LevelSet
     from splinecam.classes import ClassRegions
     from splinecam.domain import Domain
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from splinecam.neurons import NeuronCurves
     from splinecam.ops import op_table
     from splinecam.ops.register import register_op, unregister_op
-    from splinecam.partition import Partition, Region, Unresolved, load, partition
     from splinecam.stats import Stats, compare
-    from splinecam.sweep import sweep
 
 __version__ = "0.1.0"
 
@@ -66,6 +64,8 @@ __all__ = [
 # Where a name comes from. It is imported when it is first used: torch takes seconds, which the
 # command line's help, and who interrupts it, need not wait for.
 _MODULES = {
+    "_partition": ("Partition", "Region", "Unresolved", "load", "partition"),
+    "_sweep": ("sweep",),
     "boundary": ("Boundary", "LevelSet"),
     "classes": ("ClassRegions",),
     "domain": ("Domain",),
@@ -73,23 +73,10 @@ _MODULES = {
     "neurons": ("NeuronCurves",),
     "ops": ("op_table",),
     "ops.register": ("register_op", "unregister_op"),
-    "partition": ("Partition", "Region", "Unresolved", "load", "partition"),
     "stats": ("Stats", "compare"),
-    "sweep": ("sweep",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-
-class _Package(ModuleType):
-    """A package of which ``partition`` is the function, not the module that it is in."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and _HOME.get(name) == name:
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 if not TYPE_CHECKING:  # which would take any name for one of ours
 

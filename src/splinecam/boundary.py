@@ -33,7 +33,7 @@ from splinecam.winners import Winners, find_winners
 from splinecam.zerosets import zero_sets
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = [
     "Boundary",

@@ -17,7 +17,7 @@ from splinecam.regions import Unresolved
 from splinecam.winners import Winners
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = ["ClassPolygon", "ClassRegions", "class_regions"]
 

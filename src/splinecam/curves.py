@@ -14,8 +14,8 @@ from splinecam.ragged import lengths
 from splinecam.tree import BoxTree
 
 if TYPE_CHECKING:
+    from splinecam._partition import Partition
     from splinecam.nearest import Nearest
-    from splinecam.partition import Partition
 
 __all__ = ["Curves"]
 

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from splinecam._partition import Partition, partition
 from splinecam.domain import Domain
-from splinecam.partition import Partition, partition
 from splinecam.plot import plot, plot_layers, plot_surface, require_matplotlib
 
 __all__ = ["main", "run", "train", "two_spirals"]

@@ -15,8 +15,8 @@ from splinecam.ragged import owners_of, take, take_rows
 from splinecam.tree import BoxTree
 
 if TYPE_CHECKING:
+    from splinecam._partition import Partition
     from splinecam.mesh import Mesh
-    from splinecam.partition import Partition
 
 __all__ = ["Density", "density"]
 

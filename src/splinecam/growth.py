@@ -9,7 +9,7 @@ import torch
 from splinecam.links import components
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = ["regions_by_layer"]
 

@@ -37,7 +37,7 @@ from splinecam.regions import Unresolved
 from splinecam.validate import check_mesh
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = ["read", "save"]
 

@@ -24,7 +24,7 @@ from splinecam.errors import SplineCamError
 from splinecam.ragged import offsets_of, take
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = ["NeuronCurves", "fixed_units", "neurons", "op_of"]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from splinecam.views import Views
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = ["Region", "Regions", "Unresolved"]
 

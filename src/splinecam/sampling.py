@@ -13,9 +13,9 @@ from splinecam.errors import SplineCamError
 from splinecam.ragged import offsets_of, owners_of, places_of, take, take_rows
 
 if TYPE_CHECKING:
+    from splinecam._partition import Partition
     from splinecam.curves import Curves
     from splinecam.mesh import Mesh
-    from splinecam.partition import Partition
 
 __all__ = ["sample_regions", "sample_segments"]
 

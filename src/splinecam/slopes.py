@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = ["Slopes", "slopes", "slopes_in_input_space"]
 

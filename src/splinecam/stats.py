@@ -15,7 +15,7 @@ from splinecam.ragged import lengths
 from splinecam.table import centroid_values, measures, table
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = ["Stats", "compare", "stats", "table"]
 

@@ -11,7 +11,7 @@ from splinecam.shapes import shapes
 from splinecam.slopes import slopes, slopes_in_input_space
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = ["centroid_values", "measures", "table", "winners"]
 

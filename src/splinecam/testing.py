@@ -27,7 +27,7 @@ from splinecam.oracle import (
 from splinecam.predicates import EPS
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = [
     "Abs",

@@ -24,8 +24,8 @@ from splinecam.predicates import (
 from splinecam.ragged import owners_of, take_rows
 
 if TYPE_CHECKING:
+    from splinecam._partition import Partition
     from splinecam.mesh import Mesh
-    from splinecam.partition import Partition
 
 __all__ = ["Check", "Report", "check_mesh", "validate"]
 

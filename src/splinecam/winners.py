@@ -22,7 +22,7 @@ from splinecam.predicates import EPS, SAFETY
 from splinecam.ragged import blocks_of, owners_of, take, take_rows
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = ["Borders", "Winners", "find_winners"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 from functools import partial
 from typing import Any
 
@@ -61,6 +62,9 @@ from splinecam.values import DEVICE, Ref, resolve
 
 __all__ = ["capture"]
 
+# torch.export changes settings of the whole process while it runs, so threads take turns.
+_EXPORT = threading.RLock()
+
 
 def capture(
     model: nn.Module, input_shape: tuple[int, ...], *, device: torch.device | str = "cpu"
@@ -71,7 +75,7 @@ def capture(
     """
     input_shape = tuple(int(size) for size in input_shape)
     model = unwrap(model)
-    with leaves(model), torch.no_grad():
+    with _EXPORT, leaves(model), torch.no_grad():
         exported = export_graph(model, input_shape)
         try:
             reader = _Reader(exported, torch.device(device))

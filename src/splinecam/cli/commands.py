@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from splinecam import __version__, demo
+from splinecam._partition import Partition, load, partition
 from splinecam.capture import capture
 from splinecam.cli.console import Console, claim, plain
 from splinecam.cli.models import find_model
@@ -29,7 +30,6 @@ from splinecam.errors import (
 )
 from splinecam.ops.registry import TITLES, OpRow, op_table, op_table_markdown
 from splinecam.options import device_of
-from splinecam.partition import Partition, load, partition
 from splinecam.program import Program
 from splinecam.stats import Stats, compare
 

@@ -20,7 +20,7 @@ from splinecam.plot import (
 )
 
 if TYPE_CHECKING:
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = ["draw", "prepare_pictures", "require_outputs"]
 

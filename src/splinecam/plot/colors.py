@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from splinecam._partition import Partition
     from splinecam.mesh import Mesh
-    from splinecam.partition import Partition
     from splinecam.plot.palette import Floats
 
     Limits = tuple[float, float]

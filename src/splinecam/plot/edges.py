@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
+    from splinecam._partition import Partition
     from splinecam.curves import Curves
-    from splinecam.partition import Partition
 
 __all__ = ["draw_boundary", "draw_edges"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
     Floats = NDArray[np.float64]
 

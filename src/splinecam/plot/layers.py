@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
 
 __all__ = ["plot_layers"]
 

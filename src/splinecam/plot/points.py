@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from splinecam._partition import Partition
     from splinecam.domain import Domain
-    from splinecam.partition import Partition
     from splinecam.plot.palette import Floats
 
     Whole = NDArray[np.int64]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from splinecam.partition import Partition
+    from splinecam._partition import Partition
     from splinecam.plot.colors import Coloring
     from splinecam.plot.furniture import AxesStyle
     from splinecam.plot.points import Classes

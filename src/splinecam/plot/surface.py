@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from mpl_toolkits.mplot3d import Axes3D
     from numpy.typing import NDArray
 
+    from splinecam._partition import Partition
     from splinecam.mesh import Mesh
-    from splinecam.partition import Partition
     from splinecam.plot.colors import Coloring
     from splinecam.plot.scene import Items, Neighbours
     from splinecam.winners import Winners

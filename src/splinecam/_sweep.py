@@ -10,12 +10,12 @@ from typing import Any, Literal, overload
 import torch
 from torch import nn
 
+from splinecam._partition import Partition, record_of, require_module
 from splinecam.capture import capture
 from splinecam.domain import Domain
 from splinecam.engine import Outcome, free_memory
 from splinecam.errors import LimitError
 from splinecam.options import device_of, kind_of, limit_of
-from splinecam.partition import Partition, record_of, require_module
 from splinecam.progress import progress_bar, tell
 from splinecam.together import run_together
 
