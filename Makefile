@@ -14,8 +14,9 @@ STAMP := $(VENV)/.installed
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
 
-# Reinstalled only when the package's metadata or the pinned versions change.
-$(STAMP): pyproject.toml constraints.txt
+# Reinstalled when the package's metadata, the pinned versions or the compiled kernel change.
+KERNEL := hatch_build.py $(wildcard src/splinecam/kernels/*.[ch])
+$(STAMP): pyproject.toml constraints.txt $(KERNEL)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; call make PYTHON=/path/to/python3."; exit 1; }
 	$(PYTHON) -m venv $(VENV) || \

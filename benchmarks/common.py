@@ -24,7 +24,6 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam import compiled
 
 T = TypeVar("T")
 
@@ -205,7 +204,6 @@ def alone(work: Callable[..., T], *arguments: object) -> T:
 
 def warm_up(device: torch.device) -> None:
     """Load what every partition needs, so that the first one measured does not pay for it."""
-    compiled._PAYS_COMPILING = 0  # as if a large one had been there before
     model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
     for _ in range(3 if device.type == "cuda" else 1):
         sc.partition(model, sc.Domain.box(-1, 1), device=device, progress=False)

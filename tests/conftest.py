@@ -10,13 +10,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from splinecam import compiled, options
+from splinecam import options
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 torch.set_num_threads(1)
-
-# Loops change the last bits of results, so that tests have them for everything or for nothing.
-compiled._LOADED = compiled._PAYS = 1 << 60
 
 settings.register_profile(
     "default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -38,15 +35,6 @@ def _cuda_where_marked(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
     """Tests marked ``cuda`` use the GPU if there is one."""
     if request.node.get_closest_marker("cuda") is not None:
         monkeypatch.setattr(options, "cuda_is_there", _cuda_is_there)
-
-
-@pytest.fixture(autouse=True)
-def _loops_where_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests marked ``loops`` use compiled loops for everything."""
-    if request.node.get_closest_marker("loops") is not None:
-        pytest.importorskip("numba")
-        for name in ("_LOADED", "_PAYS", "_PAYS_COMPILING"):
-            monkeypatch.setattr(compiled, name, 0)
 
 
 @pytest.fixture(autouse=True)

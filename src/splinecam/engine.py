@@ -22,8 +22,8 @@ from splinecam.cutting import Doubts, Refinement
 from splinecam.domain import Domain
 from splinecam.errors import LimitError
 from splinecam.evaluate import Ready, evaluate
+from splinecam.kernels import Kernel, kernel_for
 from splinecam.maxima import refine_maxima
-from splinecam.memory import borrowed
 from splinecam.mesh import Mesh, polygon_mesh
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
@@ -120,12 +120,16 @@ def run(
     memory: int | None = None,
     max_regions: int | None = None,
     report: Report = lambda name, regions, share: None,
+    compiled: bool = True,
 ) -> Outcome:
-    """Partition the domain by the program's network within ``memory`` bytes."""
-    with borrowed():
-        with torch.inference_mode():
-            outcome = _run(program, domain, memory, max_regions, report)
-        return outcome.kept()
+    """Partition the domain by the program's network within ``memory`` bytes.
+
+    compiled: use the compiled kernel, where it is there.
+    """
+    kernel = kernel_for(program.device) if compiled else None
+    with torch.inference_mode():
+        outcome = _run(program, domain, memory, max_regions, report, kernel)
+    return outcome.kept()
 
 
 def _run(
@@ -134,11 +138,12 @@ def _run(
     memory: int | None,
     max_regions: int | None,
     report: Report,
+    kernel: Kernel | None,
 ) -> Outcome:
     corners = Frame.of(domain).to_local(domain.corners)
     state = first_state(program, polygon_mesh(corners), domain.embed(domain.corners))
     budget = free_memory(program.device) if memory is None else memory
-    computation = Run(program, budget, max_regions, report)
+    computation = Run(program, budget, max_regions, report, kernel)
     try:
         state = computation.finish(state, 0)
     except TooLarge as reason:
@@ -181,6 +186,7 @@ class Run:
     memory: int
     max_regions: int | None
     report: Report
+    kernel: Kernel | None = None
     finished: int = 0  # regions of tiles that are done
     cut_errors: dict[str, Tensor] = field(default_factory=dict)
 
@@ -197,7 +203,7 @@ class Run:
             if ready is None:
                 if divisible and self._bytes(state, i) > self.memory:
                     return self._in_tiles(state, i, share, None)
-                ready = evaluate(self.program, i, state, self._block())
+                ready = evaluate(self.program, i, state, self._block(), self.kernel)
             cut = stages[i].cut
             if cut is not None:
                 try:
@@ -252,7 +258,9 @@ class Run:
         error = state.bounds[cut.source].error.reshape(-1)
         if ready.signs is None:
             error = error + EPS * torch.maximum(ready.low.abs(), ready.high.abs())
-        made = self._refine(state.mesh, cut.name, _refinement(cut, state, z, error, ready, index))
+        made = self._refine(
+            state.mesh, cut.name, self._refinement(cut, state, z, error, ready, index)
+        )
         state.adopt(made, cut)
         state.bounds[cut.result] = cut.bound(state.bounds[cut.argument], ready.low, ready.high)
         known = self.cut_errors.get(cut.name)
@@ -277,17 +285,16 @@ class Run:
                 f"must stay below {fits:,} regions: raise memory, or choose a smaller domain."
             ) from None
 
-
-def _refinement(
-    cut: Cut, state: State, z: Tensor, error: Tensor, ready: Ready, index: int
-) -> Callable[..., Refinement]:
-    """How to cut: along straight lines, or along the borders between winners."""
-    low, high = ready.low, ready.high
-    functions = cut.functions(z, error, low, high, ready.signs)
-    if functions is not None:
-        return partial(refine, state.mesh, functions, index)
-    if not isinstance(cut, MaxCut):
-        raise TypeError(f"{type(cut).__name__} does not say what to cut by")
-    if cut.smallest:
-        z, low, high = -z, -high, -low
-    return partial(refine_maxima, state.mesh, z, cut.groups, error, low, high, index)
+    def _refinement(
+        self, cut: Cut, state: State, z: Tensor, error: Tensor, ready: Ready, index: int
+    ) -> Callable[..., Refinement]:
+        """How to cut: along straight lines, or along the borders between winners."""
+        low, high = ready.low, ready.high
+        functions = cut.functions(z, error, low, high, ready.signs)
+        if functions is not None:
+            return partial(refine, state.mesh, functions, index, kernel=self.kernel)
+        if not isinstance(cut, MaxCut):
+            raise TypeError(f"{type(cut).__name__} does not say what to cut by")
+        if cut.smallest:
+            z, low, high = -z, -high, -low
+        return partial(refine_maxima, state.mesh, z, cut.groups, error, low, high, index)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -11,14 +10,13 @@ from torch import Tensor
 
 from splinecam.bending import Bags, Sums, cheapest, direct_cost
 from splinecam.births import Births, Kinks
-from splinecam.compiled import Ahead, Along, Loops, Rectified, Sight, loops_for
 from splinecam.cuts import Cut, KnotCut
+from splinecam.kernels import FusedOutput, Kernel, LineRows, Product, Sight
 from splinecam.ops import Bound
 from splinecam.predicates import EPS, SAFETY
 from splinecam.program import Program
 from splinecam.signs import Signs, SignWriter
 from splinecam.state import State, extended, room_for, rows_in_block
-from splinecam.threads import without_helpers
 from splinecam.tiles import Tile
 from splinecam.values import Ref
 
@@ -63,15 +61,15 @@ class _Sink:
     source: str | None
     writer: SignWriter | None
     again: Tensor | None = None
-    loops: Loops | None = None
-    ahead: Ahead | None = None
+    kernel: Kernel | None = None
+    ahead: FusedOutput | None = None
     sight: Sight | None = None
     behind: dict[str, Tensor] = field(default_factory=dict)
     rows: dict[str, Tensor] = field(default_factory=dict)
     ready: Ready | None = None
 
     def __post_init__(self) -> None:
-        if self.loops is not None and self.writer is not None:
+        if self.kernel is not None and self.writer is not None:
             self.sight = self.writer.sight(self.ahead)
 
     def room(self, start: int, count: int) -> dict[str, Tensor]:
@@ -121,8 +119,8 @@ class _Sink:
         if self.source is None:
             return
         table = self.rows[self.source].view(self.vertices, -1)
-        if self.loops is not None and self.sight is not None:
-            self.loops.see(table, start, start + count, self.sight)
+        if self.kernel is not None and self.sight is not None:
+            self.kernel.see(table, start, start + count, self.sight)
             return
         z = table[start : start + count]
         # One pass over the numbers for both is faster on a GPU, and slower on a CPU.
@@ -147,14 +145,13 @@ class _Sink:
         return self.ready or Ready(nothing, nothing)
 
 
-def evaluate(program: Program, index: int, state: State, block: int) -> Ready:
-    """Evaluate one affine stage at all vertices, in blocks of about so many numbers."""
-    loops = loops_for(program.device, state.mesh.num_vertices * program.widths[index])
-    with nullcontext() if loops is None else without_helpers():
-        return _evaluate(program, index, state, block, loops)
+def evaluate(
+    program: Program, index: int, state: State, block: int, kernel: Kernel | None = None
+) -> Ready:
+    """Evaluate one affine stage at all vertices, in blocks of about so many numbers.
 
-
-def _evaluate(program: Program, index: int, state: State, block: int, loops: Loops | None) -> Ready:
+    kernel: the compiled loops, where they may be used.
+    """
     stage, vertices, writer = program.stages[index], state.mesh.num_vertices, None
     bounds = program.bounds(index, {name: state.bounds[name] for name in stage.live_in})
     lines = _lines(program, index, state, bounds)
@@ -167,8 +164,8 @@ def _evaluate(program: Program, index: int, state: State, block: int, loops: Loo
     if isinstance(cut, KnotCut) and cut.at_zero and prod(cut.shape) <= _WIDE:
         writer = SignWriter(vertices, SAFETY * bounds[cut.source].error.reshape(-1))
     dead = state.dead(stage.live_in)
-    ahead = None if loops is None or writer is None else _ahead(program, index, vertices)
-    sink = _Sink(vertices, cut.source if cut else None, writer, dead, loops, ahead)
+    ahead = None if kernel is None or writer is None else _ahead(program, index, vertices)
+    sink = _Sink(vertices, cut.source if cut else None, writer, dead, kernel, ahead)
     if lines is not None:
         _along_lines(program, index, state, lines, sink, block)
     elif not _at_once(program, index, state, sink, block):
@@ -250,7 +247,7 @@ def _along_lines(
         if births.count:
             if way == "sum":
                 _by_sums(first, births, kinks, lines.columns, sink)
-            elif sink.loops is None:
+            elif sink.kernel is None:
                 _by_bags(first, births, kinks, lines.columns, sink, block)
             elif not rectified or first > state.known:
                 _by_loops(first, births, kinks, lines.columns, sink)
@@ -272,13 +269,13 @@ def _rectified(program: Program, index: int, cut: Cut | None) -> tuple[str, Tens
     return step.name, weight, bias
 
 
-def _ahead(program: Program, index: int, vertices: int) -> Ahead | None:
+def _ahead(program: Program, index: int, vertices: int) -> FusedOutput | None:
     """What the stage after this one adds up at its vertices, if that is little."""
     made = _rectified(program, index + 1, program.stages[index].cut)
     if made is None or made[1].shape[0] > _FEW:
         return None
     _, weight, bias = made
-    return Ahead(weight.contiguous(), bias, weight.new_empty((vertices, weight.shape[0])))
+    return FusedOutput(weight.contiguous(), bias, weight.new_empty((vertices, weight.shape[0])))
 
 
 def _by_products(program: Program, index: int, state: State, lines: _Lines, sink: _Sink) -> bool:
@@ -287,21 +284,21 @@ def _by_products(program: Program, index: int, state: State, lines: _Lines, sink
     And at those on edges, if their kinks are in bags.
     """
     made, cut = _rectified(program, index, state.pending), state.pending
-    if sink.loops is None or made is None or cut is None or state.signs is None:
+    if sink.kernel is None or made is None or cut is None or state.signs is None:
         return False
     name, _, bias = made
     kinks, births, way = lines.new[0]
     out, along = sink.rows[name], None
     if way == "bag":
-        along = Along(out, state.known, births, kinks, lines.columns[name])
+        along = LineRows(state.known, births, kinks, lines.columns[name])
     if state.ahead is not None:
         out[: state.known] = state.ahead
         if along is not None:
-            sink.loops.fill(along, Sight.nothing())
+            sink.kernel.fill(out, along, Sight.nothing())
     else:
         z, uv = state.rows[cut.argument], state.mesh.uv[: state.known]
-        stage = Rectified(z, state.signs.positive, uv, lines.columns[name], bias)
-        sink.loops.product(stage, out, sink.sight_of(name), along)
+        product = Product(z, uv, lines.columns[name], bias)
+        sink.kernel.multiply(product, out, along, sink.sight_of(name))
     if sink.sight is None or state.ahead is not None:
         sink.look(0, state.known + (births.count if way == "bag" else 0))
     return True
@@ -310,7 +307,7 @@ def _by_products(program: Program, index: int, state: State, lines: _Lines, sink
 def _at_once(program: Program, index: int, state: State, sink: _Sink, block: int) -> bool:
     """Run the stage at all vertices by compiled loops, if it is such a product, and not large."""
     made, cut, new = _rectified(program, index, state.pending), state.pending, state.made
-    if sink.loops is None or made is None or cut is None or state.ahead is not None:
+    if sink.kernel is None or made is None or cut is None or state.ahead is not None:
         return False
     name, weight, bias = made
     m, n = weight.shape
@@ -318,16 +315,13 @@ def _at_once(program: Program, index: int, state: State, sink: _Sink, block: int
         return False
     z = room_for((sink.vertices, n), weight.device)
     z[: state.known] = state.rows[cut.argument]
-    words = torch.empty((2, sink.vertices, -(-n // 64)), dtype=torch.int64)
-    sight = Sight(z.new_zeros(n), words[0], words[1])
-    sink.loops.see(z, 0, state.known, sight)
     first = state.known
     for births in (new.on_edges, new.inside):
-        sink.loops.fill(Along(z, first, births, Kinks.none(births), z), sight)
+        sink.kernel.fill(z, LineRows(first, births), Sight.nothing())
         first += births.count
     out = sink.prepare(name, (m,), z.device)
-    stage = Rectified(z, words[0], state.mesh.uv, weight.T.contiguous(), bias)
-    sink.loops.product(stage, out, sink.sight_of(name), None)
+    product = Product(z, state.mesh.uv, weight.T.contiguous(), bias)
+    sink.kernel.multiply(product, out, None, sink.sight_of(name))
     if sink.sight is None:
         sink.look(0, sink.vertices)
     return True
@@ -337,12 +331,12 @@ def _by_loops(
     first: int, births: Births, kinks: Kinks, columns: dict[str, Tensor], sink: _Sink
 ) -> None:
     """Values at the new vertices from ``first`` on by compiled loops."""
-    if sink.loops is None:
+    if sink.kernel is None:
         raise ValueError("there are no compiled loops")
     for name, rows in sink.rows.items():
         table = rows.view(sink.vertices, -1)
-        along = Along(table, first, births, kinks, columns[name])
-        sink.loops.fill(along, sink.sight_of(name))
+        along = LineRows(first, births, kinks, columns[name])
+        sink.kernel.fill(table, along, sink.sight_of(name))
         if sink.sight is None and name == sink.source:
             sink.look(first, births.count)
 

@@ -11,15 +11,15 @@ from splinecam.cutting import EdgeCuts, Refinement
 from splinecam.functions import Functions
 from splinecam.ragged import offsets_of, owners_of, take
 
-__all__ = ["bent", "find_kinks"]
+__all__ = ["FEWEST", "bent", "find_kinks"]
 
 # New vertices for which kinks are looked for; evaluating a few is as fast, and rounds less.
-_FEWEST = 1 << 13
+FEWEST = 1 << 13
 
 
 def bent(functions: Functions, count: int) -> bool:
     """Whether kinks are worth looking for, if there are so many new vertices."""
-    return functions.jump is not None and count >= _FEWEST
+    return functions.jump is not None and count >= FEWEST
 
 
 def find_kinks(

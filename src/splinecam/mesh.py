@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splinecam.memory import SNUG, hand_over
 from splinecam.ragged import following, offsets_of, owners_of, take, take_rows
 
 __all__ = ["Mesh", "polygon_mesh"]
 
 _BLOCK = 1 << 20  # corners looked at in one go
+_MAX_SLACK = 1.25  # times what is needed is not too much memory to be kept
 
 BORDER = -1  # the "op" that made the domain's border and corners
 
@@ -173,10 +173,8 @@ class Mesh:
         values = vars(self)
         rooms = {x.untyped_storage().data_ptr(): x.untyped_storage() for x in values.values()}
         needed = sum(value.nbytes for value in values.values())
-        if self.uv.is_cuda or sum(room.nbytes() for room in rooms.values()) > SNUG * needed:
+        if self.uv.is_cuda or sum(room.nbytes() for room in rooms.values()) > _MAX_SLACK * needed:
             return replace(self, **{name: value.clone() for name, value in values.items()})
-        for address in rooms:
-            hand_over(address)
         return replace(self, **{name: torch.from_numpy(x.numpy()) for name, x in values.items()})
 
     def to(self, device: torch.device) -> Mesh:

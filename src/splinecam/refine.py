@@ -19,25 +19,37 @@ from splinecam.bits import bits_of, rows_with_bits
 from splinecam.crossed import Zeros, cross_faces
 from splinecam.cutting import UNCLEAR, Doubts, Refinement, cut_edges, draw_chords, unrefined
 from splinecam.functions import Functions
-from splinecam.kinks import find_kinks
+from splinecam.kernels import Cutting, Kernel
+from splinecam.kinks import FEWEST, find_kinks
 from splinecam.mesh import Mesh
+from splinecam.predicates import SAFETY, UV_ERROR
 from splinecam.ragged import take
 from splinecam.signs import Signs
-from splinecam.swift import refine_swiftly
 
 __all__ = ["in_blocks", "refine", "sign_changes", "zero_corners"]
 
 # Words of signs are compared this many at a time: in the cache of a CPU, or filling a GPU.
+# Chords of one face up to which the compiled loops compare all pairs of them.
+_MOST_CHORDS = 1 << 12
+
 _CHUNK = {"cpu": 1 << 16, "cuda": 1 << 27}
 
 
 def refine(
-    mesh: Mesh, functions: Functions, op: int, *, max_faces: int | None = None
+    mesh: Mesh,
+    functions: Functions,
+    op: int,
+    *,
+    max_faces: int | None = None,
+    kernel: Kernel | None = None,
 ) -> Refinement:
-    """Cut every face along the zero sets of the functions; ``op`` is their provenance."""
+    """Cut every face along the zero sets of the functions; ``op`` is their provenance.
+
+    kernel: the compiled loops, which cut where nothing comes close to anything else.
+    """
     if not functions.m:
         return unrefined(mesh, [])
-    made = refine_swiftly(mesh, functions, op, max_faces)
+    made = None if kernel is None else _compiled(kernel, mesh, functions, op, max_faces)
     if made is not None:
         return made
     signs, unclear = functions.signs()
@@ -54,6 +66,34 @@ def refine(
     made = draw_chords(mesh, cuts, crossed.drawing, unit, op, max_faces=max_faces)
     kinks = find_kinks(functions, cuts, made, crossed.column, mesh.num_vertices)
     return replace(made, doubts=doubts + made.doubts, kinks=kinks)
+
+
+def _compiled(
+    kernel: Kernel, mesh: Mesh, functions: Functions, op: int, max_faces: int | None
+) -> Refinement | None:
+    """The refinement by compiled loops, or None where it needs more care.
+
+    The cells and their order are those of the tensor operations.
+    """
+    found, jump = functions.found, functions.jump
+    if found is None or not found.clear:  # so that the signs of whole layers are known
+        return None
+    cutting = Cutting(
+        z=functions.z,
+        positive=found.positive,
+        error=functions.error,
+        jump=torch.zeros_like(functions.error) if jump is None else jump,
+        uv_error=UV_ERROR,
+        safety=SAFETY,
+        op=op,
+        max_faces=max_faces,
+        max_chords=_MOST_CHORDS,
+        least_bends=None if jump is None else FEWEST,
+    )
+    made = kernel.refine(mesh, cutting)
+    if isinstance(made, str):
+        return unrefined(mesh, []) if made == "unchanged" else None
+    return Refinement(made.mesh, made.on_edges, made.inside, [], kinks=made.kinks)
 
 
 # -- edges ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam.bits import set_bits
-from splinecam.compiled import Ahead, Sight
+from splinecam.kernels.rows import FusedOutput, Sight
 
 __all__ = ["SignWriter", "Signs", "set_bits"]
 
@@ -92,7 +92,7 @@ class SignWriter:
             return
         self._compare(values, positive, negative)
 
-    def sight(self, ahead: Ahead | None) -> Sight:
+    def sight(self, ahead: FusedOutput | None) -> Sight:
         """What lets loops write the signs."""
         return Sight(self.tolerance, self.signs.positive, self.signs.negative, ahead)
 

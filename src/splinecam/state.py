@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from splinecam.births import Births
 from splinecam.cuts import Cut
 from splinecam.cutting import Doubts, Refinement
-from splinecam.memory import lend
 from splinecam.mesh import Mesh
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
@@ -259,7 +259,7 @@ def room_for(shape: tuple[int, ...], device: torch.device, *, grows: bool = Fals
     numbers = math.prod(shape)
     if device.type == "cpu" and numbers > _LARGE:
         more = _GROWTH if grows and numbers < _HUGE else 1
-        return torch.from_numpy(lend(more * numbers, grows=grows))[:numbers].view(shape)
+        return torch.from_numpy(np.empty(more * numbers))[:numbers].view(shape)
     return torch.empty(shape, dtype=torch.float64, device=device)
 
 

@@ -27,6 +27,7 @@ from splinecam.engine import (
 )
 from splinecam.errors import LimitError
 from splinecam.evaluate import Ready
+from splinecam.kernels import kernel_for
 from splinecam.program import Program
 from splinecam.stack import part_of, share_out, stack, unstack
 from splinecam.state import State
@@ -44,12 +45,14 @@ def run_together(
     memory: int | None = None,
     max_regions: int | None = None,
     report: Report = lambda name, regions, share: None,
+    compiled: bool = True,
 ) -> Iterator[Outcome]:
     """Partition domains by the program's network; their outcomes come in order.
 
     memory: bytes to stay within, apart from the outcomes; max_regions: of each domain.
     """
     budget = free_memory(program.device) if memory is None else memory
+    kernel = kernel_for(program.device) if compiled else None
     enough = min(budget, _ENOUGH[program.device.type])
     with torch.inference_mode():
         waiting = [_Part(range(len(domains)), _start(program, domains), 0, None, {})]
@@ -58,7 +61,7 @@ def run_together(
         count = len(part.members)
         most = None if max_regions is None else count * max_regions
         kind, room = (_StackRun, enough) if count > 1 else (Run, budget)
-        computation = kind(program, room, most, report, cut_errors=part.cut_errors)
+        computation = kind(program, room, most, report, kernel, cut_errors=part.cut_errors)
         with torch.inference_mode():
             try:
                 end = computation.finish(part.state, part.index, ready=part.ready)

@@ -1,0 +1,19 @@
+"""The compiled library and its thin Python face: arrays in, arrays out; it knows no networks.
+
+The library is plain C (``refine.c``, ``rows.c``, ``pool.c``), built when the package is installed.
+Where it is missing everything works by tensor operations, only slower.
+"""
+
+from splinecam.kernels.kernel import Cutting, Kernel, available, kernel_for
+from splinecam.kernels.rows import FusedOutput, LineRows, Product, Sight
+
+__all__ = [
+    "Cutting",
+    "FusedOutput",
+    "Kernel",
+    "LineRows",
+    "Product",
+    "Sight",
+    "available",
+    "kernel_for",
+]

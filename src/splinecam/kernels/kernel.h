@@ -1,0 +1,138 @@
+/* The compiled kernel of SplineCam: arrays in, arrays out; it knows nothing of networks.
+ *
+ * Faces are convex cells of a planar subdivision. Half-edge 2e runs from the first to the second
+ * vertex of edge e and half-edge 2e + 1 runs back; a face is a counter-clockwise cycle of them.
+ *
+ * The functions return a status. They check the sizes and indices of what they are given, so that
+ * malformed arrays give an error rather than a crash. Python mirrors the structures in kernel.py.
+ */
+#ifndef SPLINECAM_KERNEL_H
+#define SPLINECAM_KERNEL_H
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define SC_EXPORT __declspec(dllexport)
+#else
+#define SC_EXPORT __attribute__((visibility("default")))
+#endif
+
+enum sc_status {
+    SC_DONE = 0,
+    SC_UNCHANGED = 1,  /* no function changes sign along any edge */
+    SC_DELICATE = 2,   /* something is too close to something else: use the robust method */
+    SC_TOO_MANY = 3,   /* there would be more faces than allowed */
+    SC_NO_MEMORY = -1,
+    SC_MALFORMED = -2, /* sizes or indices that do not fit together */
+};
+
+/* A planar subdivision. width is 2, or 3 if a constant third coordinate is carried along. */
+typedef struct {
+    int64_t vertices, edges, faces, corners, width;
+    const double *uv;         /* (vertices, width) */
+    const int64_t *edge;      /* (edges, 2) end vertices */
+    const int64_t *offset;    /* (faces + 1) first corner of each face */
+    const int64_t *corner;    /* (corners) half-edges, face by face */
+    const int64_t *edge_op;   /* (edges) layer that drew the edge */
+    const int64_t *edge_unit; /* (edges) and its unit */
+    const int64_t *vertex_op; /* (vertices) layer that made the vertex */
+} sc_mesh;
+
+/* Functions that are affine on every face and vanish at no vertex. */
+typedef struct {
+    int64_t units;
+    const double *z;          /* (vertices, units) */
+    const uint64_t *positive; /* (vertices, ceil(units / 64)) where they are positive */
+    const double *error;      /* (units) rounding error of z */
+    const double *jump;       /* (units) change of the result's slope per unit of the function's */
+} sc_layer;
+
+typedef struct {
+    double uv_error;    /* rounding error of a coordinate */
+    double safety;      /* tolerances are this many times the errors */
+    int64_t op;         /* number of the layer, written as provenance */
+    int64_t most_faces; /* -1: any number */
+    int64_t most_chords; /* of one face */
+    int64_t least_bends; /* new vertices from which slope changes are computed; -1: never */
+} sc_settings;
+
+/* The refined subdivision, and how it came about: two blocks, which sc_free releases. */
+typedef struct {
+    void *block, *history;
+    int64_t vertices, edges, faces, corners;
+    int64_t points;    /* new vertices on edges */
+    int64_t chords;    /* new lines through faces */
+    int64_t crossings; /* new vertices inside faces, where chords cross */
+    int64_t bends;     /* whether slope changes were computed */
+    double *uv;
+    int64_t *edge, *offset, *corner, *edge_op, *edge_unit, *vertex_op;
+    /* Each new vertex on an edge: the edge and its ends, the fraction along it, the function. */
+    int64_t *point_first; /* (old edges + 1) first new vertex of each edge */
+    int64_t *point_edge, *point_start, *point_end, *point_unit, *point_index;
+    double *point_t, *point_bend;
+    /* Each crossing: the ends of one of its chords, the fraction, that chord, its slot there. */
+    int64_t *cross_start, *cross_end, *cross_chord, *cross_slot;
+    double *cross_t;
+    /* Slots are the crossings along each chord in order: the fraction, and the other function. */
+    int64_t *slot_first; /* (chords + 1) */
+    int64_t *slot_unit;
+    double *slot_t, *slot_bend;
+} sc_refined;
+
+/* What is seen of rows while they are in the cache: their range, signs and few linear results. */
+typedef struct {
+    int64_t units;         /* 0: look at nothing */
+    int64_t outputs;       /* few linear functions of the positive parts, or 0 */
+    const double *least;   /* (units) up to here a value counts as zero */
+    double *low, *high;    /* (units) */
+    uint64_t *positive;    /* (rows, words) */
+    uint64_t *negative;    /* (rows, words) */
+    const double *weight;  /* (outputs, units) */
+    const double *bias;    /* (outputs) */
+    double *output;        /* (rows, outputs) */
+    int64_t zeros;         /* written: whether any value counts as zero */
+} sc_sight;
+
+/* New rows of a table on lines between older rows, less the slope changes along those lines. */
+typedef struct {
+    int64_t first;          /* number of the first new row */
+    int64_t count;          /* of new rows */
+    int64_t lines, entries; /* of slope changes */
+    const int64_t *p, *q;   /* (count) rows at the ends */
+    const double *t;        /* (count) fraction of the line */
+    const int64_t *line;    /* (count) line that each lies on */
+    const int64_t *offset;  /* (lines + 1) slope changes of each line */
+    const double *place;    /* (entries) fraction of the line */
+    const int64_t *unit;    /* (entries) which row of columns */
+    const double *bend;     /* (entries) */
+    const double *column;   /* (units, table width), units below */
+    int64_t units;
+} sc_lines;
+
+/* The affine image of positive parts: max(z, 0) @ column + bias. */
+typedef struct {
+    int64_t rows, units, width;
+    const double *z;      /* (rows, units); may be the memory of the result, row by row */
+    const double *uv;     /* (rows, uv_width) where the rows lie, which decides their order */
+    int64_t uv_width;
+    const double *column; /* (units, width) */
+    const double *bias;   /* (width) */
+} sc_product;
+
+typedef struct sc_pool sc_pool;
+
+SC_EXPORT int64_t sc_version(void);
+SC_EXPORT const char *sc_instructions(void);
+SC_EXPORT sc_pool *sc_pool_new(int64_t threads);
+SC_EXPORT void sc_pool_free(sc_pool *pool);
+SC_EXPORT void sc_free(void *block);
+SC_EXPORT int sc_refine(sc_pool *pool, const sc_mesh *mesh, const sc_layer *layer,
+                        const sc_settings *settings, sc_refined *refined);
+SC_EXPORT int sc_see(sc_pool *pool, const double *table, int64_t rows, int64_t begin, int64_t end,
+                     sc_sight *sight);
+SC_EXPORT int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width,
+                      const sc_lines *lines, sc_sight *sight);
+SC_EXPORT int sc_multiply(sc_pool *pool, const sc_product *product, double *table, int64_t rows,
+                          const sc_lines *lines, sc_sight *sight);
+
+#endif

@@ -1,0 +1,17 @@
+/* A small pool of threads that share loops; the caller takes part. */
+#ifndef SPLINECAM_POOL_H
+#define SPLINECAM_POOL_H
+
+#include <stdint.h>
+
+#include "kernel.h"
+
+/* Does the part [begin, end) of a loop; returns a status, of which the worst one counts. */
+typedef int (*sc_work)(void *context, int thread, int64_t begin, int64_t end);
+
+int sc_threads(const sc_pool *pool);
+
+/* Call work for parts of `step` of 0 .. count; a part goes to whichever thread is free. */
+int sc_parallel(sc_pool *pool, int64_t count, int64_t step, sc_work work, void *context);
+
+#endif

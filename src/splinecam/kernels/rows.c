@@ -1,0 +1,414 @@
+/* Values of many vertices, a block at a time: products, interpolation, ranges and signs. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel.h"
+#include "pool.h"
+
+enum {
+    BLOCK = 1 << 16,            /* numbers that a thread has in its cache */
+    FEWEST_ROWS = 32,           /* rows of a block, however wide ... */
+    MOST_ROWS = 256,            /* ... or narrow */
+    WORTH_SHARING = 1 << 12,    /* numbers below which another thread does not pay */
+    CELL = 4,                   /* rows in a cell of the grid that gives their order */
+    NARROW = 4,                 /* columns below which rows are multiplied one by one */
+    AT_HAND = 16,               /* rows that are looked at while they are in the nearest cache */
+};
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define P1(i) 1ull << (i)
+#define P4(i) P1(i), P1(i + 1), P1(i + 2), P1(i + 3)
+#define P16(i) P4(i), P4(i + 4), P4(i + 8), P4(i + 12)
+static const uint64_t PLACES[64] = {P16(0), P16(16), P16(32), P16(48)};
+
+/* What one thread needs for a block of a product. */
+typedef struct {
+    double *x, *y, *peak;
+    int32_t *unit;
+} block_t;
+
+typedef struct {
+    void (*see)(const double *, const int64_t *, int64_t, int64_t, sc_sight *, double *);
+    void (*fill)(double *, int64_t, const sc_lines *, const int64_t *, int64_t, int64_t, double *);
+    void (*block)(const sc_product *, const int64_t *, int64_t, int64_t, block_t *, double *);
+    int64_t tile_rows, tile_columns;
+} loops_t;
+
+#if defined(__x86_64__)
+#define SUFFIX _sse2
+#define TARGET
+#define LANES 2
+#define TILE_ROWS 4
+#define TILE_VECTORS 2
+#include "rows.h"
+#define SUFFIX _avx2
+#define TARGET __attribute__((target("avx2,fma")))
+#define LANES 4
+#define TILE_ROWS 6
+#define TILE_VECTORS 2
+#include "rows.h"
+#define SUFFIX _avx512
+#define TARGET __attribute__((target("avx512f,avx512dq,avx2,fma")))
+#define LANES 8
+#define TILE_ROWS 8
+#define TILE_VECTORS 3
+#include "rows.h"
+#else
+#define SUFFIX _plain
+#define TARGET
+#define LANES 2
+#define TILE_ROWS 6
+#define TILE_VECTORS 4
+#include "rows.h"
+#endif
+
+/* The instructions of this machine decide, not those of the one that compiled the library. */
+static const loops_t *loops(const char **name) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+        *name = "avx512";
+        return &loops_avx512;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        *name = "avx2";
+        return &loops_avx2;
+    }
+    *name = "sse2";
+    return &loops_sse2;
+#else
+    *name = "plain";
+    return &loops_plain;
+#endif
+}
+
+int64_t sc_version(void) { return 1; }
+
+const char *sc_instructions(void) {
+    const char *name;
+    loops(&name);
+    return name;
+}
+
+/* -- looking at rows ------------------------------------------------------------------------ */
+
+/* Each thread sees on its own; in the end the ranges are united. */
+typedef struct {
+    sc_sight *whole, *own;
+    double *room;
+    int threads;
+} eyes_t;
+
+static int eyes_open(eyes_t *eyes, sc_sight *sight, int threads) {
+    int64_t n = sight->units;
+    eyes->whole = sight;
+    eyes->threads = threads;
+    eyes->own = calloc((size_t)threads, sizeof *eyes->own);
+    eyes->room = malloc((size_t)(threads * 3 * n + 1) * 8);
+    if (!eyes->own || !eyes->room) return 0;
+    for (int i = 0; i < threads; i++) {
+        sc_sight *own = &eyes->own[i];
+        *own = *sight;
+        own->low = eyes->room + (int64_t)i * 3 * n;
+        own->high = own->low + n;
+        own->zeros = 0;
+        for (int64_t u = 0; u < n; u++) {
+            own->low[u] = INFINITY;
+            own->high[u] = -INFINITY;
+        }
+    }
+    return 1;
+}
+
+static double *room_of(const eyes_t *eyes, int thread) {
+    return eyes->own[thread].high + eyes->whole->units;
+}
+
+static void eyes_close(eyes_t *eyes) {
+    sc_sight *sight = eyes->whole;
+    for (int i = 0; eyes->own && eyes->room && i < eyes->threads; i++) {
+        const sc_sight *own = &eyes->own[i];
+        sight->zeros |= own->zeros;
+        for (int64_t u = 0; u < sight->units; u++) {
+            if (own->low[u] < sight->low[u]) sight->low[u] = own->low[u];
+            if (own->high[u] > sight->high[u]) sight->high[u] = own->high[u];
+        }
+    }
+    free(eyes->own);
+    free(eyes->room);
+}
+
+typedef struct {
+    const loops_t *loops;
+    const sc_product *product;
+    const sc_lines *lines;
+    double *table;
+    int64_t width, begin, step;
+    int64_t *order, *line_rows, *starts; /* rows of the product; new rows by block */
+    eyes_t eyes;
+    block_t *rooms;
+    double **weights; /* per thread, for the slope changes of a line */
+} job_t;
+
+static int64_t rows_of(int64_t width) {
+    int64_t rows = BLOCK / (width > 0 ? width : 1);
+    return rows < FEWEST_ROWS ? FEWEST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
+}
+
+static int64_t part_of(int64_t width) {
+    int64_t rows = rows_of(width), least = WORTH_SHARING / (width > 0 ? width : 1);
+    return rows > least ? rows : least;
+}
+
+static int see_part(void *context, int thread, int64_t begin, int64_t end) {
+    job_t *job = context;
+    sc_sight *own = &job->eyes.own[thread];
+    double *room = room_of(&job->eyes, thread);
+    for (int64_t i = begin; i < end; i += AT_HAND) {
+        int64_t last = i + AT_HAND < end ? i + AT_HAND : end;
+        job->loops->see(job->table, NULL, job->begin + i, job->begin + last, own, room);
+    }
+    return SC_DONE;
+}
+
+int sc_see(sc_pool *pool, const double *table, int64_t rows, int64_t begin, int64_t end,
+           sc_sight *sight) {
+    if (!pool || !table || !sight || begin < 0 || end > rows || sight->units < 0)
+        return SC_MALFORMED;
+    const char *name;
+    job_t job = {.loops = loops(&name), .table = (double *)table, .begin = begin};
+    int status = SC_NO_MEMORY;
+    if (eyes_open(&job.eyes, sight, sc_threads(pool)))
+        status = sc_parallel(pool, end - begin, part_of(sight->units), see_part, &job);
+    eyes_close(&job.eyes);
+    return status;
+}
+
+/* -- new rows on lines ---------------------------------------------------------------------- */
+
+static int check_lines(const sc_lines *lines, int64_t rows, int64_t *most) {
+    *most = 0;
+    if (lines->first < 0 || lines->count < 0 || lines->first + lines->count > rows) return 0;
+    uint64_t wrong = 0;
+    for (int64_t i = 0; i < lines->count; i++) {
+        wrong |= (uint64_t)lines->p[i] >= (uint64_t)lines->first;
+        wrong |= (uint64_t)lines->q[i] >= (uint64_t)lines->first;
+    }
+    if (!lines->lines) return !wrong;
+    for (int64_t i = 0; i < lines->count; i++)
+        wrong |= (uint64_t)lines->line[i] >= (uint64_t)lines->lines;
+    for (int64_t i = 0; i < lines->lines; i++) {
+        int64_t count = lines->offset[i + 1] - lines->offset[i];
+        wrong |= count < 0;
+        if (count > *most) *most = count;
+    }
+    wrong |= lines->offset[0] != 0 || lines->offset[lines->lines] != lines->entries;
+    for (int64_t k = 0; k < lines->entries; k++)
+        wrong |= (uint64_t)lines->unit[k] >= (uint64_t)lines->units;
+    return !wrong;
+}
+
+static void fill_rows(job_t *job, int thread, const int64_t *rows, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += AT_HAND) {
+        int64_t last = i + AT_HAND < end ? i + AT_HAND : end, first = job->lines->first;
+        job->loops->fill(job->table, job->width, job->lines, rows, i, last, job->weights[thread]);
+        sc_sight *own = &job->eyes.own[thread];
+        if (!own->units) continue;
+        if (rows)
+            job->loops->see(job->table, rows, i, last, own, room_of(&job->eyes, thread));
+        else
+            job->loops->see(job->table, NULL, first + i, first + last, own,
+                            room_of(&job->eyes, thread));
+    }
+}
+
+static int fill_part(void *context, int thread, int64_t begin, int64_t end) {
+    job_t *job = context;
+    const int64_t *rows = job->line_rows ? job->line_rows + job->begin : NULL;
+    fill_rows(job, thread, rows, begin, end);
+    return SC_DONE;
+}
+
+static int open_job(job_t *job, sc_sight *sight, int threads, int64_t most) {
+    if (!eyes_open(&job->eyes, sight, threads)) return 0;
+    job->weights = calloc((size_t)threads, sizeof *job->weights);
+    if (!job->weights) return 0;
+    for (int i = 0; i < threads; i++)
+        if (!(job->weights[i] = malloc((size_t)(most + 1) * 8))) return 0;
+    return 1;
+}
+
+static void close_job(job_t *job, int threads) {
+    for (int i = 0; job->weights && i < threads; i++) free(job->weights[i]);
+    for (int i = 0; job->rooms && i < threads; i++) {
+        free(job->rooms[i].x);
+        free(job->rooms[i].y);
+        free(job->rooms[i].peak);
+        free(job->rooms[i].unit);
+    }
+    free(job->rooms);
+    free(job->weights);
+    free(job->order);
+    free(job->line_rows);
+    free(job->starts);
+    eyes_close(&job->eyes);
+}
+
+int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width, const sc_lines *lines,
+            sc_sight *sight) {
+    int64_t most;
+    if (!pool || !table || !lines || !sight || width < 0 || !check_lines(lines, rows, &most))
+        return SC_MALFORMED;
+    if (sight->units && sight->units != width) return SC_MALFORMED;
+    const char *name;
+    int threads = sc_threads(pool), status = SC_NO_MEMORY;
+    job_t job = {.loops = loops(&name), .lines = lines, .table = table, .width = width};
+    if (open_job(&job, sight, threads, most))
+        status = sc_parallel(pool, lines->count, part_of(width), fill_part, &job);
+    close_job(&job, threads);
+    return status;
+}
+
+/* -- products ------------------------------------------------------------------------------- */
+
+/* The place of a cell of a grid of side 2^levels on Hilbert's curve. */
+static int64_t hilbert(int64_t x, int64_t y, int levels) {
+    int64_t place = 0;
+    for (int64_t half = (int64_t)1 << levels >> 1; half; half >>= 1) {
+        int64_t right = (x & half) != 0, upper = (y & half) != 0;
+        place += half * half * ((3 * right) ^ upper);
+        x &= half - 1;
+        y &= half - 1;
+        if (!upper) {
+            if (right) {
+                x = half - 1 - x;
+                y = half - 1 - y;
+            }
+            int64_t swap = x;
+            x = y;
+            y = swap;
+        }
+    }
+    return place;
+}
+
+static int64_t cell_of(double value, int64_t side) {
+    double at = (value + 1) * 0.5 * (double)side;
+    return !(at > 0) ? 0 : at >= (double)side ? side - 1 : (int64_t)at;
+}
+
+/* Order rows along Hilbert's curve over [-1, 1]^2, so that neighbours come together. */
+static int find_order(const sc_product *product, int64_t *order, int64_t *rank) {
+    int levels = 0;
+    while (levels < 15 && ((int64_t)CELL << 2 * (levels + 1)) <= product->rows) levels++;
+    int64_t side = (int64_t)1 << levels;
+    int32_t *cell = malloc((size_t)(product->rows + 1) * sizeof *cell);
+    int64_t *first = calloc((size_t)(side * side + 1), sizeof *first);
+    if (cell && first) {
+        for (int64_t i = 0; i < product->rows; i++) {
+            const double *uv = product->uv + i * product->uv_width;
+            cell[i] = (int32_t)hilbert(cell_of(uv[0], side), cell_of(uv[1], side), levels);
+            first[cell[i] + 1]++;
+        }
+        for (int64_t c = 0; c < side * side; c++) first[c + 1] += first[c];
+        for (int64_t i = 0; i < product->rows; i++) {
+            rank[i] = first[cell[i]]++;
+            order[rank[i]] = i;
+        }
+    }
+    free(cell);
+    free(first);
+    return cell && first;
+}
+
+/* Order lines by the block that holds both of their ends, those between blocks last. */
+static int find_lines(job_t *job, const int64_t *rank, int64_t blocks) {
+    const sc_lines *lines = job->lines;
+    int64_t count = lines->count;
+    int32_t *block = malloc((size_t)(count + 1) * sizeof *block);
+    job->line_rows = malloc((size_t)(count + 1) * 8);
+    job->starts = calloc((size_t)blocks + 3, 8);
+    int fine = block && job->line_rows && job->starts;
+    if (fine) {
+        int64_t *next = job->starts + 1;
+        for (int64_t i = 0; i < count; i++) {
+            int64_t one = rank[lines->p[i]] / job->step, two = rank[lines->q[i]] / job->step;
+            block[i] = (int32_t)(one == two ? one : blocks);
+            next[block[i] + 1]++;
+        }
+        for (int64_t b = 0; b <= blocks; b++) next[b + 1] += next[b];
+        for (int64_t i = 0; i < count; i++) job->line_rows[next[block[i]]++] = lines->first + i;
+    }
+    free(block);
+    return fine;
+}
+
+static int product_part(void *context, int thread, int64_t begin, int64_t end) {
+    job_t *job = context;
+    sc_sight *own = &job->eyes.own[thread];
+    for (int64_t i = begin; i < end; i += job->step) {
+        int64_t last = i + job->step < end ? i + job->step : end;
+        job->loops->block(job->product, job->order, i, last, &job->rooms[thread], job->table);
+        if (own->units)
+            job->loops->see(job->table, job->order, i, last, own, room_of(&job->eyes, thread));
+        if (job->lines) {
+            int64_t b = i / job->step;
+            fill_rows(job, thread, job->line_rows, job->starts[b], job->starts[b + 1]);
+        }
+    }
+    return SC_DONE;
+}
+
+static int open_product(job_t *job, int threads) {
+    int64_t n = job->product->units, rows = job->product->rows;
+    int64_t tall = (job->step + job->loops->tile_rows - 1) * n; /* enough for NARROW columns */
+    job->rooms = calloc((size_t)threads, sizeof *job->rooms);
+    if (!job->rooms) return 0;
+    for (int i = 0; i < threads; i++) {
+        block_t *room = &job->rooms[i];
+        room->x = malloc((size_t)(tall + 1) * 8);
+        room->y = malloc((size_t)(n * job->loops->tile_columns + 1) * 8);
+        room->peak = malloc((size_t)(n + 1) * 8);
+        room->unit = malloc((size_t)(n + 1) * sizeof *room->unit);
+        if (!room->x || !room->y || !room->peak || !room->unit) return 0;
+    }
+    job->order = malloc((size_t)(rows + 1) * 8);
+    int64_t *rank = malloc((size_t)(rows + 1) * 8);
+    int fine = job->order && rank && find_order(job->product, job->order, rank);
+    if (fine && job->lines)
+        fine = find_lines(job, rank, (rows + job->step - 1) / job->step);
+    free(rank);
+    return fine;
+}
+
+int sc_multiply(sc_pool *pool, const sc_product *product, double *table, int64_t rows,
+                const sc_lines *lines, sc_sight *sight) {
+    int64_t most = 0;
+    if (!pool || !product || !table || !sight || product->rows > rows || product->rows < 0 ||
+        product->units < 0 || product->units > INT32_MAX || product->width < 0)
+        return SC_MALFORMED;
+    if (lines && (lines->first != product->rows || !check_lines(lines, rows, &most)))
+        return SC_MALFORMED;
+    if (sight->units && sight->units != product->width) return SC_MALFORMED;
+    const char *name;
+    int64_t wide = product->units > product->width ? product->units : product->width;
+    int threads = sc_threads(pool), status = SC_NO_MEMORY;
+    job_t job = {.loops = loops(&name), .product = product, .lines = lines, .table = table,
+                 .width = product->width, .step = rows_of(wide)};
+    if (open_job(&job, sight, threads, most) && open_product(&job, threads)) {
+        status = sc_parallel(pool, product->rows, job.step, product_part, &job);
+        if (!status && lines) { /* lines between blocks, now that all their ends are known */
+            int64_t blocks = (product->rows + job.step - 1) / job.step;
+            job.begin = job.starts[blocks];
+            status = sc_parallel(pool, lines->count - job.begin, part_of(job.width), fill_part, &job);
+        }
+    }
+    close_job(&job, threads);
+    return status;
+}

@@ -1,0 +1,224 @@
+/* Loops over rows of numbers, written once and compiled for each set of vector instructions.
+ *
+ * rows.c includes this file with SUFFIX (appended to every name), TARGET (a function attribute),
+ * LANES (numbers in a vector register), and the tile of the matrix product, TILE_ROWS rows by
+ * TILE_VECTORS registers, chosen so that the tile stays in registers.
+ */
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define NAME(name) JOIN(name, SUFFIX)
+#define vec NAME(vec)
+#define bits NAME(bits)
+#define TILE_COLUMNS (TILE_VECTORS * LANES)
+
+typedef double vec __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+typedef uint64_t bits __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+
+/* The range of some rows of a table (?, n), and their least modulus. */
+TARGET static void NAME(range)(const double *table, int64_t n, const int64_t *rows, int64_t begin,
+                               int64_t end, double *restrict low, double *restrict high,
+                               double *restrict size) {
+    for (int64_t i = begin; i < end; i += 4) { /* at the end some rows are read again */
+        int64_t j = i + 1 < end ? i + 1 : end - 1, k = i + 2 < end ? i + 2 : end - 1;
+        int64_t l = i + 3 < end ? i + 3 : end - 1;
+        const double *a = table + (rows ? rows[i] : i) * n, *b = table + (rows ? rows[j] : j) * n;
+        const double *c = table + (rows ? rows[k] : k) * n, *d = table + (rows ? rows[l] : l) * n;
+        for (int64_t u = 0; u < n; u++) {
+            double p = a[u], q = b[u], r = c[u], s = d[u];
+            double pq = p < q ? p : q, rs = r < s ? r : s, least = pq < rs ? pq : rs;
+            low[u] = least < low[u] ? least : low[u];
+            pq = p > q ? p : q;
+            rs = r > s ? r : s;
+            double most = pq > rs ? pq : rs;
+            high[u] = most > high[u] ? most : high[u];
+            p = fabs(p);
+            q = fabs(q);
+            r = fabs(r);
+            s = fabs(s);
+            pq = p < q ? p : q;
+            rs = r < s ? r : s;
+            least = pq < rs ? pq : rs;
+            size[u] = least < size[u] ? least : size[u];
+        }
+    }
+}
+
+/* Where a row of at most 64 numbers is above or below limits, one bit each. */
+TARGET static inline uint64_t NAME(above)(const double *row, const double *limit, double sign,
+                                          int64_t count) {
+    uint64_t found = 0;
+    int64_t c = 0;
+    bits gathered = {0};
+    for (; c + LANES <= count; c += LANES) {
+        vec value = *(const vec *)(row + c) * sign;
+        vec bound = limit ? *(const vec *)(limit + c) : (vec){0};
+        gathered |= (bits)(value > bound) & *(const bits *)(PLACES + c);
+    }
+    for (int64_t l = 0; l < LANES; l++) found |= gathered[l];
+    for (; c < count; c++) found |= (uint64_t)(row[c] * sign > (limit ? limit[c] : 0)) << c;
+    return found;
+}
+
+/* What few functions make of the positive parts of a row. */
+TARGET static void NAME(few)(const double *row, int64_t n, int64_t outputs, const double *weight,
+                             const double *bias, double *out) {
+    for (int64_t j = 0; j < outputs; j++, weight += n) {
+        vec total[4] = {{0}};
+        double rest = 0;
+        int64_t c = 0;
+        for (; c + 4 * LANES <= n; c += 4 * LANES)
+            for (int v = 0; v < 4; v++) {
+                vec value = *(const vec *)(row + c + v * LANES);
+                value = (vec)((bits)value & (bits)(value > (vec){0}));
+                total[v] += value * *(const vec *)(weight + c + v * LANES);
+            }
+        for (; c < n; c++) rest += (row[c] > 0 ? row[c] : 0) * weight[c];
+        total[0] = (total[0] + total[1]) + (total[2] + total[3]);
+        for (int l = 0; l < LANES; l++) rest += total[0][l];
+        out[j] = rest + bias[j];
+    }
+}
+
+/* The range and the signs of some rows; room: (units). */
+TARGET static void NAME(see)(const double *table, const int64_t *rows, int64_t begin, int64_t end,
+                             sc_sight *sight, double *room) {
+    int64_t n = sight->units, words = (n + 63) / 64;
+    int near = 0;
+    if (!n || begin == end) return;
+    for (int64_t u = 0; u < n; u++) room[u] = INFINITY;
+    NAME(range)(table, n, rows, begin, end, sight->low, sight->high, room);
+    for (int64_t u = 0; u < n; u++) near |= !(room[u] > sight->least[u]);
+    sight->zeros |= near;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t at = rows ? rows[i] : i;
+        const double *row = table + at * n;
+        uint64_t *positive = sight->positive + at * words, *negative = sight->negative + at * words;
+        for (int64_t w = 0; w < words; w++) {
+            int64_t count = n - 64 * w < 64 ? n - 64 * w : 64;
+            const double *limit = near ? sight->least + 64 * w : NULL;
+            positive[w] = NAME(above)(row + 64 * w, limit, 1.0, count);
+            negative[w] = near ? NAME(above)(row + 64 * w, limit, -1.0, count)
+                               : ~positive[w] & (~0ull >> (64 - count));
+        }
+        if (sight->outputs)
+            NAME(few)(row, n, sight->outputs, sight->weight, sight->bias,
+                      sight->output + at * sight->outputs);
+    }
+}
+
+/* New rows on lines: between rows p and q at t, less what the slope changes take off. */
+TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *lines,
+                              const int64_t *rows, int64_t begin, int64_t end, double *weight) {
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = rows ? rows[i] : lines->first + i, at = row - lines->first;
+        const double *a = table + lines->p[at] * width, *b = table + lines->q[at] * width;
+        double *out = table + row * width, t = lines->t[at];
+        int64_t k = lines->lines ? lines->offset[lines->line[at]] : 0;
+        int64_t count = lines->lines ? lines->offset[lines->line[at] + 1] - k : 0, c = 0;
+        const int64_t *unit = lines->unit + k;
+        for (int64_t j = 0; j < count; j++) {
+            double s = lines->place[k + j];
+            weight[j] = (t < s ? t : s) * (1 - (t > s ? t : s)) * lines->bend[k + j];
+        }
+        for (; c + 4 * LANES <= width; c += 4 * LANES) {
+            vec sum[4];
+            for (int v = 0; v < 4; v++) {
+                vec x = *(const vec *)(a + c + v * LANES), y = *(const vec *)(b + c + v * LANES);
+                sum[v] = x + t * (y - x);
+            }
+            for (int64_t j = 0; j < count; j++) {
+                const double *column = lines->column + unit[j] * width + c;
+                for (int v = 0; v < 4; v++) sum[v] -= weight[j] * *(const vec *)(column + v * LANES);
+            }
+            for (int v = 0; v < 4; v++) *(vec *)(out + c + v * LANES) = sum[v];
+        }
+        for (; c < width; c++) {
+            double sum = a[c] + t * (b[c] - a[c]);
+            for (int64_t j = 0; j < count; j++) sum -= weight[j] * lines->column[unit[j] * width + c];
+            out[c] = sum;
+        }
+    }
+}
+
+/* One tile of a product: x (depth, TILE_ROWS) and y (depth, TILE_COLUMNS), both packed. */
+TARGET static void NAME(tile)(int64_t depth, const double *x, const double *y, double *out) {
+    vec sum[TILE_ROWS][TILE_VECTORS] = {{{0}}};
+    for (int64_t k = 0; k < depth; k++) {
+        vec right[TILE_VECTORS];
+        UNROLL for (int v = 0; v < TILE_VECTORS; v++) right[v] = *(const vec *)(y + v * LANES);
+        UNROLL for (int r = 0; r < TILE_ROWS; r++)
+            UNROLL for (int v = 0; v < TILE_VECTORS; v++) sum[r][v] += x[r] * right[v];
+        x += TILE_ROWS;
+        y += TILE_COLUMNS;
+    }
+    UNROLL for (int r = 0; r < TILE_ROWS; r++)
+        UNROLL for (int v = 0; v < TILE_VECTORS; v++)
+            *(vec *)(out + r * TILE_COLUMNS + v * LANES) = sum[r][v];
+}
+
+/* The rows of a block of a product; the units that are positive in none of them are left out.
+ * x: (depth, TILE_ROWS) per tile of rows, y: (depth, TILE_COLUMNS) per tile of columns. */
+TARGET static void NAME(block)(const sc_product *product, const int64_t *rows, int64_t begin,
+                               int64_t end, block_t *room, double *table) {
+    int64_t n = product->units, m = product->width, depth = 0, count = end - begin;
+    double *x = room->x, *y = room->y, *peak = room->peak;
+    if (m < NARROW) { /* too few columns for tiles; x has the transposed columns */
+        for (int64_t u = 0; u < n; u++)
+            for (int64_t j = 0; j < m; j++) x[j * n + u] = product->column[u * m + j];
+        for (int64_t i = begin; i < end; i++) {
+            double out[NARROW];
+            NAME(few)(product->z + rows[i] * n, n, m, x, product->bias, out);
+            for (int64_t j = 0; j < m; j++) table[rows[i] * m + j] = out[j];
+        }
+        return;
+    }
+    for (int64_t u = 0; u < n; u++) peak[u] = 0;
+    for (int64_t i = begin; i < end; i++) {
+        const double *z = product->z + rows[i] * n;
+        for (int64_t u = 0; u < n; u++) peak[u] = z[u] > peak[u] ? z[u] : peak[u];
+    }
+    for (int64_t u = 0; u < n; u++)
+        if (peak[u] > 0) room->unit[depth++] = (int32_t)u;
+    for (int64_t i = 0; i < count; i += TILE_ROWS)
+        for (int64_t r = 0; r < TILE_ROWS; r++) {
+            /* The last tile repeats its last row. */
+            const double *z = product->z + rows[begin + (i + r < count ? i + r : count - 1)] * n;
+            double *to = x + i * depth + r;
+            for (int64_t k = 0; k < depth; k++) {
+                double value = z[room->unit[k]];
+                to[k * TILE_ROWS] = value > 0 ? value : 0;
+            }
+        }
+    for (int64_t c = 0; c < m; c += TILE_COLUMNS) {
+        int64_t left = m - c < TILE_COLUMNS ? m - c : TILE_COLUMNS;
+        for (int64_t k = 0; k < depth; k++) {
+            const double *column = product->column + room->unit[k] * m + c;
+            double *to = y + k * TILE_COLUMNS;
+            for (int64_t j = 0; j < left; j++) to[j] = column[j];
+            for (int64_t j = left; j < TILE_COLUMNS; j++) to[j] = 0;
+        }
+        for (int64_t i = 0; i < count; i += TILE_ROWS) {
+            double out[TILE_ROWS * TILE_COLUMNS];
+            int64_t last = count - i < TILE_ROWS ? count - i : TILE_ROWS;
+            NAME(tile)(depth, x + i * depth, y, out);
+            for (int64_t r = 0; r < last; r++) {
+                double *to = table + rows[begin + i + r] * m + c;
+                for (int64_t j = 0; j < left; j++) to[j] = out[r * TILE_COLUMNS + j] + product->bias[c + j];
+            }
+        }
+    }
+}
+
+static const loops_t NAME(loops) = {NAME(see), NAME(fill), NAME(block), TILE_ROWS, TILE_COLUMNS};
+
+#undef vec
+#undef bits
+#undef NAME
+#undef JOIN
+#undef JOIN_
+#undef SUFFIX
+#undef TARGET
+#undef LANES
+#undef TILE_ROWS
+#undef TILE_VECTORS
+#undef TILE_COLUMNS

@@ -1,0 +1,421 @@
+"""The compiled kernel: the same cells and values as by tensor operations, which take over."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import splinecam as sc
+from splinecam import bending, evaluate, kinks, refine, state
+from splinecam.births import Births
+from splinecam.capture import capture
+from splinecam.engine import Outcome, run
+from splinecam.functions import Functions
+from splinecam.kernels import (
+    Cutting,
+    FusedOutput,
+    Kernel,
+    LineRows,
+    Product,
+    Sight,
+    available,
+    kernel_for,
+    library,
+)
+from splinecam.mesh import Mesh, polygon_mesh
+from splinecam.signs import set_bits
+from splinecam.together import run_together
+from strategies import Net, domains, examples, nets
+from test_properties import assert_exact
+
+pytestmark = pytest.mark.skipif(not available(), reason="the kernel was not built")
+
+WHOLE = ("edges", "offsets", "corners", "edge_op", "edge_unit", "vertex_op")
+CPU = torch.device("cpu")
+
+
+def _mlp(*widths: int, act: Callable[[], nn.Module] = nn.ReLU, bias: bool = True) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for a, b in pairwise(widths[:-1]):
+        layers += [nn.Linear(a, b, bias=bias), act()]
+    return nn.Sequential(*layers, nn.Linear(*widths[-2:])).double().eval()
+
+
+NETS: dict[str, Callable[[], nn.Module]] = {
+    "relu": lambda: _mlp(2, 24, 24, 24, 3),
+    "narrow words": lambda: _mlp(2, 70, 9, 130, 1),
+    "many outputs": lambda: _mlp(2, 20, 20, 20),
+    "no bias": lambda: _mlp(2, 24, 24, 3, bias=False),
+    "leaky": lambda: _mlp(2, 24, 24, 3, act=nn.LeakyReLU),
+    "two knots": lambda: _mlp(2, 16, 16, 3, act=nn.Hardtanh),
+    "one layer of many": lambda: _mlp(2, 150, 2),
+}
+
+
+def _outcome(model: nn.Module, domain: sc.Domain, **options: Any) -> Outcome:
+    return run(capture(model, domain.input_shape, device=CPU), domain, **options)
+
+
+def _assert_same(one: Mesh, other: Mesh) -> None:
+    assert all(torch.equal(getattr(one, name), getattr(other, name)) for name in WHOLE)
+    assert float((one.uv - other.uv).abs().max()) < 1e-12
+
+
+@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    assert torch.get_num_threads() == request.param
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=[False, True], ids=["every vertex", "by slope changes"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param:
+        _along_lines(monkeypatch)
+
+
+def _along_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find the values at new vertices along their lines, however few there are."""
+    for module in (kinks, refine):
+        monkeypatch.setattr(module, "FEWEST", 0)
+    monkeypatch.setattr(bending, "_POINT", float("inf"))
+    monkeypatch.setattr(bending, "_NARROW", 0)
+
+
+@pytest.mark.usefixtures("_threads", "_way")
+@pytest.mark.parametrize("name", NETS)
+def test_the_same_cells_and_values(name: str) -> None:
+    model, domain = NETS[name](), sc.Domain.box(-3, 3)
+    fast, plain = _outcome(model, domain), _outcome(model, domain, compiled=False)
+    _assert_same(fast.mesh, plain.mesh)
+    assert float((fast.output - plain.output).abs().max()) < 1e-12
+    with torch.no_grad():
+        again = model(domain.embed(sc.partition(model, domain).vertices))
+    assert float((fast.output - again).abs().max()) < 1e-12
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_same_bits_with_any_number_of_threads(name: str) -> None:
+    model, domain, found = NETS[name](), sc.Domain.box(-3, 3), []
+    before = torch.get_num_threads()
+    for threads in (1, 2, 16, 1):
+        torch.set_num_threads(threads)
+        found.append(_outcome(model, domain))
+    torch.set_num_threads(before)
+    for other in found[1:]:
+        assert torch.equal(found[0].mesh.uv, other.mesh.uv)
+        assert torch.equal(found[0].output, other.output)
+        _assert_same(found[0].mesh, other.mesh)
+
+
+@pytest.mark.parametrize("width", [4, 8, 12])
+def test_results_take_the_place_of_what_they_are_made_of(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "_LARGE", 0)
+    monkeypatch.setattr(state, "_GROWTH", 1000)
+    _along_lines(monkeypatch)
+    model, domain = _mlp(2, *[width] * 4, 2), sc.Domain.box(-3, 3)
+    fast, plain = _outcome(model, domain), _outcome(model, domain, compiled=False)
+    _assert_same(fast.mesh, plain.mesh)
+    assert float((fast.output - plain.output).abs().max()) < 1e-12
+
+
+def test_the_kernel_is_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[str] = []
+
+    def note(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        def noted(*args: Any, **options: Any) -> Any:
+            used.append(name)
+            return function(*args, **options)
+
+        monkeypatch.setattr(module, name, noted)
+
+    _along_lines(monkeypatch)
+    for name in ("multiply", "fill", "refine"):
+        note(Kernel, name)
+    note(refine, "cut_edges")
+    note(evaluate, "FusedOutput")
+    _outcome(NETS["relu"](), sc.Domain.box(-3, 3))
+    assert used.count("multiply") == 2  # and the last stage was found along with it
+    assert used.count("FusedOutput") == 1
+    assert used.count("refine") == 3
+    assert "fill" in used
+    assert "cut_edges" not in used  # nothing was left to tensor operations
+
+
+@pytest.mark.parametrize("name", ["relu", "leaky", "one layer of many"])
+def test_the_same_refinement(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _along_lines(monkeypatch)
+    pairs: list[tuple[Any, Any]] = []
+    compiled = refine._compiled
+
+    def both(kernel: Kernel, mesh: Mesh, functions: Functions, op: int, most: int | None) -> Any:
+        fast = compiled(kernel, mesh, functions, op, most)
+        pairs.append((fast, refine.refine(mesh, functions, op)))
+        return fast
+
+    monkeypatch.setattr(refine, "_compiled", both)
+    _outcome(NETS[name](), sc.Domain.box(-3, 3))
+    assert any(fast is not None for fast, _ in pairs)
+    for fast, plain in pairs:
+        if fast is None:
+            continue
+        _assert_same(fast.mesh, plain.mesh)
+        for births in ("on_edges", "inside"):
+            one, other = getattr(fast, births), getattr(plain, births)
+            assert torch.equal(one.p, other.p)
+            assert torch.equal(one.q, other.q)
+            assert torch.allclose(one.t, other.t, atol=1e-12)
+        for one, other in zip(fast.kinks, plain.kinks, strict=True):
+            assert torch.equal(one.unit, other.unit)
+            assert torch.allclose(one.bend, other.bend, rtol=1e-9)
+            assert torch.equal(one.per_vertex(), other.per_vertex())
+
+
+@examples(60)
+@given(nets(), domains())
+def test_same_cells_as_the_oracle(net: Net, domain: sc.Domain) -> None:
+    assert_exact(net.module(), domain)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_same_cells_as_the_oracle_along_lines(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _along_lines(monkeypatch)
+    torch.manual_seed(seed)
+    assert_exact(_mlp(2, 6, 6, 6, 2), sc.Domain.box(-2, 2))
+
+
+def test_many_domains_at_once() -> None:
+    model = _mlp(6, 16, 16, 2)
+    chosen = [sc.Domain.around(torch.randn(6), side=3, seed=k) for k in range(5)]
+    program = capture(model, (6,), device=CPU)
+    plain = list(run_together(program, chosen, compiled=False))
+    for fast, other in zip(run_together(program, chosen), plain, strict=True):
+        _assert_same(fast.mesh, other.mesh)
+
+
+def test_the_limit_of_regions_is_kept() -> None:
+    with pytest.raises(sc.LimitError, match="max_regions=100"):
+        _outcome(NETS["relu"](), sc.Domain.box(-3, 3), max_regions=100)
+
+
+def test_tiles_are_the_same() -> None:
+    model, domain = NETS["relu"](), sc.Domain.box(-3, 3)
+    whole, tiles = _outcome(model, domain), _outcome(model, domain, memory=300_000)
+    assert whole.mesh.num_faces == tiles.mesh.num_faces
+
+
+# -- without the library ------------------------------------------------------------------------
+
+
+def test_without_the_library_everything_works_and_one_line_says_so() -> None:
+    code = """if True:
+        import logging, torch, splinecam as sc
+        logging.basicConfig(format="%(levelname)s %(message)s")
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
+        for _ in range(2):
+            print(len(sc.partition(net, sc.Domain.box(-1, 1), device="cpu", progress=False)))
+    """
+    found = {}
+    for chosen in ("off", "nowhere.so", ""):
+        result = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "SPLINECAM_KERNEL": chosen},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found[chosen] = result.stdout.split(), result.stderr.count("The compiled kernel is not")
+    counts = {tuple(lines) for lines, _ in found.values()}
+    assert len(counts) == 1
+    assert {chosen: told for chosen, (_, told) in found.items()} == {
+        "off": 0,
+        "nowhere.so": 1,
+        "": 0,
+    }
+
+
+def test_a_library_of_another_version_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(library, "VERSION", -1)
+    library.library.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        assert kernel_for(CPU) is None
+    assert "not -1" in caplog.text
+    monkeypatch.undo()
+    library.library.cache_clear()
+    assert kernel_for(CPU) is not None
+    assert kernel_for(torch.device("meta")) is None
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
+def kernel(request: pytest.FixtureRequest) -> Iterator[Kernel]:
+    made = Kernel(request.param)
+    yield made
+    made.close()
+
+
+def _words(rows: int, units: int) -> Tensor:
+    return torch.zeros((2, rows, -(-units // 64)), dtype=torch.int64)
+
+
+@pytest.mark.parametrize("rows", [1, 41, 5000])
+@pytest.mark.parametrize("units", [1, 5, 64, 65, 130])
+def test_range_signs_and_zeros_are_seen(kernel: Kernel, rows: int, units: int) -> None:
+    z = torch.randn(rows, units, dtype=torch.float64)
+    least, words = torch.full((units,), 1e-9).double(), _words(rows, units)
+    sight = Sight(least, words[0], words[1])
+    kernel.see(z, 0, rows, sight)
+    assert torch.equal(torch.stack(sight.range()), torch.stack([z.amin(0), z.amax(0)]))
+    assert not sight.zeros()
+    assert torch.equal(torch.stack(set_bits(words[0]), 1), (z > 0).nonzero())
+    z[rows // 2, units - 1] = -1e-10
+    kernel.see(z, 0, rows, sight)
+    assert sight.zeros()
+    assert torch.equal(torch.stack(set_bits(words[1]), 1), (z < -1e-9).nonzero())
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_few_outputs_are_found_on_the_way(kernel: Kernel, outputs: int) -> None:
+    z = torch.randn(41, 130, dtype=torch.float64)
+    weight, bias = torch.randn(outputs, 130).double(), torch.randn(outputs).double()
+    least, words = torch.full((130,), 1e-9).double(), _words(41, 130)
+    fused = FusedOutput(weight, bias, torch.zeros(41, outputs).double())
+    kernel.see(z, 0, 40, Sight(least, words[0], words[1], fused))
+    expected = z.clamp(min=0) @ weight.T + bias
+    assert torch.allclose(fused.values[:40], expected[:40], atol=1e-13)
+    assert not fused.values[40:].any()
+
+
+@pytest.mark.parametrize("units", [1, 7, 64, 65])
+@pytest.mark.parametrize("width", [1, 3, 4, 8, 13, 70])
+@pytest.mark.parametrize("rows", [1, 5, 100, 1300])
+def test_products_of_positive_parts(kernel: Kernel, units: int, width: int, rows: int) -> None:
+    z = torch.randn(rows, units, dtype=torch.float64)
+    z[:, ::2] = -z[:, ::2].abs()
+    weight, bias = torch.randn(units, width).double(), torch.randn(width).double()
+    uv = 2 * torch.rand(rows, 2, dtype=torch.float64) - 1
+    out, words = torch.empty(rows, width).double(), _words(rows, width)
+    sight = Sight(torch.zeros(width).double(), words[0], words[1])
+    kernel.multiply(Product(z, uv, weight, bias), out, None, sight)
+    assert torch.allclose(out, z.clamp(min=0) @ weight + bias, atol=1e-13)
+    assert torch.equal(torch.stack(sight.range()), torch.stack([out.amin(0), out.amax(0)]))
+    assert torch.equal(torch.stack(set_bits(words[0]), 1), (out > 0).nonzero())
+
+
+@pytest.mark.parametrize("width", [1, 9, 40])
+def test_new_rows_lie_between_their_ends_less_the_slope_changes(
+    kernel: Kernel, width: int
+) -> None:
+    rows, count, units, lines = 300, 500, 6, 50
+    table = torch.randn(rows + count, width, dtype=torch.float64)
+    births = Births(
+        torch.randint(rows, (count,)), torch.randint(rows, (count,)), torch.rand(count).double()
+    )
+    changes = torch.randint(4, (lines,))
+    offsets = torch.cat([torch.zeros(1, dtype=torch.long), changes.cumsum(0)])
+    entries = int(offsets[-1])
+    bends = kinks.Kinks(
+        offsets,
+        torch.rand(entries).double(),
+        torch.randint(units, (entries,)),
+        torch.rand(entries).double(),
+        torch.randint(lines, (count,)),
+        torch.zeros(count, dtype=torch.long),
+    )
+    columns = torch.randn(units, width, dtype=torch.float64)
+    expected = table[births.p].lerp(table[births.q], births.t[:, None])
+    kernel.fill(table, LineRows(rows, births), Sight.nothing())
+    assert torch.allclose(table[rows:], expected, atol=1e-13)
+    for i in range(count):
+        for k in range(int(offsets[bends.line[i]]), int(offsets[bends.line[i] + 1])):
+            low, high = sorted((float(births.t[i]), float(bends.t[k])))
+            expected[i] -= low * (1 - high) * bends.bend[k] * columns[bends.unit[k]]
+    kernel.fill(table, LineRows(rows, births, bends, columns), Sight.nothing())
+    assert torch.allclose(table[rows:], expected, atol=1e-13)
+
+
+# -- what is malformed --------------------------------------------------------------------------
+
+
+def _cutting(mesh: Mesh, units: int) -> Cutting:
+    """Lines through a square, as a layer of one network cuts it."""
+    normal, offset = torch.randn(2, units).double(), torch.randn(units).double() / 4
+    z = mesh.uv @ normal + offset
+    words = _words(mesh.num_vertices, units)
+    Kernel(1).see(z, 0, mesh.num_vertices, Sight(torch.zeros(units).double(), words[0], words[1]))
+    error = torch.full((units,), 1e-16).double()
+    return Cutting(z, words[0], error, torch.ones(units).double(), 4e-16, 8.0, 0, None, 999, 0)
+
+
+def _square() -> Mesh:
+    return polygon_mesh(torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]]).double())
+
+
+@st.composite
+def damages(draw: st.DrawFn) -> list[tuple[str, int, int]]:
+    """Numbers to be put at places of arrays."""
+    name = st.sampled_from(("edges", "offsets", "corners", "positive", "z", "uv", "error"))
+    number = st.sampled_from((-(2**62), -1, 0, 1, 2, 3, 5, 8, 2**31, 2**62))
+    return draw(st.lists(st.tuples(name, st.integers(0, 10**6), number), min_size=1, max_size=4))
+
+
+@examples(300)
+@given(damages(), st.integers(0, 5))
+def test_malformed_arrays_are_refused(damage: list[tuple[str, int, int]], seed: int) -> None:
+    torch.manual_seed(seed)
+    kernel, mesh = Kernel(1), _square()
+    first = kernel.refine(mesh, _cutting(mesh, 6))
+    assert not isinstance(first, str)
+    mesh = first.mesh
+    cutting = _cutting(mesh, 70)
+    for name, place, number in damage:
+        array = getattr(mesh if hasattr(mesh, name) else cutting, name).view(-1)
+        array[place % array.shape[0]] = number
+    try:
+        made = kernel.refine(mesh, cutting)
+    except ValueError as error:
+        assert "do not fit together" in str(error)
+    else:
+        assert isinstance(made, str) or made.mesh.num_faces >= mesh.num_faces
+
+
+@examples(200)
+@given(st.data())
+def test_malformed_lines_are_refused(data: st.DataObject) -> None:
+    kernel, table = Kernel(1), torch.randn(20, 5).double()
+    number = st.integers(-5, 25)
+    p, q = (torch.tensor(data.draw(st.lists(number, min_size=9, max_size=9))) for _ in "pq")
+    fits = bool(((p >= 0) & (p < 11) & (q >= 0) & (q < 11)).all())
+    lines = LineRows(11, Births(p, q, torch.rand(9).double()))
+    if fits:
+        kernel.fill(table, lines, Sight.nothing())
+    else:
+        with pytest.raises(ValueError, match="do not fit together"):
+            kernel.fill(table, lines, Sight.nothing())
+
+
+def test_arrays_must_be_contiguous(kernel: Kernel) -> None:
+    with pytest.raises(ValueError, match="contiguous"):
+        kernel.see(torch.randn(4, 4).double().T, 0, 4, Sight.nothing())
