@@ -9,7 +9,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test lint bench docs wheels sanitize clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
@@ -42,6 +42,22 @@ docs: $(STAMP)  ## build the documentation into out/docs, and the table of opera
 	$(BIN)/python -c 'from splinecam.ops import op_table_markdown; print(op_table_markdown(), end="")' > docs/ops.md
 	$(BIN)/python -m sphinx -q -n -W --keep-going -d out/doctrees docs out/docs
 	@echo "The documentation is in out/docs/index.html"
+
+TARGETS := x86_64-linux-gnu.2.17 aarch64-linux-gnu.2.17 x86_64-macos.11.0 aarch64-macos.11.0 x86_64-windows-gnu
+wheels: $(STAMP)  ## build wheels for Linux, macOS and Windows into dist/
+	for target in $(TARGETS); do SPLINECAM_TARGET=$$target \
+	  $(BIN)/python -m pip wheel --no-deps -c constraints.txt -w dist . || exit 1; done
+	$(BIN)/python -m pip install --no-deps -c constraints.txt -e .
+
+WATCHED := gcc -std=c11 -g -O1 -fPIC -shared $(wildcard src/splinecam/kernels/*.c)
+sanitize: $(STAMP)  ## run the kernel's tests with its memory and its threads watched; needs gcc
+	mkdir -p out
+	$(WATCHED) -fsanitize=address,undefined -fno-sanitize-recover -o out/address.so
+	$(WATCHED) -fsanitize=thread -o out/thread.so
+	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+	  SPLINECAM_KERNEL=$(CURDIR)/out/address.so $(BIN)/python -m pytest -q tests/test_kernel.py
+	LD_PRELOAD=$$(gcc -print-file-name=libtsan.so) TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
+	  SPLINECAM_KERNEL=$(CURDIR)/out/thread.so $(BIN)/python -m pytest -q tests/test_kernel.py
 
 clean:  ## remove the environment and everything that was generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
