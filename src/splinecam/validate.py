@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from splinecam.errors import ValidationError
 from splinecam.links import components
+from splinecam.locate import signed_distances
 from splinecam.predicates import (
     AREA_PRECISION,
     EPS,
@@ -102,6 +103,7 @@ def _validate(part: Partition, samples: int, seed: int) -> Report:
             part.frame.to_local(part.centroids[chosen]),
             _interior_points(part.mesh, chosen, generator),
         ]
+        checks += _check_located(part, [*points, _domain_points(part, samples, generator)])
         switches, decided = _switches(part, points)
         checks.append(Check("regions inside which a unit switches", switches, 0))
         if part.unresolved:  # what is blurred there may reach farther than the place itself
@@ -199,6 +201,30 @@ def _check_geometry(mesh: Mesh, area: float, trusted: Tensor) -> list[Check]:
         Check("depth of a reflex corner", float(reflex.max()), SAFETY * SAFETY * UV_ERROR),
         Check("regions that wind more than once", float((windings > 0.5).sum()), 0),
         Check("zero-length edges", float(((length == 0) & trusted[owner]).sum()), 0),
+    ]
+
+
+# -- places -----------------------------------------------------------------------------------
+
+
+def _domain_points(part: Partition, count: int, generator: torch.Generator) -> Tensor:
+    """Random points anywhere in the domain, in the engine's coordinates, (count, 2)."""
+    corners = part.frame.to_local(part.domain.corners.to(part.mesh.uv))
+    share = torch.rand((count, corners.shape[0]), generator=generator, dtype=torch.float64)
+    share = -share.clamp(min=EPS).log()
+    return (share / share.sum(1, keepdim=True)).to(corners) @ corners
+
+
+def _check_located(part: Partition, points: list[Tensor]) -> list[Check]:
+    """Whether ``locate`` finds a region for every point, and one that holds the point."""
+    uv = torch.cat(points)
+    found = part._locator(uv)
+    some = (found >= 0).nonzero()[:, 0]
+    depth = signed_distances(part.mesh, uv[some], found[some])
+    off = float(-depth.clamp(max=0).min()) if some.shape[0] else 0.0
+    return [
+        Check("points of the domain that locate finds in no region", len(uv) - len(some), 0),
+        Check("distance of points from the region that locate finds", off, SAFETY * UV_ERROR),
     ]
 
 
