@@ -129,7 +129,7 @@ def test_another_model_fails(part: sc.Partition):
 
 def test_points_that_locate_does_not_find_fail(part: sc.Partition):
     locate = part._locator
-    part.__dict__["_locator"] = lambda uv: locate(uv).masked_fill(uv[:, 0] > 0.9, -1)
+    part.__dict__["_locator"] = lambda uv: locate(uv).masked_fill(uv[:, 0] > 0.3, -1)
     with pytest.raises(sc.ValidationError, match="points of the domain that locate finds in no"):
         part.validate()
 
