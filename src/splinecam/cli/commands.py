@@ -272,11 +272,12 @@ def _obstacles(model: str, error: UnsupportedOpError) -> str:
     for op in error.ops:
         where = f", {op.location}" if op.location else ""
         lines += [f"  {op.name:<{width}}  {op.target}{where}", f"  {'':<{width}}  {op.reason}", ""]
+    found = f"{model} is not supported: {count} {stand} in the way.\n\n" + "\n".join(lines)
+    if all(op.settled for op in error.ops):
+        return found.rstrip()
     return (
-        f"{model} is not supported: {count} {stand} in the way.\n\n"
-        + "\n".join(lines)
-        + "\nReplace each of them; splinecam ops lists what is supported. Operations that are\n"
-        "piecewise linear all the same can be taught: splinecam.register_op."
+        f"{found}\nReplace each of them; splinecam ops lists what is supported. Operations that "
+        "are\ncontinuous and piecewise linear can be taught: splinecam.register_op."
     )
 
 
