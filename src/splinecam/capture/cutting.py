@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.capture.constants import UnevenRows
-from splinecam.capture.draft import Draft
+from splinecam.capture.draft import Draft, is_floating
 from splinecam.capture.knots import spread_knots
 from splinecam.capture.staging import refs
 from splinecam.cuts import KnotCut, MaxCut, Operation, SortCut
@@ -243,9 +243,18 @@ def uses_places(node: fx.Node, needed: set[fx.Node]) -> str | None:
     """The reason against a node whose second result, the places of its values, is used."""
     used = [user for user in node.users if user in needed and user.target is operator.getitem]
     places = [user for user in used if user.args[1] != 0]
-    if any("max_unpool" in target_name(user.target) for node in places for user in node.users):
+    if any(map(_unpools, places)):
         return UNPOOLED
     return INDICES if places else None
+
+
+def _unpools(places: fx.Node) -> bool:
+    """Whether indices are given to max_unpool, perhaps in another shape."""
+    return any(
+        "max_unpool" in target_name(user.target)
+        or (not is_floating(user.meta.get("val")) and _unpools(user))
+        for user in places.users
+    )
 
 
 def _numbers(draft: Draft, ref: Ref) -> Tensor:
