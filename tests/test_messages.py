@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,6 +16,7 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam.capture import capture
+from splinecam.cli import main
 from splinecam.errors import CaptureError, UnsupportedOpError
 
 Forward = Callable[[Any, Tensor], Any]
@@ -354,3 +358,146 @@ def test_fake_quantised_functions() -> None:
     # Weights are constants, rounded or not.
     model = Net(lambda m, x: F.linear(x, quantised(m.layer.weight)).relu())
     assert len(capture(model, (2,)).cuts) == 1
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", [1, 1000])
+def test_too_little_memory(memory: int) -> None:
+    box = sc.Domain.box(-1, 1)
+    text = rf"memory={memory:,} bytes .* Less than 1,000,000 bytes is hardly ever enough: raise"
+    with pytest.raises(sc.LimitError, match=text):
+        sc.partition(mlp(), box, memory=memory, progress=False)
+    with pytest.raises(sc.LimitError, match=text):
+        sc.sweep(mlp(), [box], memory=memory, progress=False)
+    torch.manual_seed(0)
+    large = nn.Sequential(nn.Linear(2, 300), nn.ReLU(), nn.Linear(300, 1))
+    with pytest.raises(sc.LimitError, match="must stay below 1,000 regions: raise memory, or"):
+        sc.partition(large, box, memory=1e6, progress=False)
+
+
+# -- files in place of models ---------------------------------------------------------------------
+
+
+class Pickled(nn.Linear):
+    pass
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    here = tmp_path_factory.mktemp("models")
+    torch.save(mlp().state_dict(), here / "weights.pt")
+    torch.save({"state_dict": mlp().state_dict(), "epoch": 3}, here / "checkpoint.ckpt")
+    torch.save(Pickled(2, 2), here / "module.pt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.script(mlp()).save(here / "script.pt")
+        batch = torch.export.Dim("batch")
+        program = torch.export.export(mlp(), (torch.zeros(3, 2),), dynamic_shapes=({0: batch},))
+        torch.export.save(program, here / "net.pt2")
+    np.savez(here / "weights.npz", a=np.zeros(3))
+    sc.partition(mlp(), sc.Domain.box(-1, 1), progress=False).save(here / "saved.npz")
+    (here / "net.onnx").write_bytes(b"\x08\x07\x12\x07pytorch")
+    (here / "net.h5").write_bytes(b"\x89HDF\r\n\x1a\n and more")
+    (here / "strange").write_bytes(b"\x89HDF\r\n\x1a\n and more")
+    with zipfile.ZipFile(here / "net.keras", "w") as archive:
+        archive.writestr("model.weights.h5", b"")
+    (here / "net.tflite").write_bytes(b"")
+    (here / "net.safetensors").write_bytes(b"")
+    for name, file in {"savedmodel": "saved_model.pb", "bert": "config.json"}.items():
+        (here / name).mkdir()
+        (here / name / file).write_bytes(b"")
+    return here
+
+
+FILES = {
+    "net.onnx": ("an ONNX file", "onnx2torch.convert("),
+    "net.h5": ("a Keras model", "the same layers in PyTorch"),
+    "strange": ("a Keras model", "the same layers in PyTorch"),
+    "net.keras": ("a Keras model", "the same layers in PyTorch"),
+    "net.tflite": ("a TensorFlow model", "the same layers in PyTorch"),
+    "savedmodel": ("a TensorFlow model", "the same layers in PyTorch"),
+    "bert": ("a folder of Hugging Face", "AutoModel.from_pretrained("),
+    "script.pt": ("a TorchScript program", "torch.jit.load("),
+    "weights.pt": ("a file of tensors, such as a state dict", "model.load_state_dict(torch.load("),
+    "checkpoint.ckpt": ("a file of tensors", "weights_only=True"),
+    "module.pt": ("a pickled checkpoint", "weights_only=False"),
+    "net.safetensors": ("a file of weights", "safetensors.torch.load_file("),
+    "weights.npz": ("a file of weights", "torch.from_numpy(v) for k, v in np.load("),
+    "saved.npz": ("a saved partition", "sc.load("),
+    "net.pt2": ("an exported program", "torch.export.load("),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_in_place_of_a_model(folder: Path, name: str) -> None:
+    what, remedy = FILES[name]
+    box = sc.Domain.box(-1, 1)
+    for given in (folder / name, str(folder / name)):
+        with pytest.raises(TypeError) as caught:
+            sc.partition(given, box)
+        text = str(caught.value)
+        assert text.startswith(f"model must be an nn.Module, not the path of {what}")
+        assert remedy in text
+        assert repr(str(folder / name)) in text
+        assert "{" not in text.replace("{k:", "")
+    with pytest.raises(TypeError, match="not the path of"):
+        sc.sweep(str(folder / name), [box])
+
+
+def test_the_advice_for_files_works(folder: Path) -> None:
+    box = sc.Domain.box(-1, 1)
+    for name in ("net.pt2", "weights.pt", "script.pt"):
+        with pytest.raises(TypeError) as caught:
+            sc.partition(folder / name, box)
+        code = str(caught.value).partition("\n")[2].strip()
+        names: dict[str, Any] = {"torch": torch, "model": mlp()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(code, names)
+        assert sc.partition(names["model"], box, progress=False).validate().ok
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("absent.onnx", "an ONNX file ('absent.onnx'; there is no such file)"),
+        ("resnet18", "the string 'resnet18'. Load or make the model first"),
+        (mlp().state_dict(), "a dict of tensors (a state dict)"),
+        (Pickled, "the class Pickled: make a module of it, Pickled(...)"),
+        (len, "builtin_function_or_method; wrap functions in a module"),
+        (np.zeros(3), "ndarray (numpy)"),
+    ],
+)
+def test_other_things_in_place_of_a_model(given: Any, text: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        sc.partition(given, sc.Domain.box(-1, 1))
+    assert text in str(caught.value)
+
+
+def test_programs_in_place_of_their_modules() -> None:
+    program = torch.export.export(mlp(), (torch.zeros(3, 2),))
+    with pytest.raises(TypeError, match=r"ExportedProgram: give its module, program.module\(\)"):
+        sc.partition(program, sc.Domain.box(-1, 1))
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "net.pt2"])
+def test_a_file_in_place_of_a_model_on_the_command_line(
+    folder: Path, name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = str(folder / name)
+    code = main(["partition", path, "--box", "-1", "1", "--out", str(tmp_path / "out")])
+    text = capsys.readouterr().err
+    assert code == 1
+    assert f"{path} is {FILES[name][0]}" in text
+    assert "which is not opened as a model." in text
+    foreign = ("net.onnx", "net.h5", "strange", "net.keras", "net.tflite", "savedmodel", "bert")
+    if name in foreign:
+        assert FILES[name][1] in text
+        assert "splinecam partition net.py:build ..." in text
+    elif name == "saved.npz":
+        assert f"splinecam plot {path}" in text
+    else:
+        assert "splinecam partition package.module:factory --weights" in text
+        assert "torch.export.save(program" in text
