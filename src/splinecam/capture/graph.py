@@ -135,7 +135,10 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
         try:
             return exported.run_decompositions({})
         except Exception as error:
-            message = f"its in-place operations cannot be undone: {first_line(error)}"
+            message = (
+                f"the model's in-place operations cannot be undone: {first_line(error)}. Write "
+                "them out of place: x = x + y for x += y"
+            )
             raise CaptureError(message) from error
 
 

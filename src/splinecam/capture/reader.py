@@ -134,9 +134,14 @@ class _Reader:
         if self.draft.offending:
             raise UnsupportedOpError(self.draft.offending)
         if not (isinstance(result, Ref) and result.name in self.draft.rows):
-            raise CaptureError("the model's output does not depend on its input")
+            raise CaptureError(
+                "the model's output does not depend on its input: there is nothing to partition"
+            )
         if not self.draft.rows[result.name].plain:
-            raise CaptureError("the first dimension of the model's output is not the batch")
+            raise CaptureError(
+                "the first dimension of the model's output is not the batch: return a tensor "
+                "(batch, ...) with one row for each point"
+            )
         return result.name
 
     def _constant(self, target: str) -> Any:
@@ -191,7 +196,9 @@ class _Reader:
     def _template(self, item: Any) -> Any:
         if isinstance(item, fx.Node):
             if item not in self.draft.values:
-                raise CaptureError(f"the graph holds a value that cannot be read: {item.name}")
+                raise CaptureError(
+                    f"the graph holds a value that cannot be read: {item.name}. Please report this"
+                )
             return self.draft.values[item]
         if isinstance(item, torch.SymInt):
             return self.draft.batch.size(item)
