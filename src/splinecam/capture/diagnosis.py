@@ -51,6 +51,12 @@ def refuse(model: nn.Module) -> None:
             f"the model has lazy layers whose weights have no shape yet: {_some(list(lazy))}. "
             "Run it on one batch first: model(x)"
         )
+    empty = [n for n, t in (*model.named_parameters(), *model.named_buffers()) if t.is_meta]
+    if empty:
+        raise CaptureError(
+            f"the model's weights have no values, as they are on the meta device: {_some(empty)}. "
+            "Make it on another device, and load its weights"
+        )
 
 
 def known_cause(error: Exception, model: nn.Module, input_shape: tuple[int, ...]) -> str | None:
@@ -176,8 +182,8 @@ def _scripted(model: nn.Module) -> str | None:
     if not found:
         return None
     return (
-        f"the model contains TorchScript modules, which torch.export cannot follow: {_some(found)}."
-        " Put the nn.Module that each was made from in its place"
+        f"parts of the model are ScriptModules, which torch.export cannot follow: {_some(found)}. "
+        "Put the nn.Module that each was made from in its place"
     )
 
 
@@ -296,6 +302,11 @@ def _known(error: Exception) -> str | None:
     text, line, at = str(error), first_line(error).removesuffix("."), _place(error)
     if "fake_quantize" in text or "quantized::" in text:
         return f"the model quantises its activations{at}. {_FLOAT}"
+    if "does not require grad" in text:
+        return (
+            f"the model computes a derivative by autograd{at}: that of a piecewise-linear function "
+            "is discontinuous, and torch.export does not follow it"
+        )
     if "data-dependent" in text or "data dependent" in text:
         return (
             f"the model's control flow depends on the values of its input{at}, "
