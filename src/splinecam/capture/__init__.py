@@ -1,6 +1,7 @@
 """From an ``nn.Module`` to a program of affine stages and piecewise-linear cuts.
 
-``graph`` exports the module to a flat graph; ``reader`` reads it node by node with the rules of
+``graph`` exports the module to a flat graph (``diagnosis`` and ``explain`` say why it cannot, or
+why the graph cannot be used); ``reader`` reads it node by node with the rules of
 ``splinecam.ops`` into a ``draft`` (helped by ``shapes`` and ``constants``), to which ``cutting``
 and ``masks`` add the cuts; ``staging`` cuts the steps into stages; and ``probe`` runs the result
 on random points to see that it keeps its word. What the user has registered is kept as one call

@@ -25,13 +25,13 @@ from splinecam.capture.cutting import (
     uses_places,
 )
 from splinecam.capture.draft import Draft, is_floating
+from splinecam.capture.explain import explained
 from splinecam.capture.graph import (
     argument_names,
     arguments_of,
     defaults,
     export_graph,
     final_of,
-    first_line,
     needed_by,
     terminal_of,
     unwrap,
@@ -56,7 +56,7 @@ from splinecam.ops import (
     target_name,
 )
 from splinecam.ops.register import Taught
-from splinecam.ops.rejected import MASK, MIXES, PRODUCT, RANDOM, UNKNOWN
+from splinecam.ops.rejected import CONSTANT_PLACES, MASK, MIXES, PLACES, PRODUCT, RANDOM, UNKNOWN
 from splinecam.program import Program, Step
 from splinecam.values import DEVICE, Ref, resolve
 
@@ -77,15 +77,14 @@ def capture(
     model = unwrap(model)
     with _EXPORT, leaves(model), torch.no_grad():
         exported = export_graph(model, input_shape)
+        reader = _Reader(exported, torch.device(device))
         try:
-            reader = _Reader(exported, torch.device(device))
             program = reader.read(input_shape)
             probe(program, reader.draft.rows, reader.draft.describe)
-        except SplineCamError:
-            raise
+        except SplineCamError as error:
+            raise explained(error, model, exported, reader.needed) from None
         except Exception as error:
-            message = f"the model's graph cannot be run in float64: {first_line(error)}"
-            raise CaptureError(message) from error
+            raise explained(error, model, exported, reader.needed) from error
     return program
 
 
@@ -135,9 +134,14 @@ class _Reader:
         if self.draft.offending:
             raise UnsupportedOpError(self.draft.offending)
         if not (isinstance(result, Ref) and result.name in self.draft.rows):
-            raise CaptureError("the model's output does not depend on its input")
+            raise CaptureError(
+                "the model's output does not depend on its input: there is nothing to partition"
+            )
         if not self.draft.rows[result.name].plain:
-            raise CaptureError("the first dimension of the model's output is not the batch")
+            raise CaptureError(
+                "the first dimension of the model's output is not the batch: return a tensor "
+                "(batch, ...) with one row for each point"
+            )
         return result.name
 
     def _constant(self, target: str) -> Any:
@@ -183,7 +187,8 @@ class _Reader:
 
     def _count_masked(self, node: fx.Node, call: dict[str, Any]) -> None:
         """Indexing by a constant mask: the number of entries it picks is a constant too."""
-        masks = [item for item in call.get("indices") or () if _is_mask(item)]
+        indices = call.get("indices")
+        masks = [item for item in indices if _is_mask(item)] if isinstance(indices, list) else []
         unknown = self.draft.batch.unknown(node.meta["val"]) if masks else ()
         if len(masks) == 1 and len(unknown) == 1:
             self.draft.batch.known[next(iter(unknown))] = int(masks[0].sum())
@@ -191,7 +196,9 @@ class _Reader:
     def _template(self, item: Any) -> Any:
         if isinstance(item, fx.Node):
             if item not in self.draft.values:
-                raise CaptureError(f"the graph holds a value that cannot be read: {item.name}")
+                raise CaptureError(
+                    f"the graph holds a value that cannot be read: {item.name}. Please report this"
+                )
             return self.draft.values[item]
         if isinstance(item, torch.SymInt):
             return self.draft.batch.size(item)
@@ -283,7 +290,8 @@ class _Reader:
             random = torch.Tag.nondeterministic_seeded in node.target.tags
             return RANDOM if random else UNKNOWN
         if isinstance(rule, (Rejected, Terminal)):
-            return rule.reason
+            constant = rule.reason == PLACES and not self.draft.is_active(call["indices"])
+            return CONSTANT_PLACES if constant else rule.reason
         if isinstance(rule, Taught):
             return None
         if isinstance(rule, (Maximum, Sort)):
