@@ -2,8 +2,8 @@
 
 ``parser`` has the options and their help, ``words`` what may be written for them and ``usage``
 which of them go together; ``commands`` has what each command does; ``models`` and ``exported``
-find the network, ``samples`` the domain; ``console`` writes; ``completion`` is for shells. Exit codes: 0 success, 1 an error of
-the user's or the model's, 2 wrong usage, 130 interrupted.
+find the network, ``samples`` the domain; ``console`` writes; ``completion`` is for shells. Exit
+codes: 0 success, 1 an error of the user's or the model's, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -1,0 +1,55 @@
+"""Parameters that mean the same wherever they occur, for docstrings that do not describe them."""
+
+from __future__ import annotations
+
+__all__ = ["COMMON"]
+
+# By the name of the parameter, or by that of the function and the parameter.
+COMMON = {
+    "ax": "axes to draw on, by default those of a new figure",
+    "boundary_color": "colour of the decision boundary, by default dark, or light on dark paper",
+    "colorbar": "show the colour bar, where numbers are drawn as colours",
+    "curves": "what to draw",
+    "device": "where to compute, or where results are to be; by default the domain's device",
+    "domain": "a convex polygon in the input space",
+    "dtype": "floating-point type of the result, by default the model's",
+    "exact": "what ``exact_partition`` gives for the same network and domain",
+    "full": "also what is measured in the whole input space, which needs the model",
+    "generator": "where random numbers come from, by default torch's own generator",
+    "kind": 'with several outputs, ``"argmax"`` or ``"argmin"``: whether the largest or the '
+    "smallest wins",
+    "label": "the number of a curve",
+    "layer": "as for ``part.neurons``",
+    "legend": "show the legend, where there is one",
+    "level": "with one output, the value at the boundary: class 1 is above",
+    "model": "the network",
+    "n": "how many",
+    "part": "a partition",
+    "path": "name of the file, or an open file",
+    "progress": "show a bar, in interactive use only",
+    "regions": "numbers of regions, or a mask (F,); where it may be left out, all of them",
+    "seed": "which random numbers",
+    "style": "further options, which are passed on",
+    "unit": "as for ``part.neurons``",
+    "uv": "plane coordinates, (N, 2)",
+    "x": "a batch of inputs (N, ...), a flat batch, or one input",
+    "Boundary.between.i": "the number of a class",
+    "Boundary.between.j": "the number of another one",
+    "ClassRegions.polygons.number": "the number of a class",
+    "Curves.select.chosen": "(N,) indices of segments, or (S,) booleans",
+    "ExactCell.value.uv": "plane coordinates of a point, as two fractions",
+    "LevelSet.at.level": "one of the levels",
+    "Partition.density.radius": "of the disks, in plane coordinates",
+    "Partition.neighbours.region": "the number of a region",
+    "Partition.plot_layers.highlight": "colour of the curve of a unit",
+    "Partition.plot_layers.style": "how the last panel is drawn, as for ``part.plot``",
+    "Partition.plot_layers.whole": "add a last panel with all regions",
+    "Partition.validate.samples": "regions that are compared with the model",
+    "PeriodicEncoding.relu_form.dim": "the number of coordinates of an input",
+    "PeriodicEncoding.relu_form.high": "the upper end of the range of the inputs",
+    "PeriodicEncoding.relu_form.low": "the lower end of the range of the inputs",
+    "class_colors.n": "how many classes",
+    "new_axes.domain": "what is to be drawn, for the shape of the figure",
+    "new_axes.width": "of the figure, in inches",
+    "unregister_op.target": "what was given to ``register_op``",
+}
