@@ -7,6 +7,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ from splinecam.engine import run
 from splinecam.testing import Abs
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-NAMES = ("common", "floor", "networks", "sweeps", "against", "bench", "tables")
+NAMES = ("common", "floor", "networks", "sweeps", "against", "bench", "tables", "fuzz")
 CPU = torch.device("cpu")
 
 
@@ -265,3 +266,47 @@ def test_a_group_that_is_not_here_is_told(
     text = capsys.readouterr().out
     assert "not here" in text
     assert "relucent: not installed" in text
+
+
+# -- fuzzing --------------------------------------------------------------------------------------
+
+
+def test_fuzzing_finds_nothing_wrong(
+    modules: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert modules.fuzz.main(["--count", "3", "--seed", "5"]) == 0
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["kind", "networks", "regions", "reported", "wrong", "seconds"]
+    found = {row.split()[0]: row.split()[1:] for row in rows}
+    assert [*found] == [*modules.fuzz.KINDS, "all"]
+    assert all(numbers[0] == "3" for kind, numbers in found.items() if kind != "all")
+    assert found["all"][0] == str(3 * len(modules.fuzz.KINDS))
+    assert all(numbers[3] == "0" for numbers in found.values())
+
+
+def test_fuzzing_draws_the_networks_of_the_seed(modules: SimpleNamespace) -> None:
+    regions = [modules.fuzz.fuzz("wide", 8, seed).regions for seed in (1, 1, 2)]
+    assert regions[0] == regions[1] != regions[2]
+
+
+def test_fuzzing_sees_a_wrong_result(
+    modules: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = modules.fuzz.exact_partition
+
+    def less(model: nn.Module, domain: sc.Domain) -> object:
+        exact = whole(model, domain)
+        return replace(exact, cells=exact.cells[1:])
+
+    monkeypatch.setattr(modules.fuzz, "exact_partition", less)
+    assert modules.fuzz.main(["--only", "wide", "--count", "2"]) == 1
+    text = capsys.readouterr().out
+    assert text.splitlines()[1].split()[4] == "2"
+    assert "is no exact cell" in text or "the areas sum to" in text
+    assert "Net(layers=" in text
+
+
+def test_the_page_on_exactness_has_every_kind(modules: SimpleNamespace) -> None:
+    page = (BENCHMARKS.parent / "docs" / "exactness.md").read_text()
+    for kind, (what, _) in modules.fuzz.KINDS.items():
+        assert f"| `{kind}` | {what} |" in page

@@ -69,13 +69,18 @@ def signature(
     app: Sphinx, what: str, name: str, obj: object, options: Any, given: str, returns: str
 ) -> tuple[str, str] | None:
     """Called by autodoc for every object: no types of parameters, which the list has."""
-    if what == "class" and inspect.isclass(obj) and obj.__name__ not in MADE_BY_HAND:
+    if what == "class" and not made_by_hand(obj):
         return "", returns
-    if what in ROUTINES and given:
+    if given:
         shown = [each.replace(annotation=each.empty) for each in parameters_of(what, obj)]
         # The first one of a method is gone, so that a slash after it would be left over.
         return str(inspect.Signature(_called_by_name(shown))), returns
     return None
+
+
+def made_by_hand(obj: object) -> bool:
+    """Whether users call a class to make an object."""
+    return inspect.isclass(obj) and obj.__name__ in MADE_BY_HAND
 
 
 def _called_by_name(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
@@ -101,14 +106,13 @@ def docstring(
         config = Config(napoleon_use_rtype=False)
         lines[:] = NumpyDocstring(lines, config, app, what, name, obj, options).lines()
         return
-    if what in ROUTINES:
+    if what in ROUTINES or what == "exception" or made_by_hand(obj):
         listed = {each.name: each for each in parameters_of(what, obj)}
         text, found = described(lines, set(listed))
         fields = list(parameter_fields(name, listed, found))
     elif what == "class":
-        made = getattr(obj, "__name__", "") in MADE_BY_HAND
         text, found = described(lines, None)
-        fields = list(entries(found, "param" if made else "ivar"))
+        fields = list(entries(found))
     else:
         return
     where = next((k for k, line in enumerate(text) if line.startswith(">>>")), len(text))
@@ -154,12 +158,12 @@ def paragraphs(lines: Iterable[str]) -> Iterator[list[str]]:
         yield block
 
 
-def entries(found: Iterable[Description], role: str) -> Iterator[str]:
-    """Fields of a list; names that share a description refer to the first of them."""
+def entries(found: Iterable[Description]) -> Iterator[str]:
+    """Fields of a class; names that share a description refer to the first of them."""
     for each in found:
         first, *others = each.names
-        yield f":{role} {first}: {each.text}"
-        yield from (f":{role} {name}: see ``{first}``" for name in others)
+        yield f":ivar {first}: {each.text}"
+        yield from (f":ivar {name}: see ``{first}``" for name in others)
 
 
 def parameter_fields(
