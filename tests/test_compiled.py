@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from itertools import pairwise
-from time import sleep
+from threading import Event
 from typing import Any
 
 import pytest
@@ -279,12 +279,13 @@ def test_threads_share_everything_once() -> None:
     with pytest.raises(RuntimeError, match="a loop failed"):
         threads.share(fails, 100, 7)
 
-    last = threads.number_of_threads() - 1
+    last, begun = threads.number_of_threads() - 1, Event()
 
     def fails_elsewhere(thread: int, *part: int) -> None:
         if thread == last:
+            begun.set()
             raise RuntimeError("a helper failed")
-        sleep(0.01)
+        begun.wait()  # however long the helper takes to begin
 
     with pytest.raises(RuntimeError, match="a helper failed"):
         threads.share(fails_elsewhere, 100, 7)

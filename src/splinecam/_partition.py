@@ -131,9 +131,12 @@ def load(
 ) -> Partition:
     """A partition that ``part.save`` wrote, on the given device.
 
-    The file does not hold the network. Give the same ``model`` for what needs it (``patterns``,
-    ``neurons``, ``fixed_units``, ``jacobian``, ``validate``, statistics in input space); it is
-    compared with the file. A ``FileError`` says what is wrong with a file that cannot be read.
+    The file does not hold the network. A ``FileError`` says what is wrong with a file that cannot
+    be read.
+
+    path: name of the file, or an open file. model: the same network, for what needs it
+    (``patterns``, ``neurons``, ``fixed_units``, ``jacobian``, ``validate``, statistics in input
+    space); it is compared with the file. device: where the tensors are to be.
     """
     part = Partition(io.read(path).to(device_of(device)))
     if model is not None:

@@ -66,11 +66,16 @@ def sweep(
     """The partitions of many domains by one network, in order: what ``partition`` gives for each.
 
     The model is captured once, and the domains are carried through it together, so that many small
-    ones cost little more than one large one. stream: give the partitions one by one instead of a
+    ones cost little more than one large one.
+
+    model: as for ``partition``. domains: of one input shape, in a list or made on the way. stream:
+    give the partitions one by one instead of a
     list, when they do not all fit in memory; domains that are made on the way are taken a few
     hundred at a time. memory: bytes to stay within, apart from the partitions themselves; what does
     not fit is carried on in halves. max_regions: a ``LimitError`` beyond this many in one domain,
-    with its number. The other options are those of ``partition``.
+    with its number.
+
+    The other options are those of ``partition``.
 
     >>> model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> domains = [Domain.around(torch.randn(5), side=2.0, seed=i) for i in range(20)]

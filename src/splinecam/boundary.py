@@ -132,10 +132,12 @@ def decision_boundary(
 ) -> Boundary:
     """The points of the domain at which the decision is a tie, as segments.
 
-    Several outputs: where the two largest are equal (``kind="argmax"``), the two smallest
-    (``"argmin"``), or any two whatsoever (``"pairwise"``). One output: where it equals ``level``;
-    class 1 is above, 0 below. ``classes`` picks one pair. Where outputs are equal on an area, the
-    outline of this area belongs to the boundary, and its inside does not.
+    Where outputs are equal on an area, the outline of this area belongs to the boundary, and its
+    inside does not.
+
+    classes: only the part between these two. kind: with several outputs, where the two largest are
+    equal (``"argmax"``), the two smallest (``"argmin"``), or any two whatsoever (``"pairwise"``).
+    level: with one output, where it equals this number; class 1 is above, 0 below.
 
     >>> import splinecam as sc
     >>> from torch import manual_seed, nn
@@ -174,8 +176,10 @@ def level_set(
 ) -> LevelSet:
     """The points of the domain at which an output has one of the given values, as segments.
 
-    output: which one, needed where there are several. Of an area on which the output equals a
-    level, the outline belongs to the level set, and the inside does not.
+    levels: one value, or several. output: which one, needed where there are several.
+
+    Of an area on which the output equals a level, the outline belongs to the level set, and the
+    inside does not.
 
     >>> import splinecam as sc
     >>> from torch import nn

@@ -26,8 +26,9 @@ class Curves:
 
     points: (P, 2) plane coordinates; segments: (S, 2) start and end, as indices of points;
     regions: (S, 2) the regions left and right of each segment, the same twice inside a region and
-    -1 outside the domain; label: (S,) the curve that it belongs to (see ``key``). Further fields of
-    subclasses are tensors with S rows, or no tensors.
+    -1 outside the domain; label: (S,) the curve that it belongs to (see ``key``).
+
+    Further fields of subclasses are tensors with S rows, or no tensors.
 
     >>> import splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())

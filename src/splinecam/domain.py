@@ -64,9 +64,12 @@ class Domain:
 
     @classmethod
     def box(cls, lo: Any, hi: Any, *, input_shape: Sequence[int] | None = None) -> Domain:
-        """The axis-aligned rectangle from ``lo`` to ``hi`` (numbers or pairs) for 2-D inputs.
+        """The axis-aligned rectangle from ``lo`` to ``hi`` for 2-D inputs.
 
-        Plane coordinates equal inputs. ``input_shape`` holds two numbers, by default ``(2,)``.
+        Plane coordinates equal inputs.
+
+        lo, hi: opposite corners, as pairs, or as numbers for both axes. input_shape: the shape of
+        one input, which holds two numbers, by default ``(2,)``.
 
         >>> Domain.box((0, 0), (2, 1)).area
         2.0
@@ -88,7 +91,9 @@ class Domain:
 
     @classmethod
     def polygon(cls, points: Any) -> Domain:
-        """The convex polygon with corners ``points: (k, *input_shape)``, in order, any orientation.
+        """The convex polygon with the given corners, which lie in one plane of the input space.
+
+        points: ``(k, *input_shape)``, the corners in order, in either orientation.
 
         A repeated closing point and points on a straight side are dropped. For inputs of two
         numbers plane coordinates equal inputs; otherwise the first corner is their origin and
@@ -118,8 +123,10 @@ class Domain:
         """A rectangle around three samples, in the plane through them.
 
         ``a`` is the origin of the plane coordinates and ``b`` lies on the positive u axis.
-        ``margin`` is the fraction of the samples' extent added on each side; ``"square"``
-        has the larger extent on both axes, ``"tight"`` each axis its own.
+
+        a, b, c: single samples, of the model's input shape. margin: the fraction of the samples'
+        extent added on each side. shape: ``"square"`` has the larger extent on both axes,
+        ``"tight"`` each axis its own.
 
         >>> Domain.through([0., 0, 0], [1, 0, 0], [0, 1, 0], margin=0.0).area
         1.0
@@ -150,8 +157,8 @@ class Domain:
     def around(cls, x: Any, *, side: float, seed: int = 0) -> Domain:
         """The square of the given ``side`` centred on the single input ``x``, randomly oriented.
 
-        ``x`` is the origin of the plane coordinates. The plane's orientation depends on
-        ``seed`` only; for inputs of two numbers the square is axis-aligned.
+        x: one input, the origin of the plane coordinates. side: length of a side. seed: which
+        random orientation; for inputs of two numbers the square is axis-aligned.
 
         >>> Domain.around([0.0] * 5, side=2.0, seed=3).area
         4.0
@@ -210,7 +217,8 @@ class Domain:
     def zoom(self, factor: float, *, at: Any = None) -> Domain:
         """The polygon ``factor`` times smaller, in the same plane, with the same coordinates.
 
-        It is centred at the plane coordinates ``at``, by default where it was.
+        factor: how many times smaller; below 1 it becomes larger. at: plane coordinates of the
+        new centre, by default the old one.
 
         >>> Domain.box(0, 8).zoom(4, at=(1, 3)).corners.tolist()
         [[0.0, 2.0], [2.0, 2.0], [2.0, 4.0], [0.0, 4.0]]

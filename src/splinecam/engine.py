@@ -48,6 +48,7 @@ __all__ = [
 # fill a GPU.
 _BLOCK = {"cpu": 1 << 17, "cuda": 1 << 28}
 
+_MEMINFO = Path("/proc/meminfo")  # where Linux tells how much memory is free
 _UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not tell
 
 # Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
@@ -168,7 +169,7 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(0.75 * torch.cuda.mem_get_info(device)[0])
     try:
-        _, known = Path("/proc/meminfo").read_text().split("MemAvailable:")
+        _, known = _MEMINFO.read_text().split("MemAvailable:")
         return int(0.75 * 1024 * int(known.split(maxsplit=1)[0]))
     except (OSError, ValueError):
         return _UNKNOWN_MEMORY  # not every system tells

@@ -32,8 +32,9 @@ class Nearest:
     uv: (N, 2) its plane coordinates; distance: (N,) from the input, which may lie off the plane;
     segment: (N,) on which it lies, of several the lowest; certain: (N,) whether the input's
     projection is no farther from it than from the outside of the domain, so that no curve out there
-    could be nearer. Where there is nothing: nan, inf (nan for inputs that are not finite), -1 and
-    False.
+    could be nearer.
+
+    Where there is nothing: nan, inf (nan for inputs that are not finite), -1 and False.
     """
 
     curves: Curves

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from splinecam.capture import EXPORT
 from splinecam.errors import ValidationError
 from splinecam.links import components
 from splinecam.locate import signed_distances
@@ -111,7 +112,7 @@ def _validate(part: Partition, samples: int, seed: int) -> Report:
             chosen, points = chosen[decided], [uv[decided] for uv in points]
         sampled = int(chosen.shape[0])
         if sampled:
-            with torch.random.fork_rng():  # nor may its dropout use up random numbers
+            with EXPORT, torch.random.fork_rng():  # nor may its dropout use up random numbers
                 checks += _check_model(part, chosen, points, generator)
     report = Report(tuple(checks), len(part), sampled, excused)
     if not report.ok:

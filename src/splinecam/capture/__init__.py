@@ -9,6 +9,6 @@ by ``leaves``, tried out by ``trial``, and added by ``taught`` (with ``differenc
 has no derivative).
 """
 
-from splinecam.capture.reader import capture
+from splinecam.capture.reader import EXPORT, capture
 
-__all__ = ["capture"]
+__all__ = ["EXPORT", "capture"]

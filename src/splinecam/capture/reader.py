@@ -60,10 +60,11 @@ from splinecam.ops.rejected import CONSTANT_PLACES, MASK, MIXES, PLACES, PRODUCT
 from splinecam.program import Program, Step
 from splinecam.values import DEVICE, Ref, resolve
 
-__all__ = ["capture"]
+__all__ = ["EXPORT", "capture"]
 
-# torch.export changes settings of the whole process while it runs, so threads take turns.
-_EXPORT = threading.RLock()
+# torch.export changes settings of the whole process while it runs, among them how every module is
+# called. So threads take turns, also with other calls of models.
+EXPORT = threading.RLock()
 
 
 def capture(
@@ -75,7 +76,7 @@ def capture(
     """
     input_shape = tuple(int(size) for size in input_shape)
     model = unwrap(model)
-    with _EXPORT, leaves(model), torch.no_grad():
+    with EXPORT, leaves(model), torch.no_grad():
         exported = export_graph(model, input_shape)
         reader = _Reader(exported, torch.device(device))
         try:

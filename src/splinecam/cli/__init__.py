@@ -2,8 +2,8 @@
 
 ``parser`` has the options and their help, ``words`` what may be written for them and ``usage``
 which of them go together; ``commands`` has what each command does; ``models`` and ``exported``
-find the network, ``samples`` the domain; ``console`` writes. Exit codes: 0 success, 1 an error of
-the user's or the model's, 2 wrong usage, 130 interrupted.
+find the network, ``samples`` the domain; ``console`` writes; ``completion`` is for shells. Exit
+codes: 0 success, 1 an error of the user's or the model's, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from splinecam.cli.completion import print_script
 from splinecam.cli.console import complain, in_options, printing
 from splinecam.cli.parser import make_parser
 from splinecam.cli.usage import parse
@@ -53,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Namespace) -> int:
+    if options.command == "completion":  # nor need a shell that starts
+        return print_script(make_parser(), options)
     from splinecam.cli.commands import COMMANDS  # so that --help need not wait for it
 
     code = COMMANDS[options.command](options)

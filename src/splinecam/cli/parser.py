@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from splinecam import __version__
-from splinecam.cli import words
+from splinecam.cli import completion, words
 
 __all__ = ["COLORS", "DPI", "FORMATS", "KINDS", "make_parser"]
 
@@ -258,6 +258,7 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
         _OPS,
         _ops,
     ),
+    "completion": ("SHELL", "print a completion script", completion.HELP, completion.add_options),
 }
 
 

@@ -31,11 +31,11 @@ def plot_curves(
     legend: bool = True,
     **style: Any,
 ) -> Axes:
-    """Draw curves; ``style`` goes to matplotlib's ``LineCollection``: color, linewidth, label, ...
+    """Draw curves, by default on a new figure that shows them in the frame of the domain.
 
     each: a colour for every level, unit or pair of classes, with a colour bar or a legend unless
-    these are switched off; by default for several levels, if no colour is given. Without ``ax`` a
-    new figure shows the curves in the frame of the domain.
+    these are switched off; by default for several levels, if no colour is given. style: goes to
+    matplotlib's ``LineCollection``: color, linewidth, label, ...
 
     >>> import splinecam as sc
     >>> part = sc.partition(torch.nn.Linear(2, 1), sc.Domain.box(-1, 1), progress=False)

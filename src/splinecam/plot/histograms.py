@@ -56,10 +56,13 @@ def plot_histograms(
     """Draw a histogram of each of some columns of ``part.table()``, with the median.
 
     Several partitions, by name or in a list, are drawn over each other, in shares of their regions;
-    so is one with a ``label``, which can be added to the ``axes`` (one per column) of another.
-    ``log`` says whether bins and axis are logarithmic, by default where the numbers span more than
-    two decades; regions with a zero, up to rounding, are then counted in a note. Whole numbers have
-    a bin each. With ``by_area`` regions count by their areas.
+    so is one with a ``label``, which can be added to the ``axes`` of another.
+
+    columns: names of columns. log: whether bins and axis are logarithmic, by default where the
+    numbers span more than two decades; regions with a zero, up to rounding, are then counted in a
+    note. by_area: regions count by their areas. bins: how many; whole numbers have a bin each.
+    axes: where to draw, one per column, by default on a new figure. label: what one partition is
+    called in the legend.
 
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))

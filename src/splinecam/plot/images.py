@@ -44,11 +44,11 @@ def image_grid(
 ) -> Figure | SubFigure:
     """Show images side by side, in rows, each with its title above it.
 
-    images: (N, H, W), (N, 1 or 3, H, W) or (N, H, W, 1 or 3); or flat, (N, D), with the ``shape``
-    of one image. All have one scale: ``limits`` are the numbers drawn as black and white, by
-    default 0 and 255 for whole numbers, 0 and 1 for numbers between them, and else the least and
-    the largest number. ``cmap`` colours images with one channel; ``size`` is the width of an image
-    in inches, unless the grid is drawn into ``ax``.
+    images: (N, H, W), (N, 1 or 3, H, W) or (N, H, W, 1 or 3); or flat, (N, D). shape: of one image,
+    if they are flat. titles: one for each image. columns: images in a row. limits: the numbers
+    drawn as black and white in all images, by default 0 and 255 for whole numbers, 0 and 1 for
+    numbers between them, and else the least and the largest number. cmap: colours images with one
+    channel. size: the width of an image in inches, unless the grid is drawn into ``ax``.
 
     >>> import splinecam as sc
     >>> figure = sc.plot.image_grid(torch.rand(6, 64), shape=(8, 8), titles="abcdef", columns=3)
@@ -95,10 +95,10 @@ def plot_samples(
 ) -> Figure | SubFigure:
     """Show random inputs that lie on the curves, as images, ordered by the curve they lie on.
 
-    Of a decision boundary each is titled with the two classes that tie there, called by their
-    ``names`` if these are given; of level sets with the level, of units with the layer and the
-    unit. ``shape`` is that of one image, where the model's inputs are flat; ``style`` goes to
-    ``image_grid``: ax, columns, limits, cmap, size.
+    n: how many. shape: of one image, where the model's inputs are flat. titles: above each image,
+    of a decision boundary the two classes that tie there, of level sets the level, of units the
+    layer and the unit. names: of the classes. style: goes to ``image_grid``: ax, columns, limits,
+    cmap, size.
 
     As inputs far from the samples that span a plane have far too dark and bright pixels, which
     would make all others grey, ``limits`` are by default 0 and 1 where the domain's origin (a

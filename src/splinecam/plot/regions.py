@@ -63,10 +63,11 @@ def plot(
     name, grey if they are none; images: thumbnails (N, h, w) or (N, channels, h, w) beside them, or
     True if the points are images themselves. names: of the classes, two if there is one output.
     axes: ``"scale"`` for a scale bar, ``"ticks"``, or ``"off"`` without axis labels, all in plane
-    units. linewidth: of edges, in points. Lines are dark, or light on dark paper.
+    units. linewidth: of edges, in points.
 
-    The regions are an image that is computed in the resolution of the picture, also in PDF and SVG
-    and after zooming; lines stay lines, unless there are very many.
+    Lines are dark, or light on dark paper. The regions are an image that is computed in the
+    resolution of the picture, also in PDF and SVG and after zooming; lines stay lines, unless there
+    are very many.
 
     >>> import splinecam as sc
     >>> part = sc.partition(torch.nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)
