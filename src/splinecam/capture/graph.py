@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from splinecam.capture.leaves import leaf_of
+from splinecam.capture.shapes import dynamic_shapes
 from splinecam.errors import CaptureError
 from splinecam.ops import Affine, Maximum, Piecewise, Sort, Terminal, rule_of, target_name
 
@@ -143,7 +144,7 @@ def _export(model: nn.Module, x: Tensor) -> Any:
     from torch._dynamo.exc import UserError
 
     def export(most: int) -> Any:
-        shapes = ({0: torch.export.Dim("batch", max=most)},)
+        shapes = dynamic_shapes(model, most)
         return torch.export.export(model, (x,), dynamic_shapes=shapes, strict=False)
 
     try:

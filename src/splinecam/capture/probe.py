@@ -120,6 +120,7 @@ def _blame(
     """Find the step of a stage that is not affine or mixes points, by running them one by one."""
     both: dict[str, Any] = {name: live[name] for name in stage.live_in}
     first = {name: value[:1] for name, value in both.items()}
+    second = {name: value[1:] for name, value in both.items()}
     blend = {name: _blend(value) for name, value in both.items()}
     bound: dict[str, Any] = {
         name: Bound(value.abs().amax(0, keepdim=True), torch.zeros_like(value[:1]))
@@ -129,6 +130,7 @@ def _blame(
         device = program.device
         both[step.name] = step.call(both, 2, device)
         first[step.name] = step.call(first, 1, device)
+        second[step.name] = step.call(second, 1, device)
         blend[step.name] = step.call(blend, 1, device)
         bound[step.name] = step.bound(bound, device)
         made = both[step.name]
@@ -140,7 +142,8 @@ def _blame(
             reason = "it gives values that are not finite (write -1e30 for minus infinity)"
             raise CaptureError(f"{describe(step.name, reason)}")
         pair = layout.out(made)
-        if not _agree(layout.out(first[step.name]), pair[:1], size):
+        alone = torch.cat([layout.out(first[step.name]), layout.out(second[step.name])])
+        if not _agree(alone, pair, size):
             raise UnsupportedOpError([describe(step.name, "it mixes the points of the batch")])
         if not _agree(layout.out(blend[step.name]), _blend(pair), size):
             raise UnsupportedOpError([describe(step.name, "it is not affine")])

@@ -14,6 +14,7 @@ from splinecam.capture.constants import (
     constant_call,
     filled,
     has_size,
+    is_like_another,
     part_of,
 )
 from splinecam.capture.cutting import (
@@ -168,6 +169,9 @@ class _Reader:
         if any(ref.name in self.draft.rows for ref in refs((args, kwargs))):
             if target_name(node.target) in CREATORS:
                 self._created(node)
+            elif is_like_another(node) and not self.draft.is_active(args[0]):
+                self.draft.note_constant(node.name, node)
+                self.draft.values[node] = self.draft.sized.add_like(node, args[0])
             else:
                 self._active(node, args, kwargs)
         else:
@@ -183,7 +187,8 @@ class _Reader:
 
     def _count_masked(self, node: fx.Node, call: dict[str, Any]) -> None:
         """Indexing by a constant mask: the number of entries it picks is a constant too."""
-        masks = [item for item in call.get("indices") or () if _is_mask(item)]
+        indices = call.get("indices")  # a list, except for operations that take one tensor
+        masks = [item for item in indices if _is_mask(item)] if isinstance(indices, list) else []
         unknown = self.draft.batch.unknown(node.meta["val"]) if masks else ()
         if len(masks) == 1 and len(unknown) == 1:
             self.draft.batch.known[next(iter(unknown))] = int(masks[0].sum())

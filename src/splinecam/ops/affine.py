@@ -238,7 +238,11 @@ affine("im2col", exact=True, notes="`nn.Unfold`")
 affine("col2im", notes="`nn.Fold`")
 
 # Nothing but the shape changes.
-affine("view reshape _unsafe_view flatten unflatten squeeze unsqueeze", reshapes=True)
+affine(
+    "view reshape _unsafe_view flatten unflatten squeeze unsqueeze "
+    "atleast_1d atleast_2d atleast_3d",
+    reshapes=True,
+)
 affine("view_as reshape_as", reshapes=True, shape_only=("other",))
 affine("expand broadcast_to", exact=True)
 affine("expand_as", exact=True, shape_only=("other",))
@@ -275,7 +279,7 @@ affine(
     notes="over features",
 )
 affine("select slice narrow diagonal diag_embed", exact=True, notes="over features")
-affine("index_select gather", exact=True, dims=("dim",), notes="constant indices")
+affine("index_select gather take_along_dim", exact=True, dims=("dim",), notes="constant indices")
 affine("index _unsafe_index", exact=True, notes="constant indices")
 affine("flip", exact=True, dims=("dims",), notes="over features")
 affine("roll", exact=True, dims=("dims",), check=_needs_dims, notes="over features")
