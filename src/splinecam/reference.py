@@ -106,7 +106,10 @@ class _Pretend(TorchFunctionMode):
             return args[0].view_as(args[0])
         if self.gradient and func is torch._C._set_grad_enabled:
             return None
-        made = func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if func is Tensor.new_tensor:  # rounded to the type of the tensor, as torch.tensor does
+            kwargs = {"dtype": self.dtype, **kwargs}
+        made = func(*args, **kwargs)
         return self.dtype if func == _DTYPE and made == torch.float64 else made
 
 

@@ -65,7 +65,7 @@ class _Copier:
         if isinstance(value, Tensor):
             return self._note(value, self._tensor(value))
         if isinstance(value, nn.Module):
-            return self._filled(value, type(value).__new__(type(value)))
+            return self._filled(value, object.__new__(type(value)))
         if isinstance(value, SimpleNamespace) or (
             is_dataclass(value) and hasattr(value, "__dict__")
         ):
