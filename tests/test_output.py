@@ -142,8 +142,10 @@ MESSAGES: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "dict": (
         as_dict,
         None,
-        "the model returns a dict with the keys 'logits' (B, 3) and 'features' (B, 8): "
-        "choose one with output='logits'",
+        (
+            "the model returns a dict with the keys 'logits' (B, 3) and 'features' (B, 8): "
+            "choose one with output='logits'"
+        ),
     ),
     "tuple": (
         as_tuple,
@@ -153,8 +155,10 @@ MESSAGES: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "dataclass": (
         Result,
         None,
-        "the model returns a Result with the fields 'logits' (B, 3) and 'features' (B, 8): "
-        "choose one with output='logits'",
+        (
+            "the model returns a Result with the fields 'logits' (B, 3) and 'features' (B, 8): "
+            "choose one with output='logits'"
+        ),
     ),
     "named tuple": (Pair, None, "a Pair with the fields 'logits' (B, 3) and 'features' (B, 8)"),
     "three": (
@@ -165,14 +169,18 @@ MESSAGES: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "wrong key": (
         as_dict,
         "logit",
-        "there is no output 'logit': the model returns a dict with the keys 'logits' (B, 3) and "
-        "'features' (B, 8). Choose one with output='logits'",
+        (
+            "there is no output 'logit': the model returns a dict with the keys 'logits' (B, 3) "
+            "and 'features' (B, 8). Choose one with output='logits'"
+        ),
     ),
     "wrong index": (
         as_tuple,
         2,
-        "there is no output 2: the model returns a tuple of 2 values, 0 (B, 3) and 1 (B, 8). "
-        "Choose one with output=0",
+        (
+            "there is no output 2: the model returns a tuple of 2 values, 0 (B, 3) and 1 (B, 8). "
+            "Choose one with output=0"
+        ),
     ),
     "name of a tuple": (as_tuple, "logits", "there is no output 'logits'"),
     "a tensor": (
@@ -189,8 +197,10 @@ MESSAGES: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "function that fails": (
         as_tuple,
         difference,
-        "output=difference cannot be applied to what the model returns, a tuple of 2 values, "
-        "0 (B, 3) and 1 (B, 8): TypeError",
+        (
+            "output=difference cannot be applied to what the model returns, a tuple of 2 values, "
+            "0 (B, 3) and 1 (B, 8): TypeError"
+        ),
     ),
     "nothing": (lambda a, b: None, None, "the model must return a tensor, not None"),
 }

@@ -345,8 +345,8 @@ def test_validation_leaves_no_traces() -> None:
     model.names.last = None
     state = torch.get_rng_state(), random.getstate(), torch.get_default_dtype()
     part.validate()
+    model.train()
     with pytest.raises(sc.ValidationError):
-        part.model.train()
         part.validate()
     assert model.training
     assert float(model.count) == 0
