@@ -770,7 +770,7 @@ def test_inputs_and_outputs() -> None:
 
     with pytest.raises(CaptureError, match="one input"):
         capture(Two(), (2,))
-    with pytest.raises(CaptureError, match="returns 2 values"):
+    with pytest.raises(CaptureError, match="returns a tuple of 2 values"):
         capture(Fn(lambda m, x: (m.a(x), m.b(x))), (4,))
     with pytest.raises(CaptureError, match="must return a tensor"):
         capture(Fn(lambda m, x: 3), (4,))

@@ -18,8 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from splinecam.capture.known import known_values
 from splinecam.capture.leaves import leaf_of
 from splinecam.capture.shapes import dynamic_shapes
+from splinecam.capture.untouched import untouched
 from splinecam.errors import CaptureError
 from splinecam.ops import Affine, Maximum, Piecewise, Sort, Terminal, rule_of, target_name
 
@@ -34,7 +36,6 @@ __all__ = [
     "name_of",
     "needed_by",
     "terminal_of",
-    "unwrap",
 ]
 
 _MAX_BATCH = 2**31
@@ -48,57 +49,9 @@ _FRESH = frozenset(
     | {f"aten.{name}_like" for name in _CREATED}
     | {f"aten.new_{name}" for name in _CREATED}
 )
+# What errors say when a model turns a tensor into Python numbers.
+_READS_VALUES = re.compile("data.dependent|unbacked|numpy|data pointer|is_nonzero|item", re.I)
 _MAY_BE_VIEWS = frozenset({"aten.einsum", "aten.sum", "aten.nansum", "aten.mean"})
-
-
-def unwrap(model: nn.Module) -> nn.Module:
-    """The module itself, without what ``torch.compile`` or data parallelism put around it."""
-    while True:
-        inner = getattr(model, "_orig_mod", None)
-        if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-            inner = model.module
-        if not isinstance(inner, nn.Module):
-            return model
-        model = inner
-
-
-def _contents(value: Any) -> Any:
-    if isinstance(value, (dict, list, set)):
-        return value.copy()
-    return None
-
-
-def _put_back(value: Any, contents: Any) -> None:
-    if isinstance(value, dict):
-        same = len(value) == len(contents) and all(
-            k in contents and contents[k] is v for k, v in value.items()
-        )
-    elif isinstance(value, list):
-        same = len(value) == len(contents) and all(
-            a is b for a, b in zip(value, contents, strict=True)
-        )
-    else:
-        same = value == contents
-    if not same:
-        value.clear()
-        value.extend(contents) if isinstance(value, list) else value.update(contents)
-
-
-@contextlib.contextmanager
-def untouched(model: nn.Module) -> Iterator[None]:
-    """Undo what running ``forward`` did to the attributes of the model and of its submodules."""
-    saved = []
-    for module in model.modules():
-        state = module.__dict__
-        inner = [(value, _contents(value)) for value in state.values()]
-        saved.append((state, dict(state), [pair for pair in inner if pair[1] is not None]))
-    try:
-        yield
-    finally:
-        for state, copy, inner in saved:
-            _put_back(state, copy)
-            for value, contents in inner:
-                _put_back(value, contents)
 
 
 def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
@@ -118,7 +71,7 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
     with warnings.catch_warnings(), _quiet(), torch.no_grad(), untouched(model):
         warnings.simplefilter("ignore")
         try:
-            exported = _export(model, _example(model, input_shape))
+            exported = _export_known(model, _example(model, input_shape))
         except CaptureError:
             raise
         except Exception as error:
@@ -136,6 +89,27 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
         except Exception as error:
             message = f"its in-place operations cannot be undone: {first_line(error)}"
             raise CaptureError(message) from error
+
+
+def _export_known(model: nn.Module, x: Tensor) -> Any:
+    """Export a model; one that reads values is given those of its parameters and buffers."""
+    try:
+        exported = _export(model, x)
+        if not any(str(symbol).startswith("u") for symbol in exported.range_constraints):
+            return exported
+    except CaptureError:
+        raise
+    except Exception as first:
+        try:
+            with known_values(model):
+                return _export(model, x)
+        except Exception as second:
+            raise second if _READS_VALUES.search(str(first)) else first from None
+    try:  # sizes or numbers that were not known
+        with known_values(model):
+            return _export(model, x)
+    except Exception:
+        return exported
 
 
 def _export(model: nn.Module, x: Tensor) -> Any:

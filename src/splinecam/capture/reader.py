@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import threading
 from functools import partial
 from typing import Any
 
@@ -35,13 +34,15 @@ from splinecam.capture.graph import (
     first_line,
     needed_by,
     terminal_of,
-    unwrap,
 )
 from splinecam.capture.leaves import leaves
 from splinecam.capture.masks import add_comparison, add_masked
+from splinecam.capture.outputs import Output, check_output, one_output
+from splinecam.capture.private import EXCLUSIVE
 from splinecam.capture.probe import probe
 from splinecam.capture.staging import make_stages, refs
 from splinecam.capture.taught import add_taught, taught_of
+from splinecam.capture.untouched import unwrap
 from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
 from splinecam.ops import (
     CREATORS,
@@ -63,20 +64,23 @@ from splinecam.values import DEVICE, Ref, resolve
 
 __all__ = ["capture"]
 
-# torch.export changes settings of the whole process while it runs, so threads take turns.
-_EXPORT = threading.RLock()
-
 
 def capture(
-    model: nn.Module, input_shape: tuple[int, ...], *, device: torch.device | str = "cpu"
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    *,
+    device: torch.device | str = "cpu",
+    output: Output = None,
 ) -> Program:
     """Turn a piecewise-linear model into a :class:`Program`; the model is left as it was.
 
-    ``input_shape`` is the shape of one input, without the batch.
+    ``input_shape`` is the shape of one input, without the batch. ``output`` selects one of several
+    outputs: an index, a name, or a function of the model's result.
     """
+    check_output(output)
     input_shape = tuple(int(size) for size in input_shape)
     model = unwrap(model)
-    with _EXPORT, leaves(model), torch.no_grad():
+    with EXCLUSIVE, leaves(model), one_output(model, output), torch.no_grad():
         exported = export_graph(model, input_shape)
         try:
             reader = _Reader(exported, torch.device(device))
