@@ -21,7 +21,7 @@ class Record:
 
     mesh: in the engine's own coordinates; values: (V, n_out) the output at the vertices;
     value_error: (n_out,) and cut_errors: (n,) per cut, rounding errors; cuts: names of the
-    non-linearities; stripped: a final softmax or sigmoid that was left out; dtype: the model's
+    non-linearities; stripped: a final softmax, sigmoid or tanh left out; dtype: the model's
     floating-point type; maps: of the regions, if they are known already.
     """
 
