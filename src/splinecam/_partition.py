@@ -165,7 +165,7 @@ class Partition:
     keeps one linear piece; ``merged()`` unites neighbours with equal maps.
 
     domain: what was partitioned; cuts: names of the non-linearities, in the order in which they
-    cut; stripped: the final softmax, log-softmax or sigmoid that was left out, if any; values:
+    cut; stripped: the final softmax, sigmoid or tanh that was left out, if any; values:
     (V, n_out) the output at the vertices; value_error: (n_out,) its rounding error; unresolved:
     places that float64 could not settle (usually none); dtype: the model's floating-point type;
     cut_errors: rounding errors of the units of each cut; output: which of several outputs of the

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import operator
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import StringIO
 from math import prod
 from pathlib import Path
@@ -19,23 +18,22 @@ import torch
 from torch import Tensor, fx, nn
 
 from splinecam.capture.known import known_values
+from splinecam.capture.batches import export_any_batch, fixes_batch
 from splinecam.capture.leaves import leaf_of
 from splinecam.capture.shapes import dynamic_shapes
 from splinecam.capture.untouched import untouched
 from splinecam.errors import CaptureError
-from splinecam.ops import Affine, Maximum, Piecewise, Sort, Terminal, rule_of, target_name
+from splinecam.ops import Affine, Maximum, Piecewise, Sort, rule_of, target_name
 
 __all__ = [
     "argument_names",
     "arguments_of",
     "defaults",
     "export_graph",
-    "final_of",
     "first_line",
     "location_of",
     "name_of",
     "needed_by",
-    "terminal_of",
 ]
 
 _MAX_BATCH = 2**31
@@ -70,25 +68,41 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
         raise CaptureError("the model is a ScriptModule: pass the nn.Module it was made from")
     with warnings.catch_warnings(), _quiet(), torch.no_grad(), untouched(model):
         warnings.simplefilter("ignore")
+        x = _example(model, input_shape)
         try:
-            exported = _export_known(model, _example(model, input_shape))
+            exported = _export_known(model, x)
         except CaptureError:
             raise
         except Exception as error:
+            exported = None
+            if fixes_batch(error):
+                exported = export_any_batch(model, x, _export, _functional)
+            if exported is not None:
+                return exported
             if known := _known_cause(error):
                 raise CaptureError(known) from None
             raise CaptureError(_unknown_cause(error, input_shape)) from error
-        _inline(exported.graph_module)
-        if _make_functional(exported.graph):
-            return exported
-        _drop_dropout(exported.graph)
-        _rename_outputs(exported)
-        exported.graph_module.recompile()
-        try:
-            return exported.run_decompositions({})
-        except Exception as error:
-            message = f"its in-place operations cannot be undone: {first_line(error)}"
-            raise CaptureError(message) from error
+        return _functional(exported)
+
+
+def _functional(exported: Any) -> Any:
+    """An exported program without blocks, in-place operations and ``vmap``."""
+    _inline(exported.graph_module)
+    if _make_functional(exported.graph) and not _maps_over_dimensions(exported.graph):
+        return exported
+    _drop_dropout(exported.graph)
+    _rename_outputs(exported)
+    exported.graph_module.recompile()
+    try:
+        return exported.run_decompositions({})
+    except Exception as error:
+        message = f"its in-place operations cannot be undone: {first_line(error)}"
+        raise CaptureError(message) from error
+
+
+def _maps_over_dimensions(graph: fx.Graph) -> bool:
+    """Whether a graph holds calls of ``torch.vmap``, which have to be written out."""
+    return any(getattr(node.target, "__name__", "") == "_add_batch_dim" for node in graph.nodes)
 
 
 def _export_known(model: nn.Module, x: Tensor) -> Any:
@@ -169,11 +183,11 @@ def _known_cause(error: Exception) -> str | None:
             f"the model's control flow depends on the values of its input{at}, "
             f"so it has no fixed graph: {line}. {_TEACH}"
         )
-    if "batch" in text and ("specialize" in text or "Constraints violated" in text):
+    if fixes_batch(error):
         return (
             "the model fixes the size of its batch or mixes the points of the batch: it must "
-            "accept any number of points in dimension 0 and treat each on its own. Where its code "
-            "says len(x) or int(x.shape[0]), write x.shape[0]"
+            "accept any number of points in dimension 0 and treat each on its own. A loop over "
+            "the points, such as [f(row) for row in x], can be written as torch.vmap(f)(x)"
         )
     if "numpy" in line or "tensor subclasses" in line:
         return f"the model leaves torch on the way{at}: {line}. {_TEACH}"
@@ -286,6 +300,7 @@ def _make_functional(graph: fx.Graph) -> bool:
 
 def name_of(node: fx.Node) -> tuple[str, bool]:
     """A node's readable name, and whether it is the name of one of torch's own modules."""
+    node = node.meta.get("written_for", node)
     path, kind = "", ""
     for key, entry in (node.meta.get("nn_module_stack") or {}).items():
         if not str(key).startswith("_empty"):
@@ -341,34 +356,3 @@ def needed_by(output: fx.Node) -> set[fx.Node]:
                 seen.add(node)
                 waiting.append(node)
     return seen
-
-
-def terminal_of(output: fx.Node, needed: set[fx.Node]) -> tuple[fx.Node, str] | None:
-    """The softmax or sigmoid that makes the output, seen through changes of shape; its label."""
-    node: Any = output
-    moved = False
-    while node.op == "call_function" and len(needed & set(node.users)) <= 1:
-        rule = rule_of(node.target)
-        if isinstance(rule, Terminal):
-            dim = arguments_of(node).get("dim")
-            over_batch = dim is not None and dim % node.args[0].meta["val"].dim() == 0
-            keep = over_batch or (moved and not rule.elementwise)
-            return None if keep else (node, rule.label)
-        reshapes = isinstance(rule, Affine) and rule.reshapes
-        identity = isinstance(rule, Affine) and rule.identity
-        if not (reshapes or identity or (node.target is operator.getitem and node.args[1] == 0)):
-            return None
-        moved = moved or reshapes
-        node = node.args[0]
-    return None
-
-
-def final_of(node: fx.Node) -> Callable[[Tensor], Tensor]:
-    """The operation of a stripped node, as a function of its input alone."""
-
-    def final(x: Tensor) -> Tensor:
-        out = node.target(x, *node.args[1:])  # type: ignore[operator]
-        result: Tensor = out if isinstance(out, Tensor) else out[0]
-        return result
-
-    return final

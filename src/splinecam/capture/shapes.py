@@ -53,6 +53,13 @@ class Batch:
         found = {symbol for size in symbolic for symbol in self.expression(size).free_symbols}
         return found - {self.symbol}
 
+    def learn(self, value: Tensor, same: Tensor) -> None:
+        """Note the unknown sizes of a value that has the shape of another with known sizes."""
+        for size, known in zip(value.shape, same.shape, strict=True):
+            if len(self.unknown(size)) == 1 and self.expression(size).is_Symbol:
+                number = self.expression(known) if isinstance(known, torch.SymInt) else known
+                self.known[self.expression(size)] = number
+
     def size(self, value: Any) -> Any:
         """A number of the graph, as it is or as a function of the batch."""
         kind = _KINDS.get(type(value))
