@@ -27,6 +27,7 @@ from splinecam.growth import regions_by_layer
 from splinecam.locate import Locator
 from splinecam.maps import AffineMaps, affine_maps, gradients
 from splinecam.merge import Merged, merge
+from splinecam.modelfiles import instead_of
 from splinecam.options import device_of, kind_of, limit_of
 from splinecam.predicates import EPS, PLANAR, SAFETY, VALUE_PRECISION
 from splinecam.program import Program
@@ -85,9 +86,7 @@ def partition(
 def require_module(model: object) -> None:
     """A ``TypeError`` for what is no model."""
     if not isinstance(model, nn.Module):
-        raise TypeError(
-            f"model must be an nn.Module, not {kind_of(model)}; wrap functions in a module"
-        )
+        raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
 
 
 def _partition(

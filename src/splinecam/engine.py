@@ -52,6 +52,7 @@ _UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not tell
 
 # Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
 _MESH_BYTES = 1000
+_LEAST_MEMORY = 1000 * _MESH_BYTES  # bytes below which hardly any network fits
 
 
 @dataclass(frozen=True)
@@ -273,9 +274,23 @@ class Run:
                     "Raise max_regions, or choose a smaller domain."
                 ) from None
             raise TooLarge(
-                f"The partition exceeds memory={self.memory:,} bytes {where}. What is cut at once "
-                f"must stay below {fits:,} regions: raise memory, or choose a smaller domain."
+                f"The partition exceeds memory={self.memory:,} bytes {where}. "
+                f"{_more_memory(self.memory)}"
             ) from None
+
+
+def _more_memory(memory: int) -> str:
+    """What to do about an amount of memory that is too small."""
+    if memory < _LEAST_MEMORY:
+        return (
+            f"Less than {_LEAST_MEMORY:,} bytes is hardly ever enough: raise memory, or leave it "
+            "out to use what is free."
+        )
+    fits = memory // _MESH_BYTES
+    return (
+        f"What is cut at once must stay below {fits:,} regions: raise memory, or choose a smaller "
+        "domain."
+    )
 
 
 def _refinement(

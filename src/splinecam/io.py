@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import zipfile
 from collections.abc import Mapping
 from dataclasses import fields
@@ -32,6 +31,7 @@ from splinecam.capture.outputs import Lost, Output
 from splinecam.domain import Domain
 from splinecam.engine import Frame
 from splinecam.errors import FileError, SplineCamError
+from splinecam.files import reason_of, replaced
 from splinecam.maps import AffineMaps
 from splinecam.mesh import Mesh
 from splinecam.record import Record
@@ -69,18 +69,8 @@ def save(part: Partition, path: str | os.PathLike[str] | BinaryIO) -> None:
     if not isinstance(path, str | os.PathLike):
         np.savez(path, **arrays)
         return
-    target = Path(path)
-    if target.is_dir():
-        raise FileError(f"{target} is a folder; give the name of a file in it.")
-    if not target.parent.is_dir():
-        raise FileError(f"There is no folder {target.parent}; make it first.")
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with draft.open("xb") as file:
-            np.savez(file, **arrays)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    with replaced(path) as file:
+        np.savez(file, **arrays)
 
 
 def _arrays(part: Partition) -> dict[str, Any]:
@@ -131,8 +121,10 @@ def read(path: str | os.PathLike[str] | BinaryIO) -> Record:
             return _read(file, str(path))
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
-    except (IsADirectoryError, PermissionError) as error:
-        raise FileError(f"{path} cannot be read: {error.strerror}.") from None
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
 
 
 def _read(file: BinaryIO, name: str) -> Record:

@@ -15,7 +15,8 @@ _log = logging.getLogger("splinecam")
 
 def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
     """A bar for interactive use; elsewhere it is not shown."""
-    interactive = sys.stderr.isatty() or "ipykernel" in sys.modules
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    interactive = terminal or "ipykernel" in sys.modules
     return tqdm(total=total, unit=unit, disable=not (wanted and interactive), leave=False)
 
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import re
-import traceback
 import warnings
 from collections.abc import Iterator
 from io import StringIO
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from splinecam.capture.known import known_values
 from splinecam.capture.batches import export_any_batch, fixes_batch
+from splinecam.capture.diagnosis import (
+    first_line,
+    known_cause,
+    last_of_the_user,
+    refuse,
+    unknown_cause,
+)
+from splinecam.capture.known import known_values
 from splinecam.capture.leaves import leaf_of
 from splinecam.capture.shapes import dynamic_shapes
 from splinecam.capture.untouched import untouched
@@ -38,7 +42,6 @@ __all__ = [
 
 _MAX_BATCH = 2**31
 _CUDA_BATCH = 2**16 - 1  # normalisation takes another way beyond it, with the same result
-_TEACH = "If the part that does so is piecewise linear, splinecam.register_op can teach it"
 _BLOCKS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 _CREATED = ("zeros", "ones", "full", "empty")
 _FRESH = frozenset(
@@ -64,8 +67,7 @@ def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
 
 def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
     """The model's exported program without in-place operations; the model stays as it was."""
-    if isinstance(model, torch.jit.ScriptModule):
-        raise CaptureError("the model is a ScriptModule: pass the nn.Module it was made from")
+    refuse(model)
     with warnings.catch_warnings(), _quiet(), torch.no_grad(), untouched(model):
         warnings.simplefilter("ignore")
         x = _example(model, input_shape)
@@ -79,9 +81,9 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
                 exported = export_any_batch(model, x, _export, _functional)
             if exported is not None:
                 return exported
-            if known := _known_cause(error):
+            if known := known_cause(error, model, input_shape):
                 raise CaptureError(known) from None
-            raise CaptureError(_unknown_cause(error, input_shape)) from error
+            raise CaptureError(unknown_cause(error, input_shape)) from error
         return _functional(exported)
 
 
@@ -161,68 +163,6 @@ def _quiet() -> Iterator[None]:
     finally:
         for handler in handlers:
             handler.removeFilter(silent)
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's message, shortened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else type(error).__name__
-    return text if len(text) <= 240 else text[:240] + " ..."
-
-
-def _known_cause(error: Exception) -> str | None:
-    """Why a model cannot be exported, if that is understood."""
-    text, line, at = str(error), first_line(error).removesuffix("."), _place(error)
-    if isinstance(error, TypeError) and "argument" in line:
-        return (
-            f"the model cannot be called with one input: {line}{at}. "
-            "Wrap it in a module whose forward takes one tensor."
-        )
-    if "data-dependent" in text or "data dependent" in text:
-        return (
-            f"the model's control flow depends on the values of its input{at}, "
-            f"so it has no fixed graph: {line}. {_TEACH}"
-        )
-    if fixes_batch(error):
-        return (
-            "the model fixes the size of its batch or mixes the points of the batch: it must "
-            "accept any number of points in dimension 0 and treat each on its own. A loop over "
-            "the points, such as [f(row) for row in x], can be written as torch.vmap(f)(x)"
-        )
-    if "numpy" in line or "tensor subclasses" in line:
-        return f"the model leaves torch on the way{at}: {line}. {_TEACH}"
-    return None
-
-
-def _unknown_cause(error: Exception, input_shape: tuple[int, ...]) -> str:
-    """What went wrong when a model was run, and for which shape."""
-    line = re.sub(r"\bs\d+\b", "batch", first_line(error).removesuffix("."))  # as torch calls it
-    hint, batch = "", f"(batch, {', '.join(map(str, input_shape))})"
-    if not isinstance(error, RuntimeError):  # which is what torch raises for a wrong shape
-        line = f"{type(error).__name__}: {line}"
-    elif input_shape == (2,):
-        hint = ". For more inputs than two use Domain.through or around"
-    elif input_shape[:1] == (1,):
-        hint = ". Samples of a domain carry no batch dimension"
-    return (
-        f"the model cannot be run on an input of shape {batch}, where {input_shape} is the "
-        f"domain's input shape: {line}{_place(error)}{hint}"
-    )
-
-
-def _place(error: Exception) -> str:
-    """Where in the user's code an error was raised, in brackets."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = _last_of_the_user([(frame.filename, frame.lineno) for frame in frames])
-    return f" (at {place})" if place else ""
-
-
-def _last_of_the_user(frames: list[tuple[str, Any]]) -> str:
-    """The last of some files and lines that is in the user's code: ``net.py:31``, or nothing."""
-    package, ours = Path(torch.__file__).parent, Path(__file__).parents[1]
-    not_theirs = (str(package), str(ours), contextlib.__file__, functools.__file__, "<")
-    theirs = [(path, line) for path, line in frames if not path.startswith(not_theirs)]
-    return f"{Path(theirs[-1][0]).name}:{theirs[-1][1]}" if theirs else ""
 
 
 def _is_fresh(node: Any) -> bool:
@@ -322,7 +262,7 @@ def _qualified(kind: type) -> str:
 def location_of(node: fx.Node) -> str:
     """Where the call stands in the user's code: ``net.py:31``, or nothing."""
     stack = node.meta.get("stack_trace") or ""
-    return _last_of_the_user(re.findall(r'File "([^"]+)", line (\d+)', stack))
+    return last_of_the_user(re.findall(r'File "([^"]+)", line (\d+)', stack))
 
 
 def argument_names(node: fx.Node) -> tuple[str, ...]:

@@ -26,13 +26,13 @@ from splinecam.capture.cutting import (
     uses_places,
 )
 from splinecam.capture.draft import Draft, is_floating, mixes_points
+from splinecam.capture.explain import explained
 from splinecam.capture.final import Final, tail_of
 from splinecam.capture.graph import (
     argument_names,
     arguments_of,
     defaults,
     export_graph,
-    first_line,
     needed_by,
 )
 from splinecam.capture.leaves import leaves
@@ -61,7 +61,7 @@ from splinecam.ops import (
     target_name,
 )
 from splinecam.ops.register import Taught
-from splinecam.ops.rejected import MASK, PRODUCT, RANDOM, UNKNOWN
+from splinecam.ops.rejected import CONSTANT_PLACES, MASK, PLACES, PRODUCT, RANDOM, UNKNOWN
 from splinecam.program import Program, Step
 from splinecam.values import DEVICE, Ref, resolve
 
@@ -85,15 +85,14 @@ def capture(
     model = unwrap(model)
     with EXCLUSIVE, leaves(model), one_output(model, output), torch.no_grad():
         exported = export_graph(model, input_shape)
+        reader = _Reader(exported, torch.device(device))
         try:
-            reader = _Reader(exported, torch.device(device))
             program = reader.read(input_shape)
             probe(program, reader.draft.rows, reader.draft.describe)
-        except SplineCamError:
-            raise
+        except SplineCamError as error:
+            raise explained(error, model, exported, reader.needed) from None
         except Exception as error:
-            message = f"the model's graph cannot be run in float64: {first_line(error)}"
-            raise CaptureError(message) from error
+            raise explained(error, model, exported, reader.needed) from error
     return program
 
 
@@ -193,7 +192,7 @@ class _Reader:
 
     def _count_masked(self, node: fx.Node, call: dict[str, Any]) -> None:
         """Indexing by a constant mask: the number of entries it picks is a constant too."""
-        indices = call.get("indices")  # a list, except for operations that take one tensor
+        indices = call.get("indices")
         masks = [item for item in indices if _is_mask(item)] if isinstance(indices, list) else []
         unknown = self.draft.batch.unknown(node.meta["val"]) if masks else ()
         if len(masks) == 1 and len(unknown) == 1:
@@ -312,7 +311,8 @@ class _Reader:
             random = torch.Tag.nondeterministic_seeded in node.target.tags
             return RANDOM if random else UNKNOWN
         if isinstance(rule, (Rejected, Terminal)):
-            return rule.reason
+            constant = rule.reason == PLACES and not self.draft.is_active(call["indices"])
+            return CONSTANT_PLACES if constant else rule.reason
         if isinstance(rule, Taught):
             return None
         if isinstance(rule, Composite):

@@ -8,9 +8,15 @@ from splinecam.ops.registry import Rejected, Terminal, register
 
 SMOOTH = "it is not piecewise linear"
 PLACES = "it moves values to the places of maxima, which are discontinuous"
+UNPOOLED = (
+    "max_unpool moves values to the places of its maxima, which are discontinuous: "
+    "use interpolate or a transposed convolution instead"
+)
+CONSTANT_PLACES = "with constant indices it is affine: write it with scatter, which is supported"
 SOFT = "it is not piecewise linear: the maximum that it smooths is (amax, maximum)"
 LENGTH = "it is not piecewise linear: only norms of order 1 and infinity are"
-JUMP = "it is discontinuous"
+JUMP = "it is discontinuous, also with a straight-through gradient, which changes backward only"
+ROUNDED = "it rounds, which is discontinuous: partition the float model, before it is quantised"
 WINNER = "it is discontinuous: return the values that it compares"
 MASK = (
     "a mask computed from activations is discontinuous: "
@@ -63,8 +69,16 @@ register(
 )
 register(
     "floor ceil round trunc fix frac fmod remainder floor_divide hardshrink heaviside "
-    "fake_quantize_per_tensor_affine quantize_per_tensor bucketize searchsorted",
+    "bucketize searchsorted",
     Rejected(JUMP),
+)
+register(
+    "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine quantize_per_tensor "
+    "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams "
+    "fused_moving_avg_obs_fake_quant _fused_moving_avg_obs_fq_helper "
+    "_fused_moving_avg_obs_fq_helper_functional quantize_per_channel quantize_per_tensor_dynamic",
+    Rejected(ROUNDED),
 )
 register(
     "eq ne not_equal logical_and logical_or logical_xor isnan isinf isfinite signbit bitwise_and "
