@@ -187,7 +187,7 @@ class _Reader:
 
     def _count_masked(self, node: fx.Node, call: dict[str, Any]) -> None:
         """Indexing by a constant mask: the number of entries it picks is a constant too."""
-        indices = call.get("indices")  # a list, except for operations that take one tensor
+        indices = call.get("indices")
         masks = [item for item in indices if _is_mask(item)] if isinstance(indices, list) else []
         unknown = self.draft.batch.unknown(node.meta["val"]) if masks else ()
         if len(masks) == 1 and len(unknown) == 1:
