@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import is_dataclass
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ def own_outputs(way: Way, model: nn.Module, x: Tensor) -> Tensor:
     elif way.output is not None:
         found = found[way.output]
     while not isinstance(found, Tensor):
+        found = vars(found) if is_dataclass(found) else found
         (found,) = found.values() if isinstance(found, dict) else found
     return found.double().reshape(x.shape[0], -1)
 

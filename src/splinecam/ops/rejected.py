@@ -28,6 +28,7 @@ CHOICE = (
     "as in where(x > 0, x, 0.1 * x)"
 )
 RANDOM = "it is random"
+COMPLEX = "complex numbers are not supported: write a transform as a product with real matrices"
 ATTENTION = "attention multiplies activations with each other: not piecewise linear"
 MIXES = "it mixes the points of the batch"
 PRODUCT = (
@@ -86,6 +87,11 @@ register(
     Rejected(MASK),
 )
 register("argmax argmin argsort mode", Rejected(WINNER))
+register(
+    "fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn "
+    "view_as_complex complex polar stft istft",
+    Rejected(COMPLEX),
+)
 register("max.default min.default", Rejected(MIXES))
 register("aminmax", Rejected("it has two results: use amin and amax"))
 register("kthvalue median nanmedian quantile nanquantile", Rejected(SELECTS))
