@@ -274,7 +274,7 @@ class StraightThrough(torch.autograd.Function):
 def test_straight_through_functions() -> None:
     for call in (
         lambda m, x: StraightThrough.apply(m.layer(x)),
-        lambda m, x: m.layer(x) + (m.layer(x).sign() - m.layer(x)).detach(),
+        lambda m, x: m.layer(x) + (m.layer(x).floor() - m.layer(x)).detach(),
     ):
         text = message(Net(call))
         assert "it is discontinuous, also with a straight-through gradient" in text
@@ -292,7 +292,7 @@ def test_script_modules_inside() -> None:
     scripted = torch.jit.script(mlp())
     assert "the model is a ScriptModule" in message(scripted)
     text = message(nn.Sequential(nn.Linear(2, 2), nn.Sequential(scripted)))
-    assert "TorchScript modules, which torch.export cannot follow: '1.0'." in text
+    assert "ScriptModules, which torch.export cannot follow: '1.0'." in text
     assert "nn.Module that each was made from" in text
 
 
@@ -305,6 +305,24 @@ def test_lazy_modules() -> None:
     assert "Run it on one batch first: model(x)" in text
     model(torch.zeros(4, 2))
     assert len(capture(model, (2,)).cuts) == 1
+
+
+def test_weights_without_values() -> None:
+    with torch.device("meta"):
+        model = mlp()
+    text = message(model)
+    assert "no values, as they are on the meta device: 0.weight, 0.bias, 2.weight, 2.bias" in text
+
+
+def _slope(m: Net, x: Tensor) -> Tensor:
+    x = x.detach().requires_grad_(True)
+    return torch.autograd.grad(m.layer(x).relu().sum(), x)[0]
+
+
+def test_derivatives_of_the_model() -> None:
+    text = message(Net(_slope))
+    assert "computes a derivative by autograd (at test_messages.py:" in text
+    assert "is discontinuous" in text
 
 
 FLOAT = "Rounding is discontinuous: partition the float model"

@@ -157,7 +157,9 @@ def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
     except (EOFError, zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
         if isinstance(error, FileError):
             raise
-        raise FileError(f"{name} is truncated or damaged ({error}).") from error
+        raise FileError(
+            f"{name} is truncated or damaged ({error}). Save the partition again."
+        ) from error
 
 
 def _begins_as_archive(file: BinaryIO) -> bool:

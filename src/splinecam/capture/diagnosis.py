@@ -38,7 +38,7 @@ def refuse(model: nn.Module) -> None:
     """A ``CaptureError`` for a model that torch.export cannot follow, whatever its input."""
     if isinstance(model, torch.jit.ScriptModule):
         raise CaptureError("the model is a ScriptModule: pass the nn.Module it was made from")
-    if type(model).forward is nn.Module.forward:
+    if type(model).forward is nn.Module.forward and "forward" not in vars(model):
         raise CaptureError(f"{type(model).__name__} has no forward method: it cannot be called")
     lazy = {
         f"{name!r} ({type(module).__name__})" if name else type(module).__name__: None
@@ -50,6 +50,12 @@ def refuse(model: nn.Module) -> None:
         raise CaptureError(
             f"the model has lazy layers whose weights have no shape yet: {_some(list(lazy))}. "
             "Run it on one batch first: model(x)"
+        )
+    empty = [n for n, t in (*model.named_parameters(), *model.named_buffers()) if t.is_meta]
+    if empty:
+        raise CaptureError(
+            f"the model's weights have no values, as they are on the meta device: {_some(empty)}. "
+            "Make it on another device, and load its weights"
         )
 
 
@@ -148,8 +154,14 @@ def quantised(model: nn.Module) -> str | None:
     outer = [n for n in names if not n.startswith(inside) and "weight_fake_quant" not in n]
     if not outer:
         return None
-    found = [f"{name!r} ({model.get_submodule(name)._get_name()})" for name in outer]
+    found = [f"{name!r} ({_title(model.get_submodule(name))})" for name in outer]
     return f"the model is quantised, or prepared for it: {_some(found)}. {_FLOAT}"
+
+
+def _title(module: nn.Module) -> str:
+    """The name under which a module shows itself: quantised layers have names of their own."""
+    shown = str(module).partition("(")[0]
+    return shown if shown.isidentifier() else type(module).__name__
 
 
 def _rounds(module: nn.Module) -> bool:
@@ -170,8 +182,8 @@ def _scripted(model: nn.Module) -> str | None:
     if not found:
         return None
     return (
-        f"the model contains TorchScript modules, which torch.export cannot follow: {_some(found)}."
-        " Put the nn.Module that each was made from in its place"
+        f"parts of the model are ScriptModules, which torch.export cannot follow: {_some(found)}. "
+        "Put the nn.Module that each was made from in its place"
     )
 
 
@@ -225,7 +237,7 @@ def _arguments_of(frame: FrameType) -> tuple[Any, Any]:
 
 def _sizes(given: Any, input_shape: tuple[int, ...]) -> tuple[str, ...]:
     """The shape of a tensor in words; the size of the batch is not a number."""
-    sizes = tuple(given.shape) if isinstance(given, Tensor) else ()
+    sizes: tuple[Any, ...] = tuple(given.shape) if isinstance(given, Tensor) else ()
     if sizes[1:] == input_shape:
         sizes = ("batch", *input_shape)
     return tuple(re.sub(r"\bs\d+\b", "batch", str(size)) for size in sizes)
@@ -290,6 +302,11 @@ def _known(error: Exception) -> str | None:
     text, line, at = str(error), first_line(error).removesuffix("."), _place(error)
     if "fake_quantize" in text or "quantized::" in text:
         return f"the model quantises its activations{at}. {_FLOAT}"
+    if "does not require grad" in text:
+        return (
+            f"the model computes a derivative by autograd{at}: that of a piecewise-linear function "
+            "is discontinuous, and torch.export does not follow it"
+        )
     if "data-dependent" in text or "data dependent" in text:
         return (
             f"the model's control flow depends on the values of its input{at}, "

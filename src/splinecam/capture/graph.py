@@ -19,7 +19,6 @@ from splinecam.capture.diagnosis import (
     first_line,
     known_cause,
     last_of_the_user,
-    refuse,
     unknown_cause,
 )
 from splinecam.capture.known import known_values
@@ -67,7 +66,6 @@ def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
 
 def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
     """The model's exported program without in-place operations; the model stays as it was."""
-    refuse(model)
     with warnings.catch_warnings(), _quiet(), torch.no_grad(), untouched(model):
         warnings.simplefilter("ignore")
         x = _example(model, input_shape)
@@ -98,7 +96,10 @@ def _functional(exported: Any) -> Any:
     try:
         return exported.run_decompositions({})
     except Exception as error:
-        message = f"its in-place operations cannot be undone: {first_line(error)}"
+        message = (
+            f"the model's in-place operations cannot be undone: {first_line(error)}. Write "
+            "them out of place: x = x + y for x += y"
+        )
         raise CaptureError(message) from error
 
 

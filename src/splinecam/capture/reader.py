@@ -25,6 +25,7 @@ from splinecam.capture.cutting import (
     add_sort,
     uses_places,
 )
+from splinecam.capture.diagnosis import refuse
 from splinecam.capture.draft import Draft, is_floating, mixes_points
 from splinecam.capture.explain import explained
 from splinecam.capture.final import Final, tail_of
@@ -83,6 +84,7 @@ def capture(
     check_output(output)
     input_shape = tuple(int(size) for size in input_shape)
     model = unwrap(model)
+    refuse(model)
     with EXCLUSIVE, leaves(model), one_output(model, output), torch.no_grad():
         exported = export_graph(model, input_shape)
         reader = _Reader(exported, torch.device(device))
@@ -138,9 +140,14 @@ class _Reader:
         if self.draft.offending:
             raise UnsupportedOpError(self.draft.offending)
         if not (isinstance(result, Ref) and result.name in self.draft.rows):
-            raise CaptureError("the model's output does not depend on its input")
+            raise CaptureError(
+                "the model's output does not depend on its input: there is nothing to partition"
+            )
         if not self.draft.rows[result.name].plain:
-            raise CaptureError("the first dimension of the model's output is not the batch")
+            raise CaptureError(
+                "the first dimension of the model's output is not the batch: return a tensor "
+                "(batch, ...) with one row for each point"
+            )
         return (result, None) if self.tail is None else self.tail.finish(self.draft, self.output)
 
     def _constant(self, target: str) -> Any:
@@ -201,7 +208,9 @@ class _Reader:
     def _template(self, item: Any) -> Any:
         if isinstance(item, fx.Node):
             if item not in self.draft.values:
-                raise CaptureError(f"the graph holds a value that cannot be read: {item.name}")
+                raise CaptureError(
+                    f"the graph holds a value that cannot be read: {item.name}. Please report this"
+                )
             return self.draft.values[item]
         if isinstance(item, torch.SymInt):
             return self.draft.batch.size(item)

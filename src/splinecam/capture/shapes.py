@@ -38,7 +38,10 @@ class Batch:
     def __init__(self, x: fx.Node) -> None:
         size = x.meta["val"].shape[0]
         if not isinstance(size, torch.SymInt):
-            raise CaptureError("the model fixes the size of its batch")
+            raise CaptureError(
+                "the model fixes the size of its batch: it must accept any number of points in "
+                "dimension 0"
+            )
         self.symbol = size.node.expr
         self.known: dict[Any, Any] = {}  # other symbols, whose values are constants of the model
 
@@ -69,7 +72,10 @@ class Batch:
         if not expression.free_symbols:
             return kind(expression)
         if expression.free_symbols != {self.symbol}:
-            raise CaptureError("the shape of an activation depends on the values of the input")
+            raise CaptureError(
+                "the shape of an activation depends on the values of the input, as that of "
+                "nonzero(x) and x[mask] does: it must be the same for every point"
+            )
         each = expression / self.symbol
         if kind is int and each.is_Integer:
             return Size(int(each).__mul__)
