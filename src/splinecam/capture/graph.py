@@ -77,6 +77,9 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
             exported = None
             if fixes_batch(error):
                 exported = export_any_batch(model, x, _export, _functional)
+            if fixes_batch(error) and exported is None:
+                with known_values(model):
+                    exported = export_any_batch(model, x, _export, _functional)
             if exported is not None:
                 return exported
             if known := known_cause(error, model, input_shape):
