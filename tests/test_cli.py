@@ -59,6 +59,15 @@ ready = build().train()
 def wide(width, depth):
     return build(width)
 
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = build(), nn.Linear(3, 1)
+
+    def forward(self, x):
+        features = self.body(x)
+        return {"value": self.head(features), "features": features}
+
 def single():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -313,6 +322,21 @@ def test_partition_is_that_of_the_library(run: Run, here: Path) -> None:
     assert not json.loads(Path("a/stats.json").read_text())["validated"]
 
 
+def test_one_of_several_results(run: Run, here: Path) -> None:
+    words = ("little.py:Heads", *BOX, "--no-plot", "--force", "--quiet", "--out", "out")
+    for result, outputs in (("value", 1), ("features", 3), ("-1", 3)):
+        assert run("partition", *words, f"--result={result}")[0] == 0
+        part = sc.load(here / "out/partition.npz")
+        assert part.values.shape[1] == outputs
+        assert str(part.output) == result
+    about = json.loads((here / "out/stats.json").read_text())
+    assert (about["output"], about["validated"]) == (-1, True)
+    code, out, _ = run("check", "little.py:Heads", "--input-shape", "2", "--result", "features")
+    assert (code, "output  (3,)" in out) == (0, True)
+    full = ("--full", "--model", "little.py:Heads")
+    assert run("stats", "out/partition.npz", *full)[0] == 0
+
+
 @pytest.mark.parametrize("weights", ["weights.npz", "c.pth"])
 def test_weights_of_several_kinds(run: Run, weights: str) -> None:
     words = ("partition", "little.py:build", "--weights", weights, *BOX, "--no-plot")
@@ -439,6 +463,13 @@ WRONG = [
     ("little.py:build --through pair.npy", "The first two of the three samples (--pick)"),
     # what the computer has
     ("w little.py:build --device cuda", "--device cuda is not available"),
+    # which of several results
+    (
+        "w little.py:Heads",
+        "a dict with the keys 'value' (B, 1) and 'features' (B, 3): choose one with --result value",
+    ),
+    ("w little.py:Heads --result 2", "there is no output 2: the model returns a dict"),
+    ("w little.py:build --result x", "the model returns a tensor (B, 3): leave --result out"),
     # which picture
     ("w little.py:build --output 7 --color output", "there is no --output 7"),
     ("w little.py:build --color output", "say which one, --output 0 to 2"),

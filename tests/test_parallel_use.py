@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.capture import EXPORT
+from splinecam.capture.private import EXCLUSIVE
 
 BOX = sc.Domain.box(-1, 1)
 
@@ -84,7 +84,7 @@ def test_a_model_is_not_called_while_another_is_captured() -> None:
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             if not torch.compiler.is_compiling():
-                locked.append(EXPORT._is_owned())  # type: ignore[attr-defined]
+                locked.append(EXCLUSIVE._is_owned())  # type: ignore[attr-defined]
             return self.linear(x).relu()
 
     model = Watched()

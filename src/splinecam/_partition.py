@@ -18,6 +18,8 @@ from splinecam import plot as _plot
 from splinecam import stats as _stats
 from splinecam import validate as _validate
 from splinecam.capture import capture
+from splinecam.capture.outputs import Lost, Output, check_output
+from splinecam.capture.private import dtype_of
 from splinecam.domain import Domain
 from splinecam.engine import Frame, Outcome, run
 from splinecam.errors import SplineCamError
@@ -51,6 +53,7 @@ def partition(
     model: nn.Module,
     domain: Domain,
     *,
+    output: Output = None,
     device: str | torch.device = "auto",
     memory: float | None = None,
     max_regions: float | None = None,
@@ -59,10 +62,11 @@ def partition(
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
-    changed. device: where to compute, by default a GPU if there is one. memory: bytes to stay
-    within (default: most of what the device has free). max_regions: stop with a ``LimitError``
-    beyond this many. progress: show a bar, in interactive use only; elsewhere the logger
-    ``splinecam`` tells of each step at level INFO.
+    changed. output: which of several outputs of the model, as an index into a tuple, a key of a
+    dict, the name of a field, or a function of the model's result. device: where to compute, by
+    default a GPU if there is one. memory: bytes to stay within (default: most of what the device
+    has free). max_regions: stop with a ``LimitError`` beyond this many. progress: show a bar, in
+    interactive use only; elsewhere the logger ``splinecam`` tells of each step at level INFO.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -73,9 +77,10 @@ def partition(
     require_module(model)
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
+    check_output(output)
     memory, max_regions = limit_of("memory", memory), limit_of("max_regions", max_regions)
     with torch.inference_mode(False):
-        return _partition(model, domain, device_of(device), memory, max_regions, progress)
+        return _partition(model, domain, output, device_of(device), memory, max_regions, progress)
 
 
 def require_module(model: object) -> None:
@@ -87,12 +92,13 @@ def require_module(model: object) -> None:
 def _partition(
     model: nn.Module,
     domain: Domain,
+    output: Output,
     device: torch.device,
     memory: int | None,
     max_regions: int | None,
     progress: bool,
 ) -> Partition:
-    program = capture(model, domain.input_shape, device=device)
+    program = capture(model, domain.input_shape, device=device, output=output)
     with progress_bar(len(program.cuts), "cut", progress) as bar, torch.no_grad():
 
         def report(name: str, regions: int, share: float) -> None:
@@ -100,12 +106,13 @@ def _partition(
             bar.update(share)
 
         outcome = run(program, domain, memory=memory, max_regions=max_regions, report=report)
-    return Partition(record_of(model, program, domain, outcome), model, program)
+    return Partition(record_of(model, program, domain, outcome, output), model, program)
 
 
-def record_of(model: nn.Module, program: Program, domain: Domain, outcome: Outcome) -> Record:
+def record_of(
+    model: nn.Module, program: Program, domain: Domain, outcome: Outcome, output: Output
+) -> Record:
     """What a run found, in a partition's terms."""
-    floats = (t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point())
     return Record(
         domain=domain,
         mesh=outcome.mesh,
@@ -119,7 +126,8 @@ def record_of(model: nn.Module, program: Program, domain: Domain, outcome: Outco
         ),
         cuts=tuple(cut.name for cut in program.cuts),
         stripped=program.stripped,
-        dtype=next(floats, torch.get_default_dtype()),
+        dtype=dtype_of(model),
+        output=output,
     )
 
 
@@ -127,6 +135,7 @@ def load(
     path: str | os.PathLike[str] | BinaryIO,
     *,
     model: nn.Module | None = None,
+    output: Output = None,
     device: str | torch.device = "cpu",
 ) -> Partition:
     """A partition that ``part.save`` wrote, on the given device.
@@ -136,16 +145,19 @@ def load(
 
     path: name of the file, or an open file. model: the same network, for what needs it
     (``patterns``, ``neurons``, ``fixed_units``, ``jacobian``, ``validate``, statistics in input
-    space); it is compared with the file. device: where the tensors are to be.
+    space); it is compared with the file. output: needed again if it was a function, which a file
+    does not hold. device: where the tensors are to be.
     """
     part = Partition(io.read(path).to(device_of(device)))
     if model is not None:
-        part.attach(model)
+        part.attach(model, output=output)
     return part
 
 
-def _unpickled(content: bytes, model: nn.Module | None, device: str) -> Partition:
-    return load(BytesIO(content), model=model, device=device)
+def _unpickled(
+    content: bytes, model: nn.Module | None, device: str, output: Output = None
+) -> Partition:
+    return load(BytesIO(content), model=model, output=output, device=device)
 
 
 class Partition:
@@ -155,10 +167,11 @@ class Partition:
     keeps one linear piece; ``merged()`` unites neighbours with equal maps.
 
     domain: what was partitioned; cuts: names of the non-linearities, in the order in which they
-    cut; stripped: the final softmax, log-softmax or sigmoid that was left out, if any; values:
+    cut; stripped: the final softmax, sigmoid or tanh that was left out, if any; values:
     (V, n_out) the output at the vertices; value_error: (n_out,) its rounding error; unresolved:
     places that float64 could not settle (usually none); dtype: the model's floating-point type;
-    cut_errors: rounding errors of the units of each cut. mesh, frame: the subdivision in the
+    cut_errors: rounding errors of the units of each cut; output: which of several outputs of the
+    model this is, None if there is one. mesh, frame: the subdivision in the
     engine's own coordinates, and these coordinates.
     """
 
@@ -173,6 +186,7 @@ class Partition:
         self.unresolved = record.unresolved
         self.dtype = record.dtype
         self.cut_errors = record.cut_errors
+        self.output = record.output
         self.mesh = record.mesh
         self._maps = record.maps
         self._model, self._program = model, program
@@ -193,10 +207,21 @@ class Partition:
             raise SplineCamError(_ABSENT)
         return self._program
 
-    def attach(self, model: nn.Module) -> None:
-        """Give a loaded partition its model back; an error if it is another one."""
+    def attach(self, model: nn.Module, *, output: Output = None) -> None:
+        """Give a loaded partition its model back; an error if it is another one.
+
+        output: which of several outputs, by default the one that the partition was made of.
+        """
+        check_output(output)
+        output = self.output if output is None else output
+        if isinstance(output, Lost):
+            raise SplineCamError(
+                f"The partition is of an output that the function {output.name} selects, and files "
+                "hold no functions. Give the function again: output=..., along with the model."
+            )
         with torch.inference_mode(False), torch.no_grad():
-            program = capture(model, self.domain.input_shape, device=self.mesh.uv.device)
+            device = self.mesh.uv.device
+            program = capture(model, self.domain.input_shape, device=device, output=output)
             cuts = tuple(cut.name for cut in program.cuts)
             some = slice(None, None, max(1, self.mesh.num_vertices // _COMPARED))
             found = program(self.domain.embed(self.vertices[some])).flatten(1)
@@ -212,7 +237,7 @@ class Partition:
                 "The model is not the one that was partitioned: its outputs at the vertices differ "
                 f"by up to {float(off.max()):.3g}. Were its weights changed since?"
             )
-        self._model, self._program = model, program
+        self._model, self._program, self.output = model, program, output
 
     @cached_property
     def frame(self) -> Frame:
@@ -428,7 +453,8 @@ class Partition:
         """Pickle and copy by way of the file format; the model is pickled by its own rules."""
         file = BytesIO()
         self.save(file)
-        return _unpickled, (file.getvalue(), self._model, str(self.mesh.uv.device))
+        output = None if self._model is None else self.output  # else the file holds it
+        return _unpickled, (file.getvalue(), self._model, str(self.mesh.uv.device), output)
 
     def __repr__(self) -> str:
         parts = [

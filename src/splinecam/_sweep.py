@@ -12,6 +12,7 @@ from torch import nn
 
 from splinecam._partition import Partition, record_of, require_module
 from splinecam.capture import capture
+from splinecam.capture.outputs import Output, check_output
 from splinecam.domain import Domain
 from splinecam.engine import Outcome, free_memory
 from splinecam.errors import LimitError
@@ -37,6 +38,7 @@ def sweep(
     domains: Iterable[Domain],
     *,
     stream: Literal[False] = False,
+    output: Output = None,
     device: str | torch.device = "auto",
     memory: float | None = None,
     max_regions: float | None = None,
@@ -48,6 +50,7 @@ def sweep(
     domains: Iterable[Domain],
     *,
     stream: Literal[True],
+    output: Output = None,
     device: str | torch.device = "auto",
     memory: float | None = None,
     max_regions: float | None = None,
@@ -58,6 +61,7 @@ def sweep(
     domains: Iterable[Domain],
     *,
     stream: bool = False,
+    output: Output = None,
     device: str | torch.device = "auto",
     memory: float | None = None,
     max_regions: float | None = None,
@@ -89,14 +93,16 @@ def sweep(
         raise TypeError(
             f"domains must be a list or another iterable of domains, not {kind_of(domains)}"
         )
+    check_output(output)
     limits = limit_of("memory", memory), limit_of("max_regions", max_regions)
-    found = _sweep(model, domains, device_of(device), *limits, progress)
+    found = _sweep(model, domains, output, device_of(device), *limits, progress)
     return found if stream else list(found)
 
 
 def _sweep(
     model: nn.Module,
     domains: Iterable[Domain],
+    output: Output,
     device: torch.device,
     memory: int | None,
     max_regions: int | None,
@@ -109,7 +115,7 @@ def _sweep(
     if first is None:
         return
     with torch.inference_mode(False):
-        program = capture(model, first.input_shape, device=device)
+        program = capture(model, first.input_shape, device=device, output=output)
     budget = free_memory(device) if memory is None else memory
     coming, size, done = chain([first], coming), _FIRST, 0
     with progress_bar(total, "domain", progress) as bar:
@@ -123,7 +129,8 @@ def _sweep(
         while window := list(islice(coming, size)):
             used = 0
             for index, outcome in _in_order(window, together, done):
-                part = Partition(record_of(model, program, window[index], outcome), model, program)
+                record = record_of(model, program, window[index], outcome, output)
+                part = Partition(record, model, program)
                 used += _bytes(part)
                 bar.update()
                 yield part

@@ -1,7 +1,8 @@
 """Partitions in files: plain numpy arrays in an .npz archive, without pickle.
 
 ``about``        JSON as bytes: format and version, the domain's input shape, names of the cuts, the
-                 final operation left out, the model's floating-point type, unresolved places
+                 final operation left out, the model's floating-point type, unresolved places, which
+                 of several outputs (its index or name, or the name of a function)
 ``domain_*``     origin (D,), basis (2, D), corners (k, 2)
 ``mesh_*``       the fields of ``splinecam.mesh.Mesh``; whole numbers as narrow as they fit
 ``maps_*``       the fields of ``splinecam.maps.AffineMaps``
@@ -26,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from splinecam.capture.outputs import Lost, Output
 from splinecam.domain import Domain
 from splinecam.engine import Frame
 from splinecam.errors import FileError, SplineCamError
@@ -81,6 +83,7 @@ def _arrays(part: Partition) -> dict[str, Any]:
         "stripped": part.stripped,
         "dtype": str(part.dtype).removeprefix("torch."),
         "unresolved": part.unresolved,
+        "output": _output_written(part.output),
     }
     tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
     tensors |= {f"mesh_{name}": tensor for name, tensor in vars(part.mesh).items()}
@@ -89,6 +92,13 @@ def _arrays(part: Partition) -> dict[str, Any]:
     tensors |= {f"cut_error_{k}": part.cut_errors[name] for k, name in enumerate(part.cuts)}
     arrays = {name: _narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
     return {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays}
+
+
+def _output_written(output: Output) -> Any:
+    """Which output was selected; of a function only its name."""
+    if isinstance(output, Lost) or callable(output):
+        return {"function": str(getattr(output, "name", getattr(output, "__name__", output)))}
+    return output
 
 
 def _narrow(array: NDArray[Any]) -> NDArray[Any]:
@@ -183,10 +193,19 @@ def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
         stripped=about["stripped"],
         dtype=_dtype(about["dtype"]),
         maps=AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps))),
+        output=_output_read(about.get("output")),
     )
     _check_shapes(record)
     _check_mesh(record)
     return record
+
+
+def _output_read(written: Any) -> Output:
+    if isinstance(written, dict):
+        return Lost(str(written["function"]))
+    if written is None or (isinstance(written, (int, str)) and not isinstance(written, bool)):
+        return written
+    raise ValueError(f"{written!r} does not name an output")
 
 
 def _floats(arrays: Arrays, name: str) -> Tensor:

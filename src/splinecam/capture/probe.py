@@ -128,6 +128,7 @@ def _blame(
     """Find the step of a stage that is not affine or mixes points, by running them one by one."""
     both: dict[str, Any] = {name: live[name] for name in stage.live_in}
     first = {name: value[:1] for name, value in both.items()}
+    second = {name: value[1:] for name, value in both.items()}
     blend = {name: _blend(value) for name, value in both.items()}
     bound: dict[str, Any] = {
         name: Bound(value.abs().amax(0, keepdim=True), torch.zeros_like(value[:1]))
@@ -137,6 +138,7 @@ def _blame(
         device = program.device
         both[step.name] = step.call(both, 2, device)
         first[step.name] = step.call(first, 1, device)
+        second[step.name] = step.call(second, 1, device)
         blend[step.name] = step.call(blend, 1, device)
         bound[step.name] = step.bound(bound, device)
         made = both[step.name]
@@ -147,7 +149,8 @@ def _blame(
         if not bool(made.isfinite().all()):
             raise NotFiniteError(str(describe(step.name, _INFINITE)))
         pair = layout.out(made)
-        if not _agree(layout.out(first[step.name]), pair[:1], size):
+        alone = torch.cat([layout.out(first[step.name]), layout.out(second[step.name])])
+        if not _agree(alone, pair, size):
             raise UnsupportedOpError([describe(step.name, "it mixes the points of the batch")])
         if not _agree(layout.out(blend[step.name]), _blend(pair), size):
             raise UnsupportedOpError([describe(step.name, "it is not affine")])

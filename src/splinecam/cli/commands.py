@@ -89,7 +89,7 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
         found = find_model(options.model, arguments=dict(options.arg), weights=options.weights)
     _require_shape(options.model, found.input_shape, domain)
     if options.output is not None or options.level is not None or options.color == "output":
-        program = capture(found.model, domain.input_shape)
+        program = capture(found.model, domain.input_shape, output=options.result)
         require_outputs(options, prod(program.output_shape))
     console.note("Model", f"{options.model}, {console.took('model')}")
     console.note("Domain", repr(domain).removeprefix("Domain(").removesuffix(")"))
@@ -97,6 +97,7 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
         part = partition(
             found.model,
             domain,
+            output=options.result,
             device=options.device,
             memory=options.memory,
             max_regions=options.max_regions,
@@ -141,6 +142,7 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
         },
         "cuts": part.cuts,
         "stripped": part.stripped,
+        "output": getattr(part.output, "name", part.output),  # of a function
         "stats": stats.numbers,
         "unresolved": [place._asdict() for place in part.unresolved],
     }
@@ -255,7 +257,7 @@ def _check(options: Namespace) -> int:
             f"Say which shape one input of {options.model} has: --input-shape 2, or 1,28,28."
         )
     try:
-        program = capture(found.model, shape)
+        program = capture(found.model, shape, output=options.result)
     except UnsupportedOpError as error:
         console.out(_obstacles(options.model, error))
         return 1

@@ -24,6 +24,9 @@ _PAUSE = 5.0  # seconds between two lines of progress
 _DOMAINS = r"(box|polygon|through|around)\b"
 # The library's messages name what one writes in Python; these are the options that do the same.
 _OPTIONS = (
+    (r"\b([Cc]hoose one with) output='?([\w.-]+)'?", r"\1 --result \2"),
+    (r"\boutput='?([\w.-]+)'? gives", r"--result \1 gives"),
+    (r"\bleave output= out", "leave --result out"),
     (r"\bmax_regions=([\d,]+)", r"--max-regions \1"),
     (r"\bmax_regions\b", "--max-regions"),
     (r"\bmemory=([\d,]+)", r"--memory \1"),

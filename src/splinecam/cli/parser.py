@@ -268,6 +268,9 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
 def _add_model(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="the network: see below")
     _add_factory(parser)
+    parser.add_argument(
+        "--result", type=words.key, metavar="KEY", help="which of several results: a name or index"
+    )
 
 
 def _add_model_option(parser: ArgumentParser, summary: str) -> None:

@@ -153,3 +153,8 @@ def device(word: str) -> str:
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", word):
         raise ArgumentTypeError(f"{word!r} is not auto, cpu or cuda")
     return word
+
+
+def key(word: str) -> int | str:
+    """The index of an output, or its name."""
+    return int(word) if re.fullmatch(r"-?\d+", word) else word
