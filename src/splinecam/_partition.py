@@ -110,7 +110,11 @@ def _partition(
 
 
 def record_of(
-    model: nn.Module, program: Program, domain: Domain, outcome: Outcome, output: Output
+    model: nn.Module,
+    program: Program,
+    domain: Domain,
+    outcome: Outcome,
+    output: Output = None,
 ) -> Record:
     """What a run found, in a partition's terms."""
     return Record(

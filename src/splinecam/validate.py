@@ -83,7 +83,9 @@ class Report:
 def validate(part: Partition, *, samples: int = 2000, seed: int = 0) -> Report:
     """Check the structure, and the maps against the real model on so many of the regions.
 
-    Returns a report of the checks; raises ``ValidationError`` with those that failed.
+    Returns a report of the checks; raises ``ValidationError`` with those that failed. A private
+    copy of the model runs in float64; a model that cannot be run so is compared in its own
+    precision, and the names of these checks say so.
     """
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
