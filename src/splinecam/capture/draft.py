@@ -20,7 +20,7 @@ from splinecam.ops.rejected import JUMP, MASK, MIXES, SPELLINGS
 from splinecam.program import Step
 from splinecam.values import Ref, Rows
 
-__all__ = ["Draft", "Mask", "is_floating", "mixes_points"]
+__all__ = ["Draft", "Mask", "count_masked", "is_floating", "mixes_points"]
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,15 @@ class Draft:
 def is_floating(value: Any) -> bool:
     """Whether a value of a graph is a tensor of real numbers."""
     return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def count_masked(draft: Draft, node: fx.Node, call: dict[str, Any]) -> None:
+    """Indexing by a constant mask: the number of entries it picks is a constant too."""
+    given = [item for item in call.get("indices") or () if isinstance(item, Tensor)]
+    masks = [item for item in given if item.dtype == torch.bool]
+    unknown = draft.batch.unknown(node.meta["val"]) if masks else ()
+    if len(masks) == 1 and len(unknown) == 1:
+        draft.batch.known[next(iter(unknown))] = int(masks[0].sum())
 
 
 def mixes_points(draft: Draft, node: fx.Node, rule: Affine, call: dict[str, Any]) -> str | None:

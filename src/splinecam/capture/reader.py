@@ -26,7 +26,7 @@ from splinecam.capture.cutting import (
     uses_places,
 )
 from splinecam.capture.diagnosis import refuse
-from splinecam.capture.draft import Draft, is_floating, mixes_points
+from splinecam.capture.draft import Draft, count_masked, is_floating, mixes_points
 from splinecam.capture.explain import explained
 from splinecam.capture.final import Final, tail_of
 from splinecam.capture.graph import (
@@ -197,14 +197,6 @@ class _Reader:
             self.draft.batch.known[value.node.expr] = tensor.item()
         return self.draft.batch.size(value)
 
-    def _count_masked(self, node: fx.Node, call: dict[str, Any]) -> None:
-        """Indexing by a constant mask: the number of entries it picks is a constant too."""
-        indices = call.get("indices")
-        masks = [item for item in indices if _is_mask(item)] if isinstance(indices, list) else []
-        unknown = self.draft.batch.unknown(node.meta["val"]) if masks else ()
-        if len(masks) == 1 and len(unknown) == 1:
-            self.draft.batch.known[next(iter(unknown))] = int(masks[0].sum())
-
     def _template(self, item: Any) -> Any:
         if isinstance(item, fx.Node):
             if item not in self.draft.values:
@@ -256,7 +248,7 @@ class _Reader:
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         rule, names = taught_of(node) or rule_of(node.target), argument_names(node)
         call = defaults(node) | dict(zip(names, args, strict=False)) | kwargs
-        self._count_masked(node, call)
+        count_masked(self.draft, node, call)
         unread = rule.shape_only if isinstance(rule, Affine) else ()
         read = [ref.name for key, item in call.items() if key not in unread for ref in refs(item)]
         masks = [name for name in dict.fromkeys(read) if name in self.draft.masks]
@@ -305,8 +297,10 @@ class _Reader:
         if isinstance(result, str):
             return result
         self.needed.update(emit.nodes)
+        before = len(self.draft.offending)
         for new in emit.nodes:
             self._node(new)
+        del self.draft.offending[before + 1 :]  # they are one operation of the model
         self.draft.values[node] = self._template(result)
         if isinstance(result, fx.Node):
             self.draft.batch.learn(node.meta["val"], result.meta["val"])
@@ -388,10 +382,6 @@ class _Reader:
             for i, ref in enumerate(self.draft.values[node]):
                 if i in used:
                     self.draft.body.append(part_of(ref, node, i, EXACT))
-
-
-def _is_mask(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dtype == torch.bool
 
 
 def _ends(exported: Any) -> tuple[fx.Node, fx.Node]:

@@ -32,7 +32,7 @@ COMPLEX = "complex numbers are not supported: write a transform as a product wit
 ATTENTION = "attention multiplies activations with each other: not piecewise linear"
 MIXES = "it mixes the points of the batch"
 PRODUCT = (
-    "it multiplies activations with each other: piecewise quadratic or worse, not piecewise linear"
+    "it multiplies activations with each other: at best piecewise quadratic, not piecewise linear"
 )
 POWER = "it is not piecewise linear: a square, for one, is piecewise quadratic"
 QUADRATIC = "it is piecewise quadratic, not piecewise linear"
