@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from io import BytesIO
+from math import prod
 from typing import Any, BinaryIO
 
 import torch
@@ -25,12 +26,13 @@ from splinecam.growth import regions_by_layer
 from splinecam.locate import Locator
 from splinecam.maps import AffineMaps, affine_maps, gradients
 from splinecam.merge import Merged, merge
-from splinecam.options import device_of, kind_of, limit_of
+from splinecam.names import few, names_of
+from splinecam.options import device_of, kind_of, limit_of, memory_of
 from splinecam.predicates import EPS, PLANAR, SAFETY, VALUE_PRECISION
 from splinecam.program import Program
 from splinecam.progress import progress_bar, tell
 from splinecam.record import Record
-from splinecam.regions import Region, Regions, Unresolved
+from splinecam.regions import Region, Regions, RegionViews, Unresolved
 from splinecam.sampling import sample_regions
 
 __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
@@ -51,17 +53,20 @@ def partition(
     domain: Domain,
     *,
     device: str | torch.device = "auto",
-    memory: float | None = None,
+    memory: float | str | None = None,
     max_regions: float | None = None,
+    names: Sequence[str] | None = None,
     progress: bool = True,
 ) -> Partition:
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
     changed. device: where to compute, by default a GPU if there is one. memory: bytes to stay
-    within (default: most of what the device has free). max_regions: stop with a ``LimitError``
-    beyond this many. progress: show a bar, in interactive use only; elsewhere the logger
-    ``splinecam`` tells of each step at level INFO.
+    within, as a number or written ``"4GB"`` (default: most of what the device has free).
+    max_regions: stop with a ``LimitError`` beyond this many. names: what the classes are called,
+    in the order of the outputs, or two names for a single output; pictures and tables use them,
+    and ``part.names`` changes them. progress: show a bar, in interactive use only; elsewhere the
+    logger ``splinecam`` tells of each step at level INFO.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -72,9 +77,9 @@ def partition(
     require_module(model)
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
-    memory, max_regions = limit_of("memory", memory), limit_of("max_regions", max_regions)
+    memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
     with torch.inference_mode(False):
-        return _partition(model, domain, device_of(device), memory, max_regions, progress)
+        return _partition(model, domain, device_of(device), memory, max_regions, names, progress)
 
 
 def require_module(model: object) -> None:
@@ -91,9 +96,11 @@ def _partition(
     device: torch.device,
     memory: int | None,
     max_regions: int | None,
+    names: Sequence[str] | None,
     progress: bool,
 ) -> Partition:
     program = capture(model, domain.input_shape, device=device)
+    called = names_of(names, prod(program.output_shape))
     with progress_bar(len(program.cuts), "cut", progress) as bar, torch.no_grad():
 
         def report(name: str, regions: int, share: float) -> None:
@@ -101,10 +108,16 @@ def _partition(
             bar.update(share)
 
         outcome = run(program, domain, memory=memory, max_regions=max_regions, report=report)
-    return Partition(record_of(model, program, domain, outcome), model, program)
+    return Partition(record_of(model, program, domain, outcome, called), model, program)
 
 
-def record_of(model: nn.Module, program: Program, domain: Domain, outcome: Outcome) -> Record:
+def record_of(
+    model: nn.Module,
+    program: Program,
+    domain: Domain,
+    outcome: Outcome,
+    names: tuple[str, ...] | None = None,
+) -> Record:
     """What a run found, in a partition's terms."""
     floats = (t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point())
     return Record(
@@ -121,6 +134,7 @@ def record_of(model: nn.Module, program: Program, domain: Domain, outcome: Outco
         cuts=tuple(cut.name for cut in program.cuts),
         stripped=program.stripped,
         dtype=next(floats, torch.get_default_dtype()),
+        names=names,
     )
 
 
@@ -146,11 +160,12 @@ def _unpickled(content: bytes, model: nn.Module | None, device: str) -> Partitio
     return load(BytesIO(content), model=model, device=device)
 
 
-class Partition:
+class Partition(RegionViews):
     """A convex polygon divided into V vertices, E edges and F regions, as flat tensors.
 
     Coordinates are plane coordinates of ``domain``. A region is a convex cell on which every unit
-    keeps one linear piece; ``merged()`` unites neighbours with equal maps.
+    keeps one linear piece; ``merged()`` unites neighbours with equal maps. A partition is a
+    sequence of its regions: ``part[i]``, ``part[:10]``, ``for region in part``.
 
     domain: what was partitioned; cuts: names of the non-linearities, in the order in which they
     cut; stripped: the final softmax, log-softmax or sigmoid that was left out, if any; values:
@@ -172,8 +187,26 @@ class Partition:
         self.dtype = record.dtype
         self.cut_errors = record.cut_errors
         self.mesh = record.mesh
+        self._names = record.names
         self._maps = record.maps
         self._model, self._program = model, program
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the classes are called, or None; set it to a list of names, or to None.
+
+        Two names for a model with one output: of the class at or below the level, and above it.
+
+        >>> part = partition(nn.Linear(2, 3), Domain.box(-1, 1), names=["cat", "dog", "bird"])
+        >>> part.names = ["a", "b", "c"]
+        >>> part.names
+        ('a', 'b', 'c')
+        """
+        return self._names
+
+    @names.setter
+    def names(self, names: Sequence[str] | None) -> None:
+        self._names = names_of(names, self.values.shape[1])
 
     # -- the network --------------------------------------------------------------------------
 
@@ -312,6 +345,10 @@ class Partition:
     def __len__(self) -> int:
         return self.mesh.num_faces
 
+    @property
+    def _owner(self) -> Partition:
+        return self
+
     def locate(self, x: Tensor) -> Tensor:
         """Region of each input (N, ...), (N,); -1 outside the domain or off its plane.
 
@@ -439,6 +476,8 @@ class Partition:
             parts.append(f"final {self.stripped} left out")
         if self.unresolved:
             parts.append(f"{len(self.unresolved):,} unresolved places")
+        if self.names is not None:
+            parts.append(f"classes {few(self.names)}")
         if self._model is None:
             parts.append("without its model")
         return f"Partition({', '.join(parts)}, on {self.mesh.uv.device})"

@@ -240,6 +240,20 @@ class Domain:
         weight = _cross(p, q)
         return self.corners[0] + (weight[:, None] * (p + q)).sum(0) / (3 * weight.sum())
 
+    def __eq__(self, other: object) -> bool:
+        """Whether two domains are the same polygon in the same plane, with equal coordinates."""
+        return isinstance(other, Domain) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        """The same for equal domains: which corner comes first does not matter, nor -0.0."""
+        first = min(range(len(self.corners)), key=self.corners.tolist().__getitem__)
+        arrays = (self.origin, self.basis, self.corners.roll(-first, 0))
+        return self.input_shape, *((array + 0.0).numpy().tobytes() for array in arrays)
+
     def __repr__(self) -> str:
         return (
             f"Domain({len(self.corners)} corners, area {self.area:.3g}, "

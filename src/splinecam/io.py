@@ -1,7 +1,8 @@
 """Partitions in files: plain numpy arrays in an .npz archive, without pickle.
 
 ``about``        JSON as bytes: format and version, the domain's input shape, names of the cuts, the
-                 final operation left out, the model's floating-point type, unresolved places
+                 final operation left out, the model's floating-point type, unresolved places;
+                 files of earlier versions have no names of classes
 ``domain_*``     origin (D,), basis (2, D), corners (k, 2)
 ``mesh_*``       the fields of ``splinecam.mesh.Mesh``; whole numbers as narrow as they fit
 ``maps_*``       the fields of ``splinecam.maps.AffineMaps``
@@ -32,6 +33,7 @@ from splinecam.engine import Frame
 from splinecam.errors import FileError, SplineCamError
 from splinecam.maps import AffineMaps
 from splinecam.mesh import Mesh
+from splinecam.names import names_of
 from splinecam.record import Record
 from splinecam.regions import Unresolved
 from splinecam.validate import check_mesh
@@ -91,6 +93,7 @@ def _arrays(part: Partition) -> dict[str, Any]:
         "stripped": part.stripped,
         "dtype": str(part.dtype).removeprefix("torch."),
         "unresolved": part.unresolved,
+        "names": part.names,
     }
     tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
     tensors |= {f"mesh_{name}": tensor for name, tensor in vars(part.mesh).items()}
@@ -189,6 +192,7 @@ def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
         stripped=about["stripped"],
         dtype=_dtype(about["dtype"]),
         maps=AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps))),
+        names=names_of(about.get("names"), arrays["values"].shape[-1]),
     )
     _check_shapes(record)
     _check_mesh(record)

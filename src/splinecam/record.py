@@ -22,7 +22,7 @@ class Record:
     mesh: in the engine's own coordinates; values: (V, n_out) the output at the vertices;
     value_error: (n_out,) and cut_errors: (n,) per cut, rounding errors; cuts: names of the
     non-linearities; stripped: a final softmax or sigmoid that was left out; dtype: the model's
-    floating-point type; maps: of the regions, if they are known already.
+    floating-point type; maps: of the regions, if they are known already; names: of the classes.
     """
 
     domain: Domain
@@ -35,6 +35,7 @@ class Record:
     stripped: str | None
     dtype: torch.dtype
     maps: AffineMaps | None = None
+    names: tuple[str, ...] | None = None
 
     def to(self, device: torch.device) -> Record:
         """The same on another device; domains stay where they are."""

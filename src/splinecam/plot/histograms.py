@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from splinecam.comparison import by_name
 from splinecam.errors import SplineCamError
 from splinecam.plot.palette import CLASSES, INK, background, ink_on, require_matplotlib, text_color
 from splinecam.predicates import EPS
-from splinecam.stats import by_name
 from splinecam.table import table
 
 if TYPE_CHECKING:
