@@ -465,6 +465,12 @@ class Partition(RegionViews):
         self.save(file)
         return _unpickled, (file.getvalue(), self._model, str(self.mesh.uv.device))
 
+    def _repr_html_(self) -> str:
+        """A small picture and the main numbers, as notebooks show it."""
+        from splinecam.notebook import partition_card
+
+        return partition_card(self)
+
     def __repr__(self) -> str:
         parts = [
             f"{len(self):,} region{'s' * (len(self) != 1)}",

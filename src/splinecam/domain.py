@@ -254,6 +254,12 @@ class Domain:
         arrays = (self.origin, self.basis, self.corners.roll(-first, 0))
         return self.input_shape, *((array + 0.0).numpy().tobytes() for array in arrays)
 
+    def _repr_html_(self) -> str:
+        """The polygon and its sizes, as notebooks show it."""
+        from splinecam.notebook import domain_card
+
+        return domain_card(self)
+
     def __repr__(self) -> str:
         return (
             f"Domain({len(self.corners)} corners, area {self.area:.3g}, "

@@ -115,6 +115,12 @@ class Region:
         """Derivative of the output in input space, (n_out, ...)."""
         return self.partition.jacobian([self.index])[0]
 
+    def _repr_html_(self) -> str:
+        """The region and its neighbours, as notebooks show it."""
+        from splinecam.notebook import region_card
+
+        return region_card(self)
+
     def __repr__(self) -> str:
         u, v = self.centroid.tolist()
         k = int(self.partition.num_corners[self.index])
