@@ -23,7 +23,8 @@ def amount_of(word: str) -> int | None:
     if written is None or unit is None:
         return None
     found = Decimal(written[1] + (written[2] or "")) * unit
-    return int(found) if found >= 1 and found == found.to_integral_value() else None
+    whole = 1 <= found < 2**63 and found == found.to_integral_value()
+    return int(found) if whole else None
 
 
 def bytes_of(word: str) -> int | None:

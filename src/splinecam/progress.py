@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib.util import find_spec
 from typing import Any
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 __all__ = ["progress_bar", "tell"]
 
@@ -15,8 +16,12 @@ _log = logging.getLogger("splinecam")
 
 def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
     """A bar for interactive use; elsewhere it is not shown."""
-    interactive = sys.stderr.isatty() or "ipykernel" in sys.modules
-    return tqdm(total=total, unit=unit, disable=not (wanted and interactive), leave=False)
+    notebook = "ipykernel" in sys.modules
+    interactive = sys.stderr.isatty() or notebook
+    bar: Any = tqdm
+    if notebook and find_spec("ipywidgets") is not None:  # without which tqdm.auto warns
+        from tqdm.auto import tqdm as bar
+    return bar(total=total, unit=unit, disable=not (wanted and interactive), leave=False)
 
 
 def tell(bar: tqdm[Any], name: str, regions: int) -> None:

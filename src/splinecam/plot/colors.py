@@ -149,7 +149,7 @@ def _by_class(part: Partition, asked: Asked) -> Coloring:
     )
 
 
-def _shown_classes(areas: Floats, asked: Asked) -> list[int]:
+def _shown_classes(areas: NDArray[Any], asked: Asked) -> list[int]:
     """The classes in the legend, ascending: those asked for, or the largest, by their areas."""
     if asked.shown == "all":
         return list(range(len(areas)))[:_ENTRIES]

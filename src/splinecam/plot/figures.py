@@ -19,7 +19,8 @@ def new_figure(**options: Any) -> Figure:
     """A figure of pyplot, with the options of ``pyplot.figure``, that a notebook shows once."""
     import matplotlib.pyplot as plt
 
-    return once(plt.figure(**options))
+    figure: Figure = once(plt.figure(**options))
+    return figure
 
 
 def once(figure: Any) -> Any:
