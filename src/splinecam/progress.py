@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,7 +21,7 @@ def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
     interactive = sys.stderr.isatty() or notebook
     bar: Any = tqdm
     if notebook and find_spec("ipywidgets") is not None:  # without which tqdm.auto warns
-        from tqdm.auto import tqdm as bar
+        bar = import_module("tqdm.auto").tqdm
     return bar(total=total, unit=unit, disable=not (wanted and interactive), leave=False)
 
 

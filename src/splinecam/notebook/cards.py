@@ -44,7 +44,8 @@ def partition_card(part: Partition) -> str:
         ("vertices", f"{mesh.num_vertices:,}"),
         ("layers", f"{len(part.cuts):,} ({_list(part.cuts)})" if part.cuts else "0"),
         ("outputs", _outputs(part)),
-        ("domain", f"{_inputs(part.domain)}, area {part.domain.area:.4g}"),
+        ("input shape", str(part.domain.input_shape)),
+        ("domain area", f"{part.domain.area:.4g}"),
     ]
     if part.unresolved:
         rows.append(("unresolved places", f"{len(part.unresolved):,}"))
@@ -146,10 +147,6 @@ def _outputs(part: Partition) -> str:
     return f"{count} (final {part.stripped} left out)" if part.stripped else count
 
 
-def _inputs(domain: Domain) -> str:
-    return f"{len(domain.corners)} corners, inputs of shape {domain.input_shape}"
-
-
 def _is_input_plane(domain: Domain) -> bool:
     return domain.dim == 2 and not domain.origin.any() and bool(domain.basis.diagonal().eq(1).all())
 
@@ -195,7 +192,7 @@ def _card(title: str, image: str, *bodies: str) -> str:
     """A picture at the left, a title and the rest at the right, below each other where narrow."""
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start;margin:4px 0">'
-        f'{image}<div style="min-width:0"><div style="font-weight:bold;margin-bottom:4px">'
+        f'{image}<div style="flex:1 1 240px;min-width:0"><div style="font-weight:bold;margin-bottom:4px">'
         f"{html.escape(title)}</div>{''.join(bodies)}</div></div>"
     )
 
@@ -210,7 +207,8 @@ def _table(rows: Iterable[tuple[str, str]], *, escaped: bool = False) -> str:
         f'<td style="{cell}">{html.escape(value)}</td></tr>'
         for label, value in rows
     )
-    return f'<table style="border-collapse:collapse;border:none;margin:0">{body}</table>'
+    style = "border-collapse:collapse;border:none;margin:0;color:inherit;font:inherit"
+    return f'<table style="{style}">{body}</table>'
 
 
 def _legend(part: Partition, picture: Picture) -> str:
