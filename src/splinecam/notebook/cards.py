@@ -192,7 +192,8 @@ def _card(title: str, image: str, *bodies: str) -> str:
     """A picture at the left, a title and the rest at the right, below each other where narrow."""
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start;margin:4px 0">'
-        f'{image}<div style="flex:1 1 240px;min-width:0"><div style="font-weight:bold;margin-bottom:4px">'
+        f'{image}<div style="flex:1 1 240px;min-width:0">'
+        '<div style="font-weight:bold;margin-bottom:4px">'
         f"{html.escape(title)}</div>{''.join(bodies)}</div></div>"
     )
 
@@ -202,7 +203,7 @@ def _table(rows: Iterable[tuple[str, str]], *, escaped: bool = False) -> str:
     cell = "border:none;background:none;padding:1px 14px 1px 0;text-align:left;vertical-align:top"
     body = "".join(
         '<tr style="background:none">'
-        f'<td style="{cell}{"" if escaped else ";opacity:.7"}">'
+        f'<td style="{cell};white-space:nowrap{"" if escaped else ";opacity:.7"}">'
         f"{label if escaped else html.escape(label)}</td>"
         f'<td style="{cell}">{html.escape(value)}</td></tr>'
         for label, value in rows
