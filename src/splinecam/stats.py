@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,6 +86,9 @@ class Stats(dict[str, Any]):
     >>> found["area"], found["output_mean"], found["area.std"]
     ({'mean': 1.0, 'std': 0.5}, (2.0,), 0.5)
     """
+
+    def __init__(self, numbers: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> None:
+        super().__init__(numbers)
 
     def __missing__(self, key: str) -> Any:
         if key in self:
