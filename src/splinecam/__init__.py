@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from splinecam._sweep import sweep
     from splinecam.boundary import Boundary, LevelSet
     from splinecam.classes import ClassRegions
+    from splinecam.comparison import Comparison, compare
     from splinecam.domain import Domain
     from splinecam.errors import (
         CaptureError,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from splinecam.neurons import NeuronCurves
     from splinecam.ops import op_table
     from splinecam.ops.register import register_op, unregister_op
-    from splinecam.stats import Stats, compare
+    from splinecam.stats import Stats
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ __all__ = [
     "Boundary",
     "CaptureError",
     "ClassRegions",
+    "Comparison",
     "Domain",
     "DomainError",
     "FileError",
@@ -68,12 +70,13 @@ _MODULES = {
     "_sweep": ("sweep",),
     "boundary": ("Boundary", "LevelSet"),
     "classes": ("ClassRegions",),
+    "comparison": ("Comparison", "compare"),
     "domain": ("Domain",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "neurons": ("NeuronCurves",),
     "ops": ("op_table",),
     "ops.register": ("register_op", "unregister_op"),
-    "stats": ("Stats", "compare"),
+    "stats": ("Stats",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

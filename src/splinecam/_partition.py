@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from io import BytesIO
+from math import prod
 from typing import Any, BinaryIO
 
 import torch
@@ -28,12 +29,13 @@ from splinecam.locate import Locator
 from splinecam.maps import AffineMaps, affine_maps, gradients
 from splinecam.merge import Merged, merge
 from splinecam.modelfiles import instead_of
-from splinecam.options import device_of, kind_of, limit_of
+from splinecam.names import few, names_of
+from splinecam.options import device_of, kind_of, limit_of, memory_of
 from splinecam.predicates import EPS, PLANAR, SAFETY, VALUE_PRECISION
 from splinecam.program import Program
 from splinecam.progress import progress_bar, tell
 from splinecam.record import Record
-from splinecam.regions import Region, Regions, Unresolved
+from splinecam.regions import Region, Regions, RegionViews, Unresolved
 from splinecam.sampling import sample_regions
 
 __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
@@ -55,8 +57,9 @@ def partition(
     *,
     output: Output = None,
     device: str | torch.device = "auto",
-    memory: float | None = None,
+    memory: float | str | None = None,
     max_regions: float | None = None,
+    names: Sequence[str] | None = None,
     progress: bool = True,
 ) -> Partition:
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
@@ -64,8 +67,10 @@ def partition(
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
     changed. output: which of several outputs of the model, as an index into a tuple, a key of a
     dict, the name of a field, or a function of the model's result. device: where to compute, by
-    default a GPU if there is one. memory: bytes to stay within (default: most of what the device
-    has free). max_regions: stop with a ``LimitError`` beyond this many. progress: show a bar, in
+    default a GPU if there is one. memory: bytes to stay within, as a number or written ``"4GB"``
+    (default: most of what the device has free). max_regions: stop with a ``LimitError`` beyond this
+    many. names: what the classes are called, in the order of the outputs, or two names for a single
+    output; pictures and tables use them, and ``part.names`` changes them. progress: show a bar, in
     interactive use only; elsewhere the logger ``splinecam`` tells of each step at level INFO.
 
     >>> from torch import nn
@@ -78,9 +83,10 @@ def partition(
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_output(output)
-    memory, max_regions = limit_of("memory", memory), limit_of("max_regions", max_regions)
+    memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
+    limits = memory, max_regions
     with torch.inference_mode(False):
-        return _partition(model, domain, output, device_of(device), memory, max_regions, progress)
+        return _partition(model, domain, output, device_of(device), *limits, names, progress)
 
 
 def require_module(model: object) -> None:
@@ -96,9 +102,11 @@ def _partition(
     device: torch.device,
     memory: int | None,
     max_regions: int | None,
+    names: Sequence[str] | None,
     progress: bool,
 ) -> Partition:
     program = capture(model, domain.input_shape, device=device, output=output)
+    called = names_of(names, prod(program.output_shape))
     with progress_bar(len(program.cuts), "cut", progress) as bar, torch.no_grad():
 
         def report(name: str, regions: int, share: float) -> None:
@@ -106,7 +114,8 @@ def _partition(
             bar.update(share)
 
         outcome = run(program, domain, memory=memory, max_regions=max_regions, report=report)
-    return Partition(record_of(model, program, domain, outcome, output), model, program)
+    record = record_of(model, program, domain, outcome, output=output, names=called)
+    return Partition(record, model, program)
 
 
 def record_of(
@@ -114,7 +123,9 @@ def record_of(
     program: Program,
     domain: Domain,
     outcome: Outcome,
+    *,
     output: Output = None,
+    names: tuple[str, ...] | None = None,
 ) -> Record:
     """What a run found, in a partition's terms."""
     return Record(
@@ -132,6 +143,7 @@ def record_of(
         stripped=program.stripped,
         dtype=dtype_of(model),
         output=output,
+        names=names,
     )
 
 
@@ -164,11 +176,12 @@ def _unpickled(
     return load(BytesIO(content), model=model, output=output, device=device)
 
 
-class Partition:
+class Partition(RegionViews):
     """A convex polygon divided into V vertices, E edges and F regions, as flat tensors.
 
     Coordinates are plane coordinates of ``domain``. A region is a convex cell on which every unit
-    keeps one linear piece; ``merged()`` unites neighbours with equal maps.
+    keeps one linear piece; ``merged()`` unites neighbours with equal maps. A partition is a
+    sequence of its regions: ``part[i]``, ``part[:10]``, ``for region in part``.
 
     domain: what was partitioned; cuts: names of the non-linearities, in the order in which they
     cut; stripped: the final softmax, sigmoid or tanh that was left out, if any; values:
@@ -192,8 +205,26 @@ class Partition:
         self.cut_errors = record.cut_errors
         self.output = record.output
         self.mesh = record.mesh
+        self._names = record.names
         self._maps = record.maps
         self._model, self._program = model, program
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the classes are called, or None; set it to a list of names, or to None.
+
+        Two names for a model with one output: of the class at or below the level, and above it.
+
+        >>> part = partition(nn.Linear(2, 3), Domain.box(-1, 1), names=["cat", "dog", "bird"])
+        >>> part.names = ["a", "b", "c"]
+        >>> part.names
+        ('a', 'b', 'c')
+        """
+        return self._names
+
+    @names.setter
+    def names(self, names: Sequence[str] | None) -> None:
+        self._names = names_of(names, self.values.shape[1])
 
     # -- the network --------------------------------------------------------------------------
 
@@ -343,6 +374,10 @@ class Partition:
     def __len__(self) -> int:
         return self.mesh.num_faces
 
+    @property
+    def _owner(self) -> Partition:
+        return self
+
     def locate(self, x: Tensor) -> Tensor:
         """Region of each input (N, ...), (N,); -1 outside the domain or off its plane.
 
@@ -460,6 +495,12 @@ class Partition:
         output = None if self._model is None else self.output  # else the file holds it
         return _unpickled, (file.getvalue(), self._model, str(self.mesh.uv.device), output)
 
+    def _repr_html_(self) -> str:
+        """A small picture and the main numbers, as notebooks show it."""
+        from splinecam.notebook import partition_card
+
+        return partition_card(self)
+
     def __repr__(self) -> str:
         parts = [
             f"{len(self):,} region{'s' * (len(self) != 1)}",
@@ -471,6 +512,8 @@ class Partition:
             parts.append(f"final {self.stripped} left out")
         if self.unresolved:
             parts.append(f"{len(self.unresolved):,} unresolved places")
+        if self.names is not None:
+            parts.append(f"classes {few(self.names)}")
         if self._model is None:
             parts.append("without its model")
         return f"Partition({', '.join(parts)}, on {self.mesh.uv.device})"

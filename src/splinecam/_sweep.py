@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
+from math import prod
 from typing import Any, Literal, overload
 
 import torch
@@ -16,7 +17,8 @@ from splinecam.capture.outputs import Output, check_output
 from splinecam.domain import Domain
 from splinecam.engine import Outcome, free_memory
 from splinecam.errors import LimitError
-from splinecam.options import device_of, kind_of, limit_of
+from splinecam.names import names_of
+from splinecam.options import device_of, kind_of, limit_of, memory_of
 from splinecam.progress import progress_bar, tell
 from splinecam.together import run_together
 
@@ -40,8 +42,9 @@ def sweep(
     stream: Literal[False] = False,
     output: Output = None,
     device: str | torch.device = "auto",
-    memory: float | None = None,
+    memory: float | str | None = None,
     max_regions: float | None = None,
+    names: Sequence[str] | None = None,
     progress: bool = True,
 ) -> list[Partition]: ...
 @overload
@@ -52,8 +55,9 @@ def sweep(
     stream: Literal[True],
     output: Output = None,
     device: str | torch.device = "auto",
-    memory: float | None = None,
+    memory: float | str | None = None,
     max_regions: float | None = None,
+    names: Sequence[str] | None = None,
     progress: bool = True,
 ) -> Iterator[Partition]: ...
 def sweep(
@@ -63,8 +67,9 @@ def sweep(
     stream: bool = False,
     output: Output = None,
     device: str | torch.device = "auto",
-    memory: float | None = None,
+    memory: float | str | None = None,
     max_regions: float | None = None,
+    names: Sequence[str] | None = None,
     progress: bool = True,
 ) -> list[Partition] | Iterator[Partition]:
     """The partitions of many domains by one network, in order: what ``partition`` gives for each.
@@ -94,8 +99,8 @@ def sweep(
             f"domains must be a list or another iterable of domains, not {kind_of(domains)}"
         )
     check_output(output)
-    limits = limit_of("memory", memory), limit_of("max_regions", max_regions)
-    found = _sweep(model, domains, output, device_of(device), *limits, progress)
+    limits = memory_of(memory), limit_of("max_regions", max_regions)
+    found = _sweep(model, domains, output, device_of(device), *limits, names, progress)
     return found if stream else list(found)
 
 
@@ -106,6 +111,7 @@ def _sweep(
     device: torch.device,
     memory: int | None,
     max_regions: int | None,
+    names: Sequence[str] | None,
     progress: bool,
 ) -> Iterator[Partition]:
     """The partitions, computed as they are asked for."""
@@ -116,6 +122,7 @@ def _sweep(
         return
     with torch.inference_mode(False):
         program = capture(model, first.input_shape, device=device, output=output)
+    called = names_of(names, prod(program.output_shape))
     budget = free_memory(device) if memory is None else memory
     coming, size, done = chain([first], coming), _FIRST, 0
     with progress_bar(total, "domain", progress) as bar:
@@ -129,7 +136,9 @@ def _sweep(
         while window := list(islice(coming, size)):
             used = 0
             for index, outcome in _in_order(window, together, done):
-                record = record_of(model, program, window[index], outcome, output)
+                record = record_of(
+                    model, program, window[index], outcome, output=output, names=called
+                )
                 part = Partition(record, model, program)
                 used += _bytes(part)
                 bar.update()

@@ -26,6 +26,7 @@ from splinecam.cutting import Doubts
 from splinecam.errors import SplineCamError
 from splinecam.functions import Functions
 from splinecam.links import components
+from splinecam.names import class_number
 from splinecam.predicates import EPS, SAFETY
 from splinecam.ragged import lengths
 from splinecam.regions import Unresolved
@@ -69,9 +70,9 @@ class Boundary(Curves):
         """The two classes that tie on each segment, the lower one first, (S, 2)."""
         return torch.stack([self.label // self.n_classes, self.label % self.n_classes], 1)
 
-    def between(self, i: int, j: int) -> Self:
-        """The part between two classes."""
-        i, j = _pair((i, j), self.n_classes)
+    def between(self, i: int | str, j: int | str) -> Self:
+        """The part between two classes, given by their numbers or the partition's names."""
+        i, j = _pair((i, j), self.n_classes, self.partition.names)
         return self.select(self.label == i * self.n_classes + j)
 
     def pairs(self) -> dict[tuple[int, int], float]:
@@ -86,8 +87,11 @@ class Boundary(Curves):
 
     def _what(self) -> str:
         met = torch.unique(self.label).tolist()
-        who = "classes {} and {}".format(*self.key(met[0])) if len(met) == 1 else ""
-        return f"{self.kind}, {who or f'{len(met)} pairs of classes'}, {super()._what()}"
+        names = self.partition.names or range(self.n_classes)
+        who = f"{len(met)} pairs of classes"
+        if len(met) == 1:
+            who = "classes {} and {}".format(*(names[k] for k in self.key(met[0])))
+        return f"{self.kind}, {who}, {super()._what()}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,7 +130,7 @@ class LevelSet(Curves):
 def decision_boundary(
     part: Partition,
     *,
-    classes: tuple[int, int] | None = None,
+    classes: tuple[int | str, int | str] | None = None,
     kind: Kind = "argmax",
     level: float = 0.0,
 ) -> Boundary:
@@ -135,7 +139,7 @@ def decision_boundary(
     Where outputs are equal on an area, the outline of this area belongs to the boundary, and its
     inside does not.
 
-    classes: only the part between these two. kind: with several outputs, where the two largest are
+    classes: only the part between these two, by number or name. kind: with several outputs, where the two largest are
     equal (``"argmax"``), the two smallest (``"argmin"``), or any two whatsoever (``"pairwise"``).
     level: with one output, where it equals this number; class 1 is above, 0 below.
 
@@ -150,7 +154,7 @@ def decision_boundary(
     True
     """
     n, level = check_kind(part, kind, level)
-    pair = None if classes is None else _pair(classes, n)
+    pair = None if classes is None else _pair(classes, n, part.names)
     if kind == "pairwise" and part.values.shape[1] > 1:
         return _pairwise(part, pair)
     winners = winners_of(part, kind, level, whole=False)
@@ -261,9 +265,14 @@ def check_kind(part: Partition, kind: Kind, level: float) -> tuple[int, float]:
     return max(n, 2), level
 
 
-def _pair(classes: tuple[int, int], n: int) -> tuple[int, int]:
+def _pair(
+    classes: tuple[int | str, int | str], n: int, names: tuple[str, ...] | None
+) -> tuple[int, int]:
+    known: Any = classes
+    if isinstance(classes, tuple | list):
+        known = [class_number(k, names, n) if isinstance(k, str) else k for k in classes]
     try:
-        i, j = sorted(range(n)[operator.index(k)] for k in classes)
+        i, j = sorted(range(n)[operator.index(k)] for k in known)
     except (TypeError, ValueError):
         raise TypeError(f"classes must be a pair of whole numbers, not {classes!r}") from None
     except IndexError:

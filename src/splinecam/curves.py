@@ -138,6 +138,12 @@ class Curves:
         """What there is, as the reader sees it first."""
         return f"{len(self):,} segment{'s' * (len(self) != 1)}"
 
+    def _repr_html_(self) -> str:
+        """A small picture and the main numbers, as notebooks show it."""
+        from splinecam.notebook import curves_card
+
+        return curves_card(self)
+
     def __repr__(self) -> str:
         lines = len(self.polylines)
         return (

@@ -100,7 +100,7 @@ def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) ->
         part.save(out / "demo.npz")
         _export(model, out / "demo.pt2")
     stats = part.stats()
-    content = {"stats": stats.numbers, "seconds": seconds}
+    content = {"stats": stats.nested(), "seconds": seconds}
     with replaced(out / "demo.json") as file:
         file.write((json.dumps(content, indent=2) + "\n").encode())
     print(f"\n{stats}\n\n{_farewell(out)}")

@@ -251,6 +251,26 @@ class Domain:
         weight = cross(p, q)
         return self.corners[0] + (weight[:, None] * (p + q)).sum(0) / (3 * weight.sum())
 
+    def __eq__(self, other: object) -> bool:
+        """Whether two domains are the same polygon in the same plane, with equal coordinates."""
+        return isinstance(other, Domain) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        """The same for equal domains: which corner comes first does not matter, nor -0.0."""
+        first = min(range(len(self.corners)), key=self.corners.tolist().__getitem__)
+        arrays = (self.origin, self.basis, self.corners.roll(-first, 0))
+        return self.input_shape, *((array + 0.0).numpy().tobytes() for array in arrays)
+
+    def _repr_html_(self) -> str:
+        """The polygon and its sizes, as notebooks show it."""
+        from splinecam.notebook import domain_card
+
+        return domain_card(self)
+
     def __repr__(self) -> str:
         return (
             f"Domain({len(self.corners)} corners, area {self.area:.3g}, "

@@ -2,7 +2,8 @@
 
 ``about``        JSON as bytes: format and version, the domain's input shape, names of the cuts, the
                  final operation left out, the model's floating-point type, unresolved places, which
-                 of several outputs (its index or name, or the name of a function)
+                 of several outputs (its index or name, or the name of a function), names of the
+                 classes; files of earlier versions lack the last two
 ``domain_*``     origin (D,), basis (2, D), corners (k, 2)
 ``mesh_*``       the fields of ``splinecam.mesh.Mesh``; whole numbers as narrow as they fit
 ``maps_*``       the fields of ``splinecam.maps.AffineMaps``
@@ -34,6 +35,7 @@ from splinecam.errors import FileError, SplineCamError
 from splinecam.files import reason_of, replaced
 from splinecam.maps import AffineMaps
 from splinecam.mesh import Mesh
+from splinecam.names import names_of
 from splinecam.record import Record
 from splinecam.regions import Unresolved
 from splinecam.validate import check_mesh
@@ -84,6 +86,7 @@ def _arrays(part: Partition) -> dict[str, Any]:
         "dtype": str(part.dtype).removeprefix("torch."),
         "unresolved": part.unresolved,
         "output": _output_written(part.output),
+        "names": part.names,
     }
     tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
     tensors |= {f"mesh_{name}": tensor for name, tensor in vars(part.mesh).items()}
@@ -194,6 +197,7 @@ def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
         dtype=_dtype(about["dtype"]),
         maps=AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps))),
         output=_output_read(about.get("output")),
+        names=names_of(about.get("names"), arrays["values"].shape[-1]),
     )
     _check_shapes(record)
     _check_mesh(record)

@@ -24,7 +24,7 @@ class Record:
     value_error: (n_out,) and cut_errors: (n,) per cut, rounding errors; cuts: names of the
     non-linearities; stripped: a final softmax or sigmoid that was left out; dtype: the model's
     floating-point type; maps: of the regions, if they are known already; output: which of several
-    outputs of the model this is, if it has several.
+    outputs of the model this is, if it has several; names: of the classes.
     """
 
     domain: Domain
@@ -38,6 +38,7 @@ class Record:
     dtype: torch.dtype
     maps: AffineMaps | None = None
     output: Output = None
+    names: tuple[str, ...] | None = None
 
     def to(self, device: torch.device) -> Record:
         """The same on another device; domains stay where they are."""

@@ -21,6 +21,7 @@ from splinecam.cli.console import Console, claim, plain, printing, write_text
 from splinecam.cli.models import find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
 from splinecam.cli.samples import domain_of, picked, read_samples
+from splinecam.comparison import compare
 from splinecam.domain import Domain
 from splinecam.errors import (
     CaptureError,
@@ -32,7 +33,7 @@ from splinecam.files import replaced, writing
 from splinecam.ops.registry import TITLES, OpRow, op_table, op_table_markdown
 from splinecam.options import device_of
 from splinecam.program import Program
-from splinecam.stats import Stats, compare
+from splinecam.stats import Stats
 
 __all__ = ["COMMANDS"]
 
@@ -143,7 +144,7 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
         "cuts": part.cuts,
         "stripped": part.stripped,
         "output": getattr(part.output, "name", part.output),  # of a function
-        "stats": stats.numbers,
+        "stats": stats.nested(),
         "unresolved": [place._asdict() for place in part.unresolved],
     }
 
@@ -206,7 +207,7 @@ def _stats(options: Namespace) -> int:
         content = [{"file": name, **_about(parts[name], found[name])} for name in parts]
         console.out(_json(content[0] if len(content) == 1 else content).rstrip())
     elif len(found) > 1:
-        console.out(compare(found))
+        console.out(str(compare(found)))
     else:
         (name,) = found
         console.out(f"{parts[name]!r}\n{parts[name].domain!r}\n\n{found[name]}")

@@ -81,10 +81,19 @@ class Cells:
     change: Whole
 
     @classmethod
-    def of(cls, mesh: Mesh) -> Cells:
-        """The edges of a mesh; level ones are never crossed."""
-        a, b = mesh.uv[mesh.edges].cpu().numpy().transpose(1, 0, 2)
-        left, right = mesh.halfedge_face().view(-1, 2).cpu().numpy().T
+    def of(cls, mesh: Mesh, grid: Grid | None = None) -> Cells:
+        """The edges of a mesh; level ones are never crossed.
+
+        grid: the only one that they are for, so that edges between its rows are left out.
+        """
+        uv, ends = mesh.uv.cpu().numpy(), mesh.edges.cpu().numpy()
+        beside = mesh.halfedge_face().view(-1, 2).cpu().numpy()
+        if grid is not None:
+            row = _first_at(uv[:, 1], grid.low, grid.rise, grid.rows)[ends]
+            met = row[:, 0] != row[:, 1]
+            ends, beside = ends[met], beside[met]
+        a, b = uv[ends].transpose(1, 0, 2)
+        left, right = beside.T
         up, steep = b[:, 1] > a[:, 1], b[:, 1] != a[:, 1]
         low, high = np.where(up[:, None], a, b)[steep], np.where(up[:, None], b, a)[steep]
         left, right = np.where(up, left, right)[steep], np.where(up, right, left)[steep]

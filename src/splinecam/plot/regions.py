@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 
+from splinecam.names import class_number
 from splinecam.plot.palette import INK, flat_axes, new_axes, require_matplotlib
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from splinecam._partition import Partition
     from splinecam.plot.colors import Coloring
     from splinecam.plot.furniture import AxesStyle
-    from splinecam.plot.points import Classes
+    from splinecam.plot.points import Classes, Samples
 
 __all__ = ["plot"]
 
@@ -38,7 +40,7 @@ def plot(
     names: Sequence[str] | None = None,
     axes: AxesStyle = "scale",
     colorbar: bool = True,
-    legend: bool = True,
+    legend: bool | Literal["all"] | Sequence[int | str] = True,
     linewidth: float | None = None,
     boundary_color: Any = None,
     seed: int = 0,
@@ -60,10 +62,12 @@ def plot(
     ``part.merged().edges``. boundary: by default drawn on classes and where there are several
     outputs; with one output it is where that equals ``level``. points: inputs (N, ...), drawn where
     they project to, and hollow if they are off the plane; labels: their classes (N,), by number or
-    name, grey if they are none; images: thumbnails (N, h, w) or (N, channels, h, w) beside them, or
-    True if the points are images themselves. names: of the classes, two if there is one output.
-    axes: ``"scale"`` for a scale bar, ``"ticks"``, or ``"off"`` without axis labels, all in plane
-    units. linewidth: of edges, in points.
+    name, grey if they are none; names of which the partition knows none get colours of their own.
+    images: thumbnails (N, h, w) or (N, channels, h, w) beside them, or True if the points are
+    images themselves. names: of the classes, two if there is one output; by default those of the
+    partition. legend: the classes that occur, ``"all"`` of them, so that a series of pictures has
+    one legend, a list of some, or False. axes: ``"scale"`` for a scale bar, ``"ticks"``, or
+    ``"off"`` without axis labels, all in plane units. linewidth: of edges, in points.
 
     Lines are dark, or light on dark paper. The regions are an image that is computed in the
     resolution of the picture, also in PDF and SVG and after zooming; lines stay lines, unless there
@@ -95,7 +99,8 @@ def plot(
     classes = isinstance(color, str) and color == "class"
     with torch.no_grad():
         known = Classes.of(part, names, level, any_label=not classes)
-        made = coloring(part, color, Asked(output, cmap, _pair(limits), level, seed, names))
+        shown = _shown(part, legend, known)
+        made = coloring(part, color, Asked(output, cmap, _pair(limits), level, seed, names, shown))
         ax = new_axes(part.domain) if ax is None else flat_axes(ax)
         _forget(ax)
         set_frame(ax, part.domain, axes)
@@ -111,12 +116,12 @@ def plot(
             line = ink if boundary_color is None else boundary_color
             rim = ink == INK and not classes
             draw_boundary(ax, part.decision_boundary(level=level), line, rim=rim)
-        samples = _draw_samples(part, ax, points, labels, images, known)
+        samples = _draw_samples(part, ax, points, labels, images, known, apart=classes)
     below = is_flat(part.domain)
     if colorbar and made.norm is not None:
         add_colorbar(ax, image, made.label, extend=made.extend, below=below)
-    if legend:
-        _add_legends(ax, made, samples, known.names if classes else None, below)
+    if shown is not None or legend:
+        _add_legends(ax, made, samples, known if classes else None, below)
     if own:
         fit_figure(ax, part.domain)
     return ax
@@ -133,6 +138,18 @@ def _pair(limits: Any) -> tuple[float, float] | None:
     return low, high
 
 
+def _shown(part: Partition, legend: Any, known: Classes) -> Any:
+    """The classes that are to be in the legend: None for those that occur, or "all", or which."""
+    if isinstance(legend, bool | np.bool_) or legend is None:
+        return None
+    if isinstance(legend, str):
+        if legend != "all":
+            raise ValueError(f'legend is {legend!r}; give True, False, "all" or a list of classes')
+        return "all"
+    names = None if known.names is None else tuple(known.names)
+    return tuple(class_number(k, names, max(2, part.values.shape[1])) for k in legend)
+
+
 def _forget(ax: Axes) -> None:
     """Remove the colour bar and the legends of regions that are about to be covered."""
     from splinecam.plot.beside import SideLegend
@@ -146,34 +163,44 @@ def _forget(ax: Axes) -> None:
 
 
 def _draw_samples(
-    part: Partition, ax: Axes, points: Any, labels: Any, images: Any, classes: Classes
-) -> tuple[tuple[str, Any], ...]:
-    """Points and thumbnails; the names and colours of their classes."""
+    part: Partition,
+    ax: Axes,
+    points: Any,
+    labels: Any,
+    images: Any,
+    classes: Classes,
+    *,
+    apart: bool,
+) -> Samples | None:
+    """Points and thumbnails, if there are some."""
     from splinecam.plot.points import draw_points, draw_thumbnails, samples_of
 
     if points is None:
         if labels is not None or images is not None:
             raise ValueError("labels and images belong to points: give points= as well")
-        return ()
-    samples = samples_of(part.domain, points, labels, classes)
+        return None
+    samples = samples_of(part.domain, points, labels, classes, apart=apart)
     draw_points(ax, samples)
     if images is not None and images is not False:
         draw_thumbnails(ax, part.domain, samples, points if images is True else images)
-    return samples.legend()
+    return samples
 
 
-def _add_legends(ax: Axes, made: Coloring, samples: Any, names: Any, below: bool) -> None:
-    """The legend of the regions and that of the samples; one if both are classes, with names."""
+def _add_legends(
+    ax: Axes, made: Coloring, samples: Samples | None, classes: Classes | None, below: bool
+) -> None:
+    """The legend of the regions and that of the samples; one if both are the same classes."""
     from splinecam.plot.furniture import add_legend
 
+    points = () if samples is None else samples.legend()
     if made.legend:
         entries = list(made.legend)
-        if names is not None:
+        if samples is not None and classes is samples.classes:
             known = {name for name, _ in entries}
-            entries += [entry for entry in samples if entry[0] not in known]
-            place = {name: k for k, name in enumerate(names)}
+            entries += [entry for entry in points if entry[0] not in known]
+            place = {name: k for k, name in enumerate(classes.names or ())}
             entries.sort(key=lambda entry: place.get(entry[0], len(place)))
-            samples = ()
+            points = ()
         add_legend(ax, entries, made.label, below=below)
-    if samples:
-        add_legend(ax, samples, below=True)
+    if points:
+        add_legend(ax, points, below=True)
