@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from splinecam.plot.furniture import AxesStyle
     from splinecam.plot.points import Classes
 
-__all__ = ["plot"]
+    Extend = Literal["neither", "min", "max", "both"]
+
+__all__ = ["default_color", "plot"]
 
 
 def plot(
@@ -37,8 +40,8 @@ def plot(
     images: Any = None,
     names: Sequence[str] | None = None,
     axes: AxesStyle = "scale",
-    colorbar: bool = True,
-    legend: bool = True,
+    colorbar: bool | Extend = True,
+    legend: bool | Sequence[tuple[str, Any]] = True,
     linewidth: float | None = None,
     boundary_color: Any = None,
     seed: int = 0,
@@ -53,8 +56,11 @@ def plot(
     default the class if there are several outputs or a final sigmoid was left out, else the output.
     output: which one ``"slope"`` and ``"output"`` mean. cmap, limits: the colour map, and the
     numbers at its ends, by default those below which 1 % and 99 % of the area lie; slopes and areas
-    are on a logarithmic scale. For pictures with equal limits that share a colour bar, switch off
-    theirs, and call ``figure.colorbar(ax.images[0], ax=axes)``.
+    are on a logarithmic scale. Of classes the second limit is the lead that has half of its colour,
+    of vertices the largest number with a colour of its own. For pictures with equal limits that
+    share a colour bar, switch off theirs, and call ``figure.colorbar(ax.images[0], ax=axes)``.
+    colorbar: or ``"min"``, ``"max"``, ``"both"``, ``"neither"``, the ends that are pointed; legend:
+    or names with their colours, instead of those of the regions that there are.
 
     edges: False, the name of a colour for all of them, or the numbers of those to draw, such as
     ``part.merged().edges``. boundary: by default drawn on classes and where there are several
@@ -89,12 +95,15 @@ def plot(
     from splinecam.plot.points import Classes
 
     several, own = part.values.shape[1] > 1, ax is None
-    if color is None:
-        color = "class" if several or part.stripped else "output"
+    color = default_color(part) if color is None else color
     classes = isinstance(color, str) and color == "class"
     with torch.no_grad():
         known = Classes.of(part, names, level, any_label=not classes)
         made = coloring(part, color, Asked(output, cmap, _pair(limits), level, seed, names))
+        if not isinstance(legend, bool):
+            made = replace(made, legend=tuple(legend))
+        if not isinstance(colorbar, bool):
+            made = replace(made, extend=colorbar)
         ax = new_axes(part.domain) if ax is None else flat_axes(ax)
         _forget(ax)
         set_frame(ax, part.domain, axes)
@@ -119,6 +128,11 @@ def plot(
     if own:
         fit_figure(ax, part.domain)
     return ax
+
+
+def default_color(part: Partition) -> str:
+    """What regions are coloured by if nothing is asked for."""
+    return "class" if part.values.shape[1] > 1 or part.stripped else "output"
 
 
 def _pair(limits: Any) -> tuple[float, float] | None:
