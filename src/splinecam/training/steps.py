@@ -67,7 +67,7 @@ def log_steps(last: int, count: int) -> list[int]:
     as much as between any other two.
 
     >>> log_steps(1000, 10)
-    [0, 1, 4, 9, 21, 45, 99, 215, 463, 1000]
+    [0, 1, 4, 9, 21, 45, 99, 215, 464, 1000]
     """
     if last < 0 or count < 2:
         raise ValueError(f"give last >= 0 and count >= 2, not {last} and {count}")
