@@ -228,6 +228,12 @@ def test_log_steps_get_rare():
     gaps = np.diff(steps)
     assert (np.diff(gaps[20:]) >= -1).all()
     assert sc.training.log_steps(7, 100) == list(range(8))
+    steps = sc.training.log_steps(1000, 30)
+    gaps = np.diff(steps)
+    assert (steps[0], steps[-1]) == (0, 1000)
+    assert gaps.tolist() == sorted(gaps)
+    with pytest.raises(ValueError, match="count"):
+        sc.training.log_steps(10, 1)
 
 
 @pytest.mark.parametrize("every", [0, -3, True, 2.5, "weekly", None])

@@ -68,12 +68,14 @@ def _gif(reel: Reel, path: Path) -> None:
     """One table of colours for all frames, so that a colour is the same in each of them."""
     from PIL import Image
 
-    images = [Image.fromarray(frame) for frame in reel.frames]
-    some = images[:: 1 + (len(images) - 1) // _SAMPLED] + images[-1:]
-    sheet = Image.fromarray(np.concatenate([np.asarray(image) for image in some]))
-    colors = sheet.quantize(_COLORS, method=Image.Quantize.MEDIANCUT)
-    _keep_white(colors)
-    frames = [image.quantize(palette=colors, dither=Image.Dither.NONE) for image in images]
+    pixels = list(reel.frames)
+    some = pixels[:: 1 + (len(pixels) - 1) // _SAMPLED] + pixels[-1:]
+    table = _table(np.concatenate(some))
+    frames = []
+    for each in pixels:
+        image = Image.fromarray(_nearest(each, table))
+        image.putpalette(table.astype(np.uint8).tobytes())
+        frames.append(image)
     once = 1000 / reel.fps
     durations = [once] * (len(frames) - 1) + [once * reel.hold]
     first, *rest = frames
@@ -82,11 +84,23 @@ def _gif(reel: Reel, path: Path) -> None:
     )
 
 
-def _keep_white(colors: Any) -> None:
-    """Make the lightest colour of an image's table white: paper must not become grey."""
-    table = np.array(colors.getpalette()).reshape(-1, 3)
+def _table(sheet: Pixels) -> NDArray[np.int64]:
+    """Up to 256 colours for a picture, (n, 3); the lightest one is white, as paper is."""
+    from PIL import Image
+
+    chosen = Image.fromarray(sheet).quantize(_COLORS, method=Image.Quantize.MEDIANCUT)
+    table = np.array(chosen.getpalette()).reshape(-1, 3)
     table[table.sum(1).argmax()] = 255
-    colors.putpalette(table.ravel().tolist())
+    return table
+
+
+def _nearest(frame: Pixels, table: NDArray[np.int64]) -> Pixels:
+    """For each pixel of a frame (h, w, 3), the place of the nearest colour in a table, (h, w)."""
+    packed = frame.astype(np.int64) @ [1 << 16, 1 << 8, 1]
+    found, place = np.unique(packed, return_inverse=True)
+    colors = np.stack([found >> 16, (found >> 8) & 255, found & 255], 1)
+    distance = (table**2).sum(1) - 2 * colors @ table.T
+    return distance.argmin(1).astype(np.uint8)[place].reshape(frame.shape[:2])
 
 
 def _mp4(reel: Reel, path: Path) -> None:

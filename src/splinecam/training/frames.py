@@ -125,8 +125,9 @@ class _Scale:
             self.ends.append(_ends(made))
         if isinstance(made.norm, TwoSlopeNorm):
             self.level = float(made.norm.vcenter)
-        self.legend = dict(made.legend) | self.legend
-        self.order |= {name: k for k, name in enumerate(part.cuts)}
+        self.legend |= dict(made.legend)
+        if isinstance(self.color, str) and self.color == "layer":
+            self.order |= {name: k for k, name in enumerate(part.cuts)}
 
     def options(self) -> dict[str, Any]:
         """Options of ``part.plot`` for all the partitions."""
@@ -140,7 +141,7 @@ class _Scale:
             found["colorbar"] = ("neither", "min", "max", "both")[below + 2 * above]
         # The legend of numbers of vertices follows from the limits.
         if self.legend and self.plot.get("legend", True) is True and self.color != "vertices":
-            names = sorted(self.legend, key=lambda name: self.order.get(name, -1))
+            names = sorted(self.legend, key=lambda name: self.order.get(name, -1))  # of layers
             found["legend"] = [(name, self.legend[name]) for name in names]
         return found
 
