@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> None:
     """Train, and film it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the movie")
-    parser.add_argument("--frames", type=int, default=90)
+    parser.add_argument("--frames", type=int, default=80)
     parser.add_argument("--steps", type=int, default=1500, help="training steps")
     parser.add_argument("--width", type=int, default=24, help="units of a hidden layer")
     parser.add_argument("--seed", type=int, default=0)

@@ -282,7 +282,7 @@ def test_legends_keep_all_classes():
     for part in some:
         assert len(coloring(part, "class", Asked(None, None, None, 0.0, 0)).legend) == 1
     common = stage(some, names=["a", "b", "c"])
-    assert [name for name, _ in common.plot["legend"]] == ["a", "c"]
+    assert common.plot["legend"] == ["a", "c"]
     frames = [common.draw(part, "") for part in some]
     legend = np.s_[:, int(0.87 * frames[0].shape[1]) :]
     assert np.array_equal(frames[0][legend], frames[1][legend])
@@ -292,8 +292,9 @@ def test_legends_keep_all_classes():
 
 def test_layers_and_vertices_have_fixed_legends(parts: list[sc.Partition]):
     flat = sc.partition(nn.Sequential(nn.Linear(2, 1), nn.ReLU()), BOX, progress=False)
-    layers = stage([constant([0.0, 1.0, 2.0]), *parts], color="layer").plot["legend"]
-    assert [name for name, _ in layers] == ["none", "1"]
+    made = coloring(parts[0], "layer", Asked(None, None, None, 0.0, 0, shown="all"))
+    assert [name for name, _ in made.legend] == list(parts[0].cuts)
+    assert stage(parts, color="layer").plot["legend"] == "all"
     plot = stage([flat, *parts], color="vertices").plot
     most = int(plot["limits"][1])
     for part in (flat, *parts):

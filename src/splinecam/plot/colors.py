@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -84,7 +84,11 @@ class Coloring:
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of a picture that colours depend on."""
+    """The options of a picture that colours depend on.
+
+    shown: the classes that the legend has, by default those that occur; ``"all"`` for every class
+    or layer.
+    """
 
     output: int | None
     cmap: Any
@@ -92,6 +96,7 @@ class Asked:
     level: float
     seed: int
     names: Sequence[str] | None = None
+    shown: Literal["all"] | tuple[int, ...] | None = None
 
     def colormap(self, default: str) -> Colormap:
         """The colour map that was asked for, or else the default, with its darkest end left out.
@@ -142,7 +147,7 @@ def _by_class(part: Partition, asked: Asked) -> Coloring:
     strength = lead / (lead + typical) if typical > 0 else np.ones_like(lead)
     share = (_PALEST + (_STRONGEST - _PALEST) * strength)[:, None]
     total = np.bincount(number, area, minlength=len(names))
-    shown = np.sort(np.argsort(-total, kind="stable")[: min(_ENTRIES, (total > 0).sum())])
+    shown = _shown_classes(total, asked)
     mesh = cells.winners.overlay.mesh
     return Coloring(
         mesh,
@@ -151,6 +156,17 @@ def _by_class(part: Partition, asked: Asked) -> Coloring:
         legend=tuple((names[k], 1 - _STRONGEST * (1 - palette[k])) for k in shown),
         scale=(0.0, typical) if typical > 0 else None,
     )
+
+
+def _shown_classes(areas: NDArray[Any], asked: Asked) -> list[int]:
+    """The classes in the legend, ascending: those asked for, or the largest, by their areas."""
+    if asked.shown == "all":
+        return list(range(len(areas)))[:_ENTRIES]
+    if asked.shown is not None:
+        return sorted(set(asked.shown))[:_ENTRIES]
+    there = int((areas > 0).sum())
+    found: list[int] = np.sort(np.argsort(-areas, kind="stable")[: min(_ENTRIES, there)]).tolist()
+    return found
 
 
 def class_names(part: Partition, names: Sequence[str] | None, level: float) -> list[str]:
@@ -215,7 +231,7 @@ def _by_layer(part: Partition, asked: Asked) -> Coloring:
     born = last.cpu().numpy()
     ramp = asked.colormap("YlGnBu_r")(np.linspace(0.25, 0.95, max(len(part.cuts), 2)))
     palette = np.concatenate([ramp[: len(part.cuts)], [[1, 1, 1, 1]]])  # -1: the whole domain
-    shown = np.unique(born)
+    shown = np.arange(len(part.cuts)) if asked.shown == "all" else np.unique(born)
     names = [*part.cuts, "none"]
     legend = tuple((names[k], palette[k]) for k in shown[:_ENTRIES])
     return Coloring(mesh, Shade(colors=palette[born]), "last cut", legend=legend)

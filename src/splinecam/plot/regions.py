@@ -41,7 +41,7 @@ def plot(
     names: Sequence[str] | None = None,
     axes: AxesStyle = "scale",
     colorbar: bool | Extend = True,
-    legend: bool | Sequence[tuple[str, Any]] = True,
+    legend: bool | Literal["all"] | Sequence[int | str] = True,
     linewidth: float | None = None,
     boundary_color: Any = None,
     seed: int = 0,
@@ -59,8 +59,9 @@ def plot(
     are on a logarithmic scale. Of classes the second limit is the lead that has half of its colour,
     of vertices the largest number with a colour of its own. For pictures with equal limits that
     share a colour bar, switch off theirs, and call ``figure.colorbar(ax.images[0], ax=axes)``.
-    colorbar: or ``"min"``, ``"max"``, ``"both"``, ``"neither"``, the ends that are pointed; legend:
-    or names with their colours, instead of those of the regions that there are.
+    colorbar: or ``"min"``, ``"max"``, ``"both"``, ``"neither"``, the ends that are pointed.
+    legend: the classes that occur, ``"all"`` of them, so that a series of pictures has one legend,
+    a list of some, or False.
 
     edges: False, the name of a colour for all of them, or the numbers of those to draw, such as
     ``part.merged().edges``. boundary: by default drawn on classes and where there are several
@@ -99,9 +100,8 @@ def plot(
     classes = isinstance(color, str) and color == "class"
     with torch.no_grad():
         known = Classes.of(part, names, level, any_label=not classes)
-        made = coloring(part, color, Asked(output, cmap, _pair(limits), level, seed, names))
-        if not isinstance(legend, bool):
-            made = replace(made, legend=tuple(legend))
+        shown = _shown(legend, known)
+        made = coloring(part, color, Asked(output, cmap, _pair(limits), level, seed, names, shown))
         if not isinstance(colorbar, bool):
             made = replace(made, extend=colorbar)
         ax = new_axes(part.domain) if ax is None else flat_axes(ax)
@@ -123,7 +123,7 @@ def plot(
     below = is_flat(part.domain)
     if colorbar and made.norm is not None:
         add_colorbar(ax, image, made.label, extend=made.extend, below=below)
-    if legend:
+    if shown is not None or legend:
         _add_legends(ax, made, samples, known.names if classes else None, below)
     if own:
         fit_figure(ax, part.domain)
@@ -133,6 +133,18 @@ def plot(
 def default_color(part: Partition) -> str:
     """What regions are coloured by if nothing is asked for."""
     return "class" if part.values.shape[1] > 1 or part.stripped else "output"
+
+
+def _shown(legend: Any, known: Classes) -> Any:
+    """The classes that are to be in the legend: None for those that occur, or "all", or which."""
+    if isinstance(legend, bool):
+        return None
+    if isinstance(legend, str):
+        if legend != "all":
+            raise ValueError(f'legend is {legend!r}; give True, False, "all" or a list of classes')
+        return "all"
+    names = list(known.names or ())
+    return tuple(names.index(k) if isinstance(k, str) else int(k) for k in legend)
 
 
 def _pair(limits: Any) -> tuple[float, float] | None:

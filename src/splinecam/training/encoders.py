@@ -96,11 +96,12 @@ def _table(sheet: Pixels) -> NDArray[np.int64]:
 
 def _nearest(frame: Pixels, table: NDArray[np.int64]) -> Pixels:
     """For each pixel of a frame (h, w, 3), the place of the nearest colour in a table, (h, w)."""
-    packed = frame.astype(np.int64) @ [1 << 16, 1 << 8, 1]
+    packed = frame.astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
     found, place = np.unique(packed, return_inverse=True)
     colors = np.stack([found >> 16, (found >> 8) & 255, found & 255], 1)
     distance = (table**2).sum(1) - 2 * colors @ table.T
-    return distance.argmin(1).astype(np.uint8)[place].reshape(frame.shape[:2])
+    nearest: Pixels = distance.argmin(1).astype(np.uint8)
+    return nearest[place].reshape(frame.shape[:2])
 
 
 def _mp4(reel: Reel, path: Path) -> None:

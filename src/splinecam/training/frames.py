@@ -110,8 +110,7 @@ class _Scale:
         self.found: list[tuple[float, float]] = []
         self.ends: list[tuple[float, float]] = []
         self.level: float | None = None
-        self.legend: dict[str, Any] = {}
-        self.order: dict[str, int] = {}
+        self.classes: dict[str, None] = {}
 
     def add(self, part: Partition) -> None:
         """Make the scale wide enough for a partition."""
@@ -125,9 +124,7 @@ class _Scale:
             self.ends.append(_ends(made))
         if isinstance(made.norm, TwoSlopeNorm):
             self.level = float(made.norm.vcenter)
-        self.legend |= dict(made.legend)
-        if isinstance(self.color, str) and self.color == "layer":
-            self.order |= {name: k for k, name in enumerate(part.cuts)}
+        self.classes |= {name: None for name, _ in made.legend}
 
     def options(self) -> dict[str, Any]:
         """Options of ``part.plot`` for all the partitions."""
@@ -139,10 +136,10 @@ class _Scale:
             below = min(low for low, _ in self.ends) < limits[0]
             above = max(high for _, high in self.ends) > limits[1]
             found["colorbar"] = ("neither", "min", "max", "both")[below + 2 * above]
-        # The legend of numbers of vertices follows from the limits.
-        if self.legend and self.plot.get("legend", True) is True and self.color != "vertices":
-            names = sorted(self.legend, key=lambda name: self.order.get(name, -1))  # of layers
-            found["legend"] = [(name, self.legend[name]) for name in names]
+        if isinstance(self.color, str) and self.plot.get("legend", True) is True:
+            # The legend of numbers of vertices follows from the limits.
+            known = {"class": list(self.classes), "layer": "all"}
+            found["legend"] = known.get(self.color, True)
         return found
 
     def _limits(self) -> tuple[float, float] | None:
