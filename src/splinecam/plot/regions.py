@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from splinecam.plot.furniture import AxesStyle
     from splinecam.plot.points import Classes
 
-    Extend = Literal["neither", "min", "max", "both"]
-
 __all__ = ["default_color", "plot"]
 
 
@@ -40,7 +38,7 @@ def plot(
     images: Any = None,
     names: Sequence[str] | None = None,
     axes: AxesStyle = "scale",
-    colorbar: bool | Extend = True,
+    colorbar: bool | Literal["neither", "min", "max", "both"] = True,
     legend: bool | Literal["all"] | Sequence[int | str] = True,
     linewidth: float | None = None,
     boundary_color: Any = None,

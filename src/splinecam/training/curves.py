@@ -35,8 +35,8 @@ def plot_run(
     run: Run,
     *,
     x: str = "step",
-    measure: Measure = "regions",
-    band: Band = "mean",
+    measure: Literal["regions", "area"] = "regions",
+    band: Literal["mean", "points"] = "mean",
     scalars: Sequence[str] = ("loss",),
     axes: Sequence[Axes] | None = None,
 ) -> Figure:
@@ -45,22 +45,19 @@ def plot_run(
     For each group of points there is a line, the mean over its points, with a band. A run without
     points shows the number of regions of the domain.
 
-    Parameters
-    ----------
-    run
-        What ``watch.run`` or ``sc.open_run`` give; ``watch.plot()`` and ``run.plot()`` call this.
-    x
-        The abscissa: ``"step"``, or the name of a scalar such as ``"epoch"``.
-    measure
-        ``"regions"`` in the square around each point, or their average ``"area"``, which is the
-        area of the square divided by their number.
-    band
-        ``"mean"`` for a 95 % confidence interval of the mean (1.96 standard errors), or
-        ``"points"`` for the middle 80 % of the points.
-    scalars
-        The scalars that get a panel each, as far as the run has them.
-    axes
-        One for the regions and one for each scalar that is drawn, instead of a new figure.
+    run: what ``watch.run`` or ``sc.open_run`` give; ``watch.plot()`` and ``run.plot()`` call this.
+
+    x: the abscissa, ``"step"`` or the name of a scalar such as ``"epoch"``.
+
+    measure: ``"regions"`` in the square around each point, or their average ``"area"``, which is
+    the area of the square divided by their number.
+
+    band: ``"mean"`` for a 95 % confidence interval of the mean (1.96 standard errors), or
+    ``"points"`` for the middle 80 % of the points.
+
+    scalars: those that get a panel each, as far as the run has them.
+
+    axes: one for the regions and one for each scalar that is drawn, instead of a new figure.
 
     >>> import splinecam as sc, torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))

@@ -43,27 +43,27 @@ def movie(
     Colours mean the same in all frames: their scale spans what all partitions need, the legend
     has every class of any of them, and the axes stay where they are.
 
-    Parameters
-    ----------
-    parts
-        What ``sc.open_run`` gives, a watch, the folder of a store, or partitions: in a list, or by
-        name, which is then the title. All must be partitions of the same domain.
-    path
-        The file. A GIF loops. An MP4 needs ffmpeg, which ``splinecam[movie]`` brings. An HTML page
-        has a slider and a button to play, and needs no network.
-    fps
-        Frames per second.
-    hold
-        For how many seconds the last frame stays.
-    title
-        A function that gives the title of a ``Snapshot``; by default this is its step, the number
-        of regions, and the loss if it is known.
-    width, dpi
-        The width of the picture in inches, and pixels per inch.
-    progress
-        Whether to show a bar, in interactive use only.
-    **plot
-        Options of ``part.plot``: color, points, labels, names, linewidth, ...
+    parts: what ``sc.open_run`` gives, a watch, the folder of a store, or partitions, in a list, or
+    by name, which is then the title. All must be partitions of the same domain.
+
+    path: the file. A GIF loops. An MP4 needs ffmpeg, which ``splinecam[movie]`` brings. An HTML
+    page has a slider and a button to play, and needs no network.
+
+    fps: frames per second.
+
+    hold: for how many seconds the last frame stays.
+
+    title: a function that gives the title of a ``Snapshot``; by default this is its step, the
+    number of regions, and the loss if it is known.
+
+    width: of the picture, in inches.
+
+    dpi: pixels per inch.
+
+    progress: show a bar, in interactive use only.
+
+    plot: options of ``part.plot``, such as color, points, labels, names or linewidth. The colour
+    may also be a function of the partition that gives what ``part.plot`` takes.
 
     >>> import splinecam as sc, tempfile
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))

@@ -55,36 +55,33 @@ def watch(
     gradients, modes and random states stay as they are, bit for bit: training goes on as it would
     have done alone.
 
-    Parameters
-    ----------
-    model
-        The network that is trained, also wrapped by ``torch.compile`` or data parallelism.
-    domain
-        What is partitioned.
-    every
-        Which steps are recorded: a number n for 0, n, 2n, ...; a list of steps; ``"log"`` for about
-        20 steps per power of ten; or a function of the step's number. ``sc.training.log_steps``
-        gives a list for a run of known length.
-    points
-        Inputs by name, such as ``{"train": x_train, "test": x_test, "random": 100}``: regions are
-        counted in a square around each of them, in a random plane through it if inputs have more
-        than two numbers. Of a group at most 100 points are taken, evenly spaced. A number means so
-        many random points: in the domain for inputs of two numbers, otherwise in the box that holds
-        the given inputs.
-    radius
-        Half the side of these squares, by default a twentieth of the domain's diameter.
-    store
-        A folder for the run, which ``sc.open_run`` opens also while training goes on. Without a
-        store everything is kept in memory: partitions until they take 2 GiB, later ones only as
-        scalars.
-    writer
-        Where scalars go as well: a ``SummaryWriter`` of TensorBoard, a run of Weights & Biases, or
-        a logger of Lightning.
-    statistics
-        Names of numbers of ``part.stats()`` that become scalars; a dot leads into a summary, as in
-        ``"area.median"``.
-    **options
-        For ``sc.partition``: device, memory, max_regions, ...
+    model: the network that is trained, also wrapped by ``torch.compile`` or data parallelism.
+
+    domain: what is partitioned.
+
+    every: which steps are recorded: a number n for 0, n, 2n, ...; a list of steps; ``"log"`` for
+    about 20 steps per power of ten; or a function of the step's number. ``sc.training.log_steps``
+    gives a list for a run of known length.
+
+    points: inputs by name, such as ``{"train": x_train, "test": x_test, "random": 100}``. Regions
+    are counted in a square around each of them, in a random plane through it if inputs have more
+    than two numbers. Of a group at most 100 points are taken, evenly spaced. A number means so many
+    random points, in the domain for inputs of two numbers, otherwise in the box that holds the
+    given inputs.
+
+    radius: half the side of these squares, by default a twentieth of the domain's diameter.
+
+    store: a folder for the run, which ``sc.open_run`` opens also while training goes on. Without a
+    store everything is kept in memory: partitions until they take 2 GiB, later ones only as
+    scalars.
+
+    writer: where scalars go as well: a ``SummaryWriter`` of TensorBoard, a run of Weights & Biases,
+    or a logger of Lightning.
+
+    statistics: names of numbers of ``part.stats()`` that become scalars; a dot leads into a
+    summary, as in ``"area.median"``.
+
+    options: for ``sc.partition``, such as device, memory or max_regions.
 
     >>> import splinecam as sc
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 1))
