@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from splinecam.ops import op_table
     from splinecam.ops.register import register_op, unregister_op
     from splinecam.stats import Stats
+    from splinecam.training import Movie, Run, Snapshot, Watch, movie, open_run, watch
 
 __version__ = "0.1.0"
 
@@ -45,22 +46,29 @@ __all__ = [
     "FileError",
     "LevelSet",
     "LimitError",
+    "Movie",
     "NeuronCurves",
     "Partition",
     "Region",
+    "Run",
+    "Snapshot",
     "SplineCamError",
     "Stats",
     "Unresolved",
     "UnsupportedOpError",
     "ValidationError",
+    "Watch",
     "compare",
     "load",
+    "movie",
     "nn",
     "op_table",
+    "open_run",
     "partition",
     "register_op",
     "sweep",
     "unregister_op",
+    "watch",
 ]
 
 # Where a name comes from. It is imported when it is first used: torch takes seconds, which the
@@ -77,6 +85,7 @@ _MODULES = {
     "ops": ("op_table",),
     "ops.register": ("register_op", "unregister_op"),
     "stats": ("Stats",),
+    "training": ("Movie", "Run", "Snapshot", "Watch", "movie", "open_run", "watch"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -139,9 +139,10 @@ def decision_boundary(
     Where outputs are equal on an area, the outline of this area belongs to the boundary, and its
     inside does not.
 
-    classes: only the part between these two, by number or name. kind: with several outputs, where the two largest are
-    equal (``"argmax"``), the two smallest (``"argmin"``), or any two whatsoever (``"pairwise"``).
-    level: with one output, where it equals this number; class 1 is above, 0 below.
+    classes: only the part between these two, by number or name. kind: with several outputs, where
+    the two largest are equal (``"argmax"``), the two smallest (``"argmin"``), or any two whatsoever
+    (``"pairwise"``). level: with one output, where it equals this number; class 1 is above, 0
+    below.
 
     >>> import splinecam as sc
     >>> from torch import manual_seed, nn

@@ -61,7 +61,8 @@ class Coloring:
 
     legend: names and colours; of numbers instead the label, the norm, the colour map, and whether
     there are numbers beyond the norm's limits (``extend``, as colour bars have it). edges: those
-    between different colours, if only they are to be drawn, (N,).
+    between different colours, if only they are to be drawn, (N,). scale: the limits of colours
+    that follow numbers without a norm.
     """
 
     mesh: Mesh
@@ -72,6 +73,14 @@ class Coloring:
     extend: str = "neither"
     legend: tuple[tuple[str, Any], ...] = ()
     edges: Tensor | None = None
+    scale: Limits | None = None
+
+    @property
+    def limits(self) -> Limits | None:
+        """What to ask for as ``limits`` to have the same colours; None if they have no scale."""
+        if self.norm is None:
+            return self.scale
+        return float(self.norm.vmin or 0.0), float(self.norm.vmax or 0.0)
 
 
 @dataclass(frozen=True)
@@ -135,7 +144,7 @@ def _by_class(part: Partition, asked: Asked) -> Coloring:
     names = class_names(part, asked.names, asked.level)
     palette = class_colors(len(names))
     lead, area = cells.cell_leads.cpu().numpy(), cells.cell_areas.cpu().numpy()
-    typical = float(_quantiles(lead, [0.5], area)[0])
+    typical = float(_quantiles(lead, [0.5], area)[0]) if asked.limits is None else asked.limits[1]
     strength = lead / (lead + typical) if typical > 0 else np.ones_like(lead)
     share = (_PALEST + (_STRONGEST - _PALEST) * strength)[:, None]
     total = np.bincount(number, area, minlength=len(names))
@@ -146,6 +155,7 @@ def _by_class(part: Partition, asked: Asked) -> Coloring:
         Shade(colors=_opaque(1 - share * (1 - palette[number]))),
         label="class" if names == [str(k) for k in range(len(names))] else "",
         legend=tuple((names[k], 1 - _STRONGEST * (1 - palette[k])) for k in shown),
+        scale=(0.0, typical) if typical > 0 else None,
     )
 
 
@@ -231,13 +241,16 @@ def _by_layer(part: Partition, asked: Asked) -> Coloring:
 
 def _by_vertices(part: Partition, asked: Asked) -> Coloring:
     corners = part.num_corners.cpu().numpy()
-    most = max(int(_quantiles(corners, [0.999])[0]), 4)
+    most = max(int(_quantiles(corners, [0.999])[0] if asked.limits is None else asked.limits[1]), 4)
     ramp = asked.colormap("YlGnBu_r")(np.linspace(1.0, 0.1, most - 2))
-    shown = np.unique(np.minimum(corners, most))
-    names = [f"{k}{' or more' * bool(k == most < corners.max())}" for k in shown]
+    shown = np.unique(np.minimum(corners, most)) if asked.limits is None else np.arange(3, most + 1)
+    more = corners.max() > most or asked.limits is not None
+    names = [f"{k}{' or more' * bool(k == most and more)}" for k in shown]
     legend = tuple((name, ramp[k - 3]) for name, k in zip(names, shown, strict=True))
     colors = ramp[np.minimum(corners, most) - 3]
-    return Coloring(part.mesh, Shade(colors=colors), "vertices", legend=legend)
+    return Coloring(
+        part.mesh, Shade(colors=colors), "vertices", legend=legend, scale=(3.0, float(most))
+    )
 
 
 def _by_chance(part: Partition, asked: Asked) -> Coloring:

@@ -96,8 +96,8 @@ def plot_samples(
 
     n: how many. shape: of one image, where the model's inputs are flat. titles: above each image,
     of a decision boundary the two classes that tie there, of level sets the level, of units the
-    layer and the unit. names: of the classes, by default those of the partition. style: goes to ``image_grid``: ax, columns, limits,
-    cmap, size.
+    layer and the unit. names: of the classes, by default those of the partition. style: goes to
+    ``image_grid``: ax, columns, limits, cmap, size.
 
     As inputs far from the samples that span a plane have far too dark and bright pixels, which
     would make all others grey, ``limits`` are by default 0 and 1 where the domain's origin (a

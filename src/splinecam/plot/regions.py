@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from splinecam.plot.furniture import AxesStyle
     from splinecam.plot.points import Classes, Samples
 
-__all__ = ["plot"]
+__all__ = ["default_color", "plot"]
 
 
 def plot(
@@ -39,7 +40,7 @@ def plot(
     images: Any = None,
     names: Sequence[str] | None = None,
     axes: AxesStyle = "scale",
-    colorbar: bool = True,
+    colorbar: bool | Literal["neither", "min", "max", "both"] = True,
     legend: bool | Literal["all"] | Sequence[int | str] = True,
     linewidth: float | None = None,
     boundary_color: Any = None,
@@ -55,8 +56,12 @@ def plot(
     default the class if there are several outputs or a final sigmoid was left out, else the output.
     output: which one ``"slope"`` and ``"output"`` mean. cmap, limits: the colour map, and the
     numbers at its ends, by default those below which 1 % and 99 % of the area lie; slopes and areas
-    are on a logarithmic scale. For pictures with equal limits that share a colour bar, switch off
-    theirs, and call ``figure.colorbar(ax.images[0], ax=axes)``.
+    are on a logarithmic scale. Of classes the second limit is the lead that has half of its colour,
+    of vertices the largest number with a colour of its own. For pictures with equal limits that
+    share a colour bar, switch off theirs, and call ``figure.colorbar(ax.images[0], ax=axes)``.
+    colorbar: or ``"min"``, ``"max"``, ``"both"``, ``"neither"``, the ends that are pointed.
+    legend: the classes that occur, ``"all"`` of them, so that a series of pictures has one legend,
+    a list of some, or False.
 
     edges: False, the name of a colour for all of them, or the numbers of those to draw, such as
     ``part.merged().edges``. boundary: by default drawn on classes and where there are several
@@ -94,13 +99,14 @@ def plot(
     from splinecam.plot.points import Classes
 
     several, own = part.values.shape[1] > 1, ax is None
-    if color is None:
-        color = "class" if several or part.stripped else "output"
+    color = default_color(part) if color is None else color
     classes = isinstance(color, str) and color == "class"
     with torch.no_grad():
         known = Classes.of(part, names, level, any_label=not classes)
         shown = _shown(part, legend, known)
         made = coloring(part, color, Asked(output, cmap, _pair(limits), level, seed, names, shown))
+        if not isinstance(colorbar, bool):
+            made = replace(made, extend=colorbar)
         ax = new_axes(part.domain) if ax is None else flat_axes(ax)
         _forget(ax)
         set_frame(ax, part.domain, axes)
@@ -125,6 +131,23 @@ def plot(
     if own:
         fit_figure(ax, part.domain)
     return ax
+
+
+def default_color(part: Partition) -> str:
+    """What regions are coloured by if nothing is asked for."""
+    return "class" if part.values.shape[1] > 1 or part.stripped else "output"
+
+
+def _shown(legend: Any, known: Classes) -> Any:
+    """The classes that are to be in the legend: None for those that occur, or "all", or which."""
+    if isinstance(legend, bool):
+        return None
+    if isinstance(legend, str):
+        if legend != "all":
+            raise ValueError(f'legend is {legend!r}; give True, False, "all" or a list of classes')
+        return "all"
+    names = list(known.names or ())
+    return tuple(names.index(k) if isinstance(k, str) else int(k) for k in legend)
 
 
 def _pair(limits: Any) -> tuple[float, float] | None:
