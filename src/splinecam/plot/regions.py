@@ -138,18 +138,6 @@ def default_color(part: Partition) -> str:
     return "class" if part.values.shape[1] > 1 or part.stripped else "output"
 
 
-def _shown(legend: Any, known: Classes) -> Any:
-    """The classes that are to be in the legend: None for those that occur, or "all", or which."""
-    if isinstance(legend, bool):
-        return None
-    if isinstance(legend, str):
-        if legend != "all":
-            raise ValueError(f'legend is {legend!r}; give True, False, "all" or a list of classes')
-        return "all"
-    names = list(known.names or ())
-    return tuple(names.index(k) if isinstance(k, str) else int(k) for k in legend)
-
-
 def _pair(limits: Any) -> tuple[float, float] | None:
     """The limits of a colour scale as two numbers."""
     if limits is None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from splinecam.capture.graph import unwrap
+from splinecam.capture.untouched import unwrap
 
 __all__ = ["undisturbed"]
 
