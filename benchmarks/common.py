@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 SHORT = 4.0  # seconds up to which measurements are repeated more often
 MOST = 100  # runs of one workload
+PROCESS = Path("/proc/self")  # where Linux tells how much memory this process has
 
 
 @dataclass(frozen=True)
@@ -164,16 +165,17 @@ def with_peak(work: Callable[[], T], device: torch.device) -> tuple[T, int]:
     _return_free_memory()
     start = _resident(new_peak=True)
     made = work()
-    return made, _resident() - start
+    # The kernel's figures are a few pages off, so that the peak can seem to be below the start.
+    return made, max(0, _resident() - start)
 
 
 def _resident(*, new_peak: bool = False) -> int:
     """The most resident bytes, since the start or since a new peak was asked for."""
     if new_peak:
         with suppress(OSError):  # then the peak is that since the start
-            Path("/proc/self/clear_refs").write_text("5")
+            (PROCESS / "clear_refs").write_text("5")
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = (PROCESS / "status").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     except (OSError, StopIteration):
         import resource

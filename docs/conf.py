@@ -17,23 +17,38 @@ release = version = splinecam.__version__
 
 extensions = [
     "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.viewcode",
     "myst_parser",
+    "sphinx_copybutton",
     "docstrings",
     "gallery",
     "mathml",
 ]
-exclude_patterns = ["extensions", "_build"]
+exclude_patterns = ["extensions", "inventories", "_build"]
 nitpicky = True
-# Names of other libraries, and of types that only say which strings or arrays are meant.
+# Names that only say which strings or arrays are meant, and parts that have no page of their own.
 nitpick_ignore_regex = [
-    ("py:.*", r"(torch|nn|np|numpy|matplotlib|collections|fractions|numbers|os|typing)\..*"),
     ("py:.*", r"splinecam\.(winners|tree|ops\.register|oracle)(\..*)?"),
-    (
-        "py:.*",
-        r"(AffineMaps|Tensor|Axes|Axes3D|AxesStyle|Floats|Figure|SubFigure|Program|Regions|Kind|Extrapolate|optional)",
-    ),
+    ("py:.*", r"(AffineMaps|AxesStyle|Floats|Point|Program|Regions|Kind|Extrapolate|optional)"),
 ]
+
+# The names of other projects that this site refers to, in plain text: nothing is downloaded.
+intersphinx_mapping = {
+    name: (address, f"inventories/{name}.inv")
+    for name, address in {
+        "python": "https://docs.python.org/3",
+        "numpy": "https://numpy.org/doc/stable",
+        "torch": "https://docs.pytorch.org/docs/stable",
+        "matplotlib": "https://matplotlib.org/stable",
+        "pandas": "https://pandas.pydata.org/docs",
+    }.items()
+}
+intersphinx_disabled_reftypes = ["std:*"]
+
+# What is copied from a session or a terminal is what one types.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3

@@ -1,25 +1,42 @@
-"""Shared set-up: one torch thread per test process, and no leaks of random state or figures."""
+"""Shared set-up: one torch thread per test process, and no leaks of random state or figures.
+
+Nothing here or in a test depends on how fast or how busy the machine is, or on its free memory.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from splinecam import options
+from splinecam import engine, options
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 torch.set_num_threads(1)
 
+# How much memory a partition may take by default is the same on every machine, busy or not.
+_FILES = tempfile.TemporaryDirectory(prefix="splinecam-tests-")
+engine._MEMINFO = Path(_FILES.name) / "meminfo"
+engine._MEMINFO.write_text(f"MemTotal: {16 << 20} kB\nMemAvailable: {8 << 20} kB\n")
+
 settings.register_profile(
     "default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("thorough", deadline=None, max_examples=1000)
+settings.register_profile(
+    "thorough", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_unconfigure() -> None:
+    """At the very end."""
+    _FILES.cleanup()
 
 
 _cuda_is_there = options.cuda_is_there

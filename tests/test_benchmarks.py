@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +21,7 @@ from splinecam.engine import run
 from splinecam.testing import Abs
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-NAMES = ("common", "floor", "networks", "sweeps", "against", "bench", "tables")
+NAMES = ("common", "floor", "networks", "sweeps", "against", "bench", "tables", "fuzz")
 CPU = torch.device("cpu")
 
 
@@ -122,10 +124,51 @@ def test_times_and_turns(modules: SimpleNamespace) -> None:
     assert len(first.each) == len(second.each) == 3
 
 
-def test_peak_memory_is_seen(modules: SimpleNamespace) -> None:
-    made, peak = modules.common.with_peak(lambda: torch.ones(1 << 24, dtype=torch.float64)[:3], CPU)
-    assert made.tolist() == [1.0, 1.0, 1.0]
-    assert 0.9 * (1 << 27) < peak < 2 * (1 << 27)
+@pytest.fixture
+def process(
+    modules: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[int], None]:
+    """What the system tells of this process: a function that sets its peak, in kB."""
+
+    def peak(kilobytes: int) -> None:
+        text = f"Name:\tpython\nVmPeak:\t999 kB\nVmHWM:\t  {kilobytes} kB\nVmRSS:\t 7 kB\n"
+        (tmp_path / "status").write_text(text)
+
+    monkeypatch.setattr(modules.common, "PROCESS", tmp_path)
+    peak(5_000)
+    return peak
+
+
+@pytest.mark.parametrize(("after", "seen"), [(5_300, 300), (5_000, 0), (4_992, 0)])
+def test_peak_memory_is_seen(
+    modules: SimpleNamespace, process: Callable[[int], None], after: int, seen: int
+) -> None:
+    def work() -> str:
+        assert (modules.common.PROCESS / "clear_refs").read_text() == "5"  # a new peak begins
+        process(after)
+        return "made"
+
+    assert modules.common.with_peak(work, CPU) == ("made", seen * 1024)
+
+
+def test_peak_memory_where_the_system_has_no_such_files(
+    modules: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource = pytest.importorskip("resource")
+    unit = 1 if sys.platform == "darwin" else 1024
+    usages = iter([SimpleNamespace(ru_maxrss=4_000), SimpleNamespace(ru_maxrss=4_100)])
+    monkeypatch.setattr(resource, "getrusage", lambda who: next(usages))
+    monkeypatch.setattr(modules.common, "PROCESS", tmp_path / "nothing")
+    assert modules.common.with_peak(lambda: "made", CPU) == ("made", 100 * unit)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not Linux")
+def test_the_real_peak_is_a_whole_number_of_pages(modules: SimpleNamespace) -> None:
+    made, peak = modules.common.with_peak(lambda: torch.ones(1 << 16).sum(), CPU)
+    assert float(made) == 1 << 16
+    assert peak >= 0
+    assert peak % 1024 == 0
+    assert modules.common._resident() > 1 << 20
 
 
 def test_tables_line_up(modules: SimpleNamespace) -> None:
@@ -155,6 +198,10 @@ def test_the_benchmark_prints_and_writes_its_figures(
     monkeypatch.setattr(modules.bench, "alone", lambda work, *arguments: work(*arguments))
     monkeypatch.setattr(modules.common, "MOST", 1)
     path = tmp_path / "figures.json"
+    clock = itertools.count()  # each look at it takes a second
+    for module in (modules.common, modules.bench):
+        monkeypatch.setattr(module, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(modules.bench, "with_peak", lambda work, device: (work(), 3 << 20))
     names = ["line100_d2", "mlp32x3_side2", "mlp64x3_side2"]
     modules.bench.main(["--only", *names, "--repeat", "1", "--device", "cpu", "--json", str(path)])
     text = capsys.readouterr().out
@@ -163,8 +210,12 @@ def test_the_benchmark_prints_and_writes_its_figures(
     rows = json.loads(path.read_text())["rows"]
     assert [row["workload"] for row in rows] == names
     assert [row["regions"] for row in rows] == [1_868, 1_180, 6_668]
-    assert all(row["best"] > 0 and row["floor"] > 0 and row["peak"] >= 0 for row in rows)
-    assert all(row["ratio"] == row["best"] / row["floor"] for row in rows)
+    assert [row["runs"] for row in rows] == [1, 1, 1]
+    for name in ("capture", "median", "best", "floor", "ratio"):
+        assert [row[name] for row in rows] == [1.0, 1.0, 1.0], name
+    assert [row["spread"] for row in rows] == [0.0, 0.0, 0.0]
+    assert [row["peak"] for row in rows] == [3.0, 3.0, 3.0]
+    assert [row["µs each"] for row in rows] == [1e6 / row["regions"] for row in rows]
 
 
 def test_figures_get_into_the_page(modules: SimpleNamespace, tmp_path: Path) -> None:
@@ -215,3 +266,47 @@ def test_a_group_that_is_not_here_is_told(
     text = capsys.readouterr().out
     assert "not here" in text
     assert "relucent: not installed" in text
+
+
+# -- fuzzing --------------------------------------------------------------------------------------
+
+
+def test_fuzzing_finds_nothing_wrong(
+    modules: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert modules.fuzz.main(["--count", "3", "--seed", "5"]) == 0
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["kind", "networks", "regions", "reported", "wrong", "seconds"]
+    found = {row.split()[0]: row.split()[1:] for row in rows}
+    assert [*found] == [*modules.fuzz.KINDS, "all"]
+    assert all(numbers[0] == "3" for kind, numbers in found.items() if kind != "all")
+    assert found["all"][0] == str(3 * len(modules.fuzz.KINDS))
+    assert all(numbers[3] == "0" for numbers in found.values())
+
+
+def test_fuzzing_draws_the_networks_of_the_seed(modules: SimpleNamespace) -> None:
+    regions = [modules.fuzz.fuzz("wide", 8, seed).regions for seed in (1, 1, 2)]
+    assert regions[0] == regions[1] != regions[2]
+
+
+def test_fuzzing_sees_a_wrong_result(
+    modules: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = modules.fuzz.exact_partition
+
+    def less(model: nn.Module, domain: sc.Domain) -> object:
+        exact = whole(model, domain)
+        return replace(exact, cells=exact.cells[1:])
+
+    monkeypatch.setattr(modules.fuzz, "exact_partition", less)
+    assert modules.fuzz.main(["--only", "wide", "--count", "2"]) == 1
+    text = capsys.readouterr().out
+    assert text.splitlines()[1].split()[4] == "2"
+    assert "is no exact cell" in text or "the areas sum to" in text
+    assert "Net(layers=" in text
+
+
+def test_the_page_on_exactness_has_every_kind(modules: SimpleNamespace) -> None:
+    page = (BENCHMARKS.parent / "docs" / "exactness.md").read_text()
+    for kind, (what, _) in modules.fuzz.KINDS.items():
+        assert f"| `{kind}` | {what} |" in page

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 import logging
+import os
 import re
 import shlex
 import shutil
@@ -56,6 +58,15 @@ ready = build().train()
 
 def wide(width, depth):
     return build(width)
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = build(), nn.Linear(3, 1)
+
+    def forward(self, x):
+        features = self.body(x)
+        return {"value": self.head(features), "features": features}
 
 def single():
     torch.manual_seed(0)
@@ -311,6 +322,21 @@ def test_partition_is_that_of_the_library(run: Run, here: Path) -> None:
     assert not json.loads(Path("a/stats.json").read_text())["validated"]
 
 
+def test_one_of_several_results(run: Run, here: Path) -> None:
+    words = ("little.py:Heads", *BOX, "--no-plot", "--force", "--quiet", "--out", "out")
+    for result, outputs in (("value", 1), ("features", 3), ("-1", 3)):
+        assert run("partition", *words, f"--result={result}")[0] == 0
+        part = sc.load(here / "out/partition.npz")
+        assert part.values.shape[1] == outputs
+        assert str(part.output) == result
+    about = json.loads((here / "out/stats.json").read_text())
+    assert (about["output"], about["validated"]) == (-1, True)
+    code, out, _ = run("check", "little.py:Heads", "--input-shape", "2", "--result", "features")
+    assert (code, "output  (3,)" in out) == (0, True)
+    full = ("--full", "--model", "little.py:Heads")
+    assert run("stats", "out/partition.npz", *full)[0] == 0
+
+
 @pytest.mark.parametrize("weights", ["weights.npz", "c.pth"])
 def test_weights_of_several_kinds(run: Run, weights: str) -> None:
     words = ("partition", "little.py:build", "--weights", weights, *BOX, "--no-plot")
@@ -437,6 +463,13 @@ WRONG = [
     ("little.py:build --through pair.npy", "The first two of the three samples (--pick)"),
     # what the computer has
     ("w little.py:build --device cuda", "--device cuda is not available"),
+    # which of several results
+    (
+        "w little.py:Heads",
+        "a dict with the keys 'value' (B, 1) and 'features' (B, 3): choose one with --result value",
+    ),
+    ("w little.py:Heads --result 2", "there is no output 2: the model returns a dict"),
+    ("w little.py:build --result x", "the model returns a tensor (B, 3): leave --result out"),
     # which picture
     ("w little.py:build --output 7 --color output", "there is no --output 7"),
     ("w little.py:build --color output", "say which one, --output 0 to 2"),
@@ -487,7 +520,7 @@ def test_where_nothing_can_be_written(run: Run, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("tempfile.TemporaryFile", refused)
     code, _, err = run("partition", "little.py:build", *BOX, "--out", "a/b")
     assert code == 1
-    assert "Nothing can be written to a/b: Read-only file system." in err
+    assert "Nothing can be written to a/b: the file system is read-only." in err
     assert "Model" not in err
     assert not Path("a").exists()
 
@@ -506,15 +539,6 @@ def test_a_picture_that_fails_leaves_the_partition(
     command = err.rpartition("options: splinecam ")[2]
     assert run(*shlex.split(command), "--dpi", "20")[0] == 0
     assert Path("a/regions.png").exists()
-
-
-def test_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    code, _, err = run("partition", "little.py:build", *BOX, "--out", "a")
-    assert code == 1
-    assert "pip install 'splinecam[plot]'" in err
-    assert "Model" not in err
-    assert run("partition", "little.py:build", *BOX, "--out", "a", "--no-plot")[0] == 0
 
 
 def _rewritten(path: str, name: str, content: bytes) -> None:
@@ -728,3 +752,100 @@ def test_the_commands_of_the_page_are_right() -> None:
 def test_the_entry_point_is_the_command() -> None:
     assert cli.main is main
     assert main.__module__ == "splinecam.cli"
+
+
+# -- files and streams that cannot be written -----------------------------------------------------
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="a system without /dev/full")
+
+
+def shell(words: str) -> tuple[int, str]:
+    """The exit code of a command in a shell, and what it wrote to stderr."""
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m splinecam {words}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return done.returncode, done.stderr
+
+
+@needs_full
+def test_a_full_disk_is_named(run: Run, here: Path) -> None:
+    for name, words in {
+        "full.png": ("plot", "saved.npz", "--out"),
+        "full.svg": ("plot", "saved.npz", "--out"),
+        "full.csv": ("stats", "saved.npz", "--table"),
+    }.items():
+        (here / name).symlink_to(FULL)
+        code, _, err = run(*words, name, "--force")
+        assert code == 1
+        assert f"splinecam: error: {name} cannot be written: the disk is full. Free some" in err
+    assert FULL.is_char_device()
+
+
+@needs_full
+@pytest.mark.parametrize("name", ["partition.npz", "stats.json", "stats.txt", "regions.png"])
+def test_a_disk_that_fills_up_during_a_partition(run: Run, here: Path, name: str) -> None:
+    (here / "out").mkdir()
+    (here / "out" / name).symlink_to(FULL)
+    code, _, err = run("partition", "little.py:build", *BOX, "--out", "out", "--force")
+    assert code == 1
+    assert f"out/{name} cannot be written: the disk is full" in err
+    assert ("The partition is saved" in err) == (name == "regions.png")
+
+
+def test_a_folder_that_is_read_only(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "out")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tempfile.TemporaryFile", refuse)
+        code, _, err = run("partition", "little.py:build", *BOX, "--out", "out")
+    assert code == 1
+    assert "Nothing can be written to out: the file system is read-only. Choose another" in err
+    assert not (here / "out").exists()
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    code, _, err = run("stats", "saved.npz", "--table", "new/rows.csv")
+    assert code == 1
+    assert "the file system is read-only" in err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a POSIX shell")
+def test_streams_that_cannot_be_written(here: Path) -> None:
+    # Whoever reads the results has seen enough: that is no error.
+    assert shell("ops | head -n 0") == (0, "")
+    closed = "splinecam: error: The results cannot be printed: standard output is closed.\n"
+    assert shell("ops --search relu6 >&-") == (1, closed)
+    if FULL.exists():
+        code, err = shell("ops >/dev/full")
+        assert code == 1
+        assert err.startswith(
+            "splinecam: error: The results cannot be printed to standard output: the disk is full"
+        )
+        assert err.count("\n") == 1
+    # Messages are not results: without stderr, everything is as it was.
+    words = "partition little.py:build --box -1 1 --no-plot --no-validate --out"
+    assert shell(f"{words} quiet 2>&-")[0] == 0
+    assert (here / "quiet/partition.npz").exists()
+
+
+def test_without_matplotlib(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    words = ("partition", "little.py:build", *BOX, "--out", "a")
+    code, out, err = run(*words)
+    assert (code, out) == (1, "")
+    assert "pip install 'splinecam[plot]'" in err
+    assert "Model" not in err
+    assert "Or say --no-plot: the partition and its statistics need none." in err
+    assert not (here / "a").exists()
+    assert run(*words, "--no-plot")[0] == 0
+    assert sorted(path.name for path in (here / "a").iterdir()) == [
+        "partition.npz",
+        "stats.json",
+        "stats.txt",
+    ]
+    code, _, err = run("plot", "saved.npz", "--out", "a.png")
+    assert (code, "--no-plot" in err) == (1, False)

@@ -90,7 +90,103 @@ def test_the_site_builds_without_warnings(tmp_path: Path):
     assert broken_links(site) == []
     home = (site / "index.html").read_text()
     assert not re.search(r'<(script|link)[^>]*(src|href)="https?:', home)  # it reads well offline
+    assert re.search(r'<script src="_static/copybutton.js', home)
     assert "<math" in (site / "mathematics.html").read_text()
+    reference = "".join(path.read_text() for path in (site / "api").glob("*.html"))
+    assert undescribed(reference) == []
+    for project, name in (("docs.python.org/3", "str"), ("docs.pytorch.org", "torch.Tensor")):
+        assert re.search(rf'href="https://{project}[^"]*#{name}"', reference)
+    assert re.search(r'href="https://matplotlib.org/stable/[^"]*#matplotlib.axes.Axes"', reference)
+
+
+_OBJECT = re.compile(r'<dt class="sig[^"]*"[^>]*id="(splinecam[^"]+)"(.*?)</dt>\s*<dd>', re.S)
+_PARAMETER = re.compile(r'<em class="sig-param">(.*?)</em>', re.S)
+_LISTED = re.compile(r"<(?:li|dd[^>]*)><p><strong>(.*?)</strong>(.*?)</p>", re.S)
+
+
+def undescribed(reference: str) -> list[str]:
+    """Parameters of functions that are not listed below the signature, or without a word."""
+    missing = []
+    found = [*_OBJECT.finditer(reference)]
+    assert len(found) > 100
+    for this, following in zip(found, [*found[1:], None], strict=True):
+        body = reference[this.end() : following.start() if following else None]
+        listed = {plain(name): "–" in plain(rest) for name, rest in _LISTED.findall(body)}
+        for parameter in map(plain, _PARAMETER.findall(this[2])):
+            name = re.split("[=:]", parameter)[0].strip()
+            if name not in ("*", "/") and not listed.get(name):
+                missing.append(f"{this[1]}: {name}")
+    return missing
+
+
+def plain(markup: str) -> str:
+    return html.unescape(re.sub("<[^>]+>", "", markup))
+
+
+def test_sentences_that_begin_with_a_name_become_a_list(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(str(DOCS / "extensions"))
+    extension = script(DOCS / "extensions" / "docstrings.py")
+
+    def draw(part: object, x: int, *, low: float = 0.0, high: float = 1.0, **style: str) -> None:
+        pass
+
+    told = [
+        "Draw something: a line.",
+        "",
+        "Some words first. x: how many; that is",
+        "all. low, high: the ends. Colour: not a name.",
+        "",
+        ">>> draw(1)  # low: 3",
+        "",
+    ]
+    lines = list(told)
+    extension.docstring(None, "method", "sc.Thing.draw", draw, None, lines)
+    assert [line for line in lines if line] == [
+        "Draw something: a line.",
+        "Some words first.",
+        ":param x: how many; that is all",
+        ":type x: int",
+        ":param low: the ends. Colour: not a name",
+        ":type low: float",
+        ":param high: see ``low``",
+        ":type high: float",
+        r":param \*\*style: further options, which are passed on",
+        r":type \*\*style: str",
+        ">>> draw(1)  # low: 3",
+    ]
+    shown, _ = extension.signature(None, "method", "draw", draw, None, "(...)", "None")
+    assert shown == "(x, *, low=0.0, high=1.0, **style)"
+    numpydoc = ["Draw.", "", "Parameters", "----------", "x : int", "    How many.", ""]
+    extension.docstring(None, "function", "draw", draw, None, numpydoc)
+    assert ":param x: How many." in numpydoc
+    fields = ["Some pieces.", "", "labels: (F,) numbers; areas: (P,) of the pieces.", ""]
+    extension.docstring(None, "class", "Merged", sc.Domain.__class__, None, fields)
+    assert [line for line in fields if line][1:] == [
+        ":ivar labels: (F,) numbers",
+        ":ivar areas: (P,) of the pieces",
+    ]
+
+
+def test_inventories_are_stored_and_in_order():
+    paths = sorted((DOCS / "inventories").glob("*.inv"))
+    names = {path.stem for path in paths}
+    assert names == {"python", "numpy", "torch", "matplotlib", "pandas"}
+    for path in paths:
+        head, *lines = path.read_text().splitlines()
+        assert head == "# Sphinx inventory version 1"
+        assert lines[0] == f"# Project: {path.stem}"
+        assert lines[2:]
+        assert all(len(line.split()) == 3 for line in lines[2:]), path.name
+
+
+def test_code_fits_on_the_page():
+    """Lines of 100 characters fit at 1280 pixels; what is printed is wrapped."""
+    texts = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")]
+    for path in [*texts, *DOCS.rglob("*.md")]:
+        for kind, code in re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text(), re.M | re.S):
+            longest = max(map(len, code.splitlines()), default=0)
+            assert kind == "text" or longest <= 100, f"{path.name}: {longest}"
 
 
 def broken_links(site: Path) -> list[str]:

@@ -184,7 +184,16 @@ class TestPolygon:
             ([[0, 0], [1, 0], [0, 0], [1, 0]], "degenerate"),
             ([[0, 0], [2, 0], [0.5, 0.5], [0, 2]], "not convex at point 2"),
             ([[0, 0], [0, 2], [0.5, 0.5], [2, 0]], "not convex at point 2"),
-            ([[0, 0], [1, 1], [1, 0], [0, 2]], "not convex"),
+            (
+                [[0, 0], [1, 1], [1, 0], [0, 2]],
+                r"from point 0 to 1 and from point 2 to 3 meet. In the order \[0, 2, 1, 3\]",
+            ),
+            ([[0, 0], [1, 1], [1, 0], [0, 1]], "crosses itself"),  # its area is zero
+            ([[0, 0, 5], [1, 1, 5], [1, 0, 5], [0, 1, 5]], "crosses itself"),
+            (
+                [[0, 0], [4, 4], [4, 0], [0, 4], [2, 2.5]],
+                "crosses itself: .* corners of a convex polygon in order",
+            ),
             ([[0, 0], [1, 0], [0.5, 1e-14]], "degenerate"),
             ([[0, 0, 0], [1, 0, 0], [2, 0, 0]], "on one line"),
             ([[1, 2, 3], [1, 2, 3], [1, 2, 3]], "All 3 points are identical"),
@@ -196,8 +205,16 @@ class TestPolygon:
             Domain.polygon(points)
 
     def test_rejects_pentagram(self) -> None:
-        with pytest.raises(DomainError, match="more than once"):
+        message = r"crosses itself.*order \[0, 3, 1, 4, 2\]"
+        with pytest.raises(DomainError, match=message):
             Domain.polygon(regular(5)[torch.tensor([0, 2, 4, 1, 3])])
+        many = torch.arange(2001) * 1000 % 2001
+        with pytest.raises(DomainError, match=r"crosses itself.*Sorted by their angle"):
+            Domain.polygon(regular(2001)[many])
+
+    def test_rejects_two_rounds(self) -> None:
+        with pytest.raises(DomainError, match="more than once"):
+            Domain.polygon(regular(5).repeat(2, 1))
 
     def test_rejects_what_rounding_swallows(self) -> None:
         with pytest.raises(DomainError, match="identical"):
@@ -342,3 +359,53 @@ def test_zoom_keeps_the_plane_and_its_coordinates() -> None:
             domain.zoom(factor)
     with pytest.raises(DomainError, match="at has 3 numbers"):
         domain.zoom(2, at=(1, 2, 3))
+
+
+TOO_LARGE = {
+    "box": lambda: Domain.box(-1e300, 1e300),
+    "wide box": lambda: Domain.box(0, (1e300, 1)),
+    "box of infinite width": lambda: Domain.box(-1e308, 1e308),
+    "through": lambda: Domain.through([0.0, 0, 0], [1e300, 0, 0], [0, 1e300, 0]),
+    "through, differences": lambda: Domain.through([-1e308, 0], [1e308, 0], [0, 1e308]),
+    "margin": lambda: Domain.through([0.0, 0, 0], [1, 0, 0], [0, 1, 0], margin=1e300),
+    "infinite margin": lambda: Domain.through([0.0, 0], [10, 0], [0, 10], margin=1e308),
+    "around": lambda: Domain.around([0.0, 0.0, 0.0], side=1e300),
+    "polygon": lambda: Domain.polygon([[0.0, 0], [1e300, 0], [0, 1e300]]),
+    "polygon in space": lambda: Domain.polygon([[0.0, 0, 0], [1e300, 0, 0], [0, 1e300, 0]]),
+    "polygon, differences": lambda: Domain.polygon([[-1e308, 0, 0], [1e308, 0, 0], [0, 1e308, 0]]),
+    "zoom": lambda: Domain.box(-1, 1).zoom(1e-200),
+    "infinite zoom": lambda: Domain.box(-1e9, 1e9).zoom(1e-300),
+}
+TOO_SMALL = {
+    "box": lambda: Domain.box(0, 1e-320),
+    "box of a subnormal area": lambda: Domain.box(-1e-160, 1e-160),
+    "through": lambda: Domain.through([0.0, 0, 0], [1e-320, 0, 0], [0, 1e-320, 0]),
+    "around": lambda: Domain.around([0.0, 0.0, 0.0], side=1e-320),
+    "polygon": lambda: Domain.polygon([[0.0, 0], [1e-320, 0], [0, 1e-320]]),
+    "polygon in space": lambda: Domain.polygon([[0.0, 0, 0], [1e-320, 0, 0], [0, 1e-320, 0]]),
+    "zoom": lambda: Domain.box(-1, 1).zoom(1e200),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_rejects_areas_that_overflow(name: str) -> None:
+    with pytest.raises(DomainError, match=r"too large: it is \S+ wide.*1e-140 to 1e\+150 wide"):
+        TOO_LARGE[name]()
+
+
+@pytest.mark.parametrize("name", TOO_SMALL)
+def test_rejects_areas_that_underflow(name: str) -> None:
+    with pytest.raises(DomainError, match=r"too small: it is \S+ wide.*1e-140 to 1e\+150 wide"):
+        TOO_SMALL[name]()
+
+
+def test_rejects_a_subnormal_side() -> None:
+    with pytest.raises(DomainError, match="degenerate"):
+        Domain.box(0, (1e-320, 1))
+
+
+@pytest.mark.parametrize("side", [1e-139, 1e149])
+def test_the_largest_and_the_smallest_domains_have_finite_areas(side: float) -> None:
+    domain = Domain.box(0, (side, side * 1e-11))
+    assert_sound(domain)
+    assert domain.area == pytest.approx(side * side * 1e-11)

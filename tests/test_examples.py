@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -178,16 +177,8 @@ def test_training_movie(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert steps == sorted(set(steps))
     assert (steps[0], steps[-1]) == (0, 20)
     with Image.open(tmp_path / "training_movie.gif") as movie:
-        assert movie.n_frames >= len(steps)
-
-
-def test_steps_of_the_movie_are_spaced_logarithmically():
-    steps = example("training_movie").frame_steps(30, 1000)
-    assert steps[0] == 0
-    assert steps[-1] == 1000
-    gaps = [b - a for a, b in pairwise(steps)]
-    assert min(gaps) >= 1
-    assert gaps == sorted(gaps)
+        assert movie.n_frames == len(steps)
+    assert (tmp_path / "training_curves.png").stat().st_size > 5_000
 
 
 def test_seeds_make_the_same_network_again():

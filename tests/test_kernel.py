@@ -325,9 +325,7 @@ def test_products_of_positive_parts(kernel: Kernel, units: int, width: int, rows
 
 
 @pytest.mark.parametrize("width", [1, 9, 40])
-def test_new_rows_lie_between_their_ends_less_the_slope_changes(
-    kernel: Kernel, width: int
-) -> None:
+def test_new_rows_lie_between_their_ends_less_the_slope_changes(kernel: Kernel, width: int) -> None:
     rows, count, units, lines = 300, 500, 6, 50
     table = torch.randn(rows + count, width, dtype=torch.float64)
     births = Births(

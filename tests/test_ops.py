@@ -12,7 +12,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fixtures.op_cases import AFFINE, COMPARISON, MAXIMUM, PIECEWISE, SORT, TERMINAL, Calls, Case
+from fixtures.op_cases import (
+    AFFINE,
+    COMPARISON,
+    COMPOSITE,
+    MAXIMUM,
+    PIECEWISE,
+    SCATTER,
+    SORT,
+    TERMINAL,
+    Calls,
+    Case,
+)
 from splinecam.capture import capture
 from splinecam.capture.graph import export_graph
 from splinecam.cuts import Cut, KnotCut, MaxCut, SortCut
@@ -21,9 +32,11 @@ from splinecam.ops import (
     Affine,
     Bound,
     Comparison,
+    Composite,
     Maximum,
     Piecewise,
     Rejected,
+    Scatter,
     Sort,
     Terminal,
     op_table,
@@ -55,8 +68,8 @@ def output_bound(program: Program, x: Tensor, error: float = 0.0) -> Bound:
         if stage.cut is not None:
             z = values[stage.cut.source]
             low, high = z.flatten(1).amin(0), z.flatten(1).amax(0)
-            values[stage.cut.result] = stage.cut.apply(z)
-            live[stage.cut.result] = stage.cut.bound(live[stage.cut.source], low, high)
+            values[stage.cut.result] = stage.cut.apply(values[stage.cut.argument])
+            live[stage.cut.result] = stage.cut.bound(live[stage.cut.argument], low, high)
     return live[program.output_name]
 
 
@@ -92,6 +105,8 @@ def test_every_supported_op_has_a_case() -> None:
     pairs = [name for name in names_of(Piecewise) if RULES[f"aten.{name}"].pairs]
     assert sorted(names_of(Maximum) + pairs) == sorted(MAXIMUM)
     assert sorted(names_of(Sort)) == sorted(SORT)
+    assert sorted(names_of(Scatter)) == sorted(SCATTER)
+    assert sorted(names_of(Composite)) == sorted(COMPOSITE)
     assert sorted(names_of(Comparison)) == sorted(COMPARISON)
     assert sorted(names_of(Terminal)) == sorted(TERMINAL)
 
@@ -198,6 +213,46 @@ def test_sort(name: str, index: int) -> None:
     check_bounds(program, case, x)
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")  # in beta, says torch
+@pytest.mark.parametrize(
+    ("name", "index"), [(name, i) for name, cases in SCATTER.items() for i in range(len(cases))]
+)
+def test_scatter(name: str, index: int) -> None:
+    case, groups = SCATTER[name][index]
+    program = capture(Calls(case), case.shape)
+    assert len(program.cuts) == (groups is not None)
+    for cut in program.cuts:
+        assert isinstance(cut, MaxCut)
+        check_target(cut, name)
+        assert cut.members.shape == groups
+        z = units_of(cut)
+        group = z.flatten(1)[:, cut.members]
+        assert torch.equal(
+            cut.apply(z).reshape(8, -1), group.amin(2) if cut.smallest else group.amax(2)
+        )
+    x = points(case, scale=3.0)
+    check_equal(program, case, x)
+    check_bounds(program, case, x)
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [(name, i) for name, cases in COMPOSITE.items() for i in range(len(cases))],
+)
+def test_composite(name: str, index: int) -> None:
+    case, cuts = COMPOSITE[name][index]
+    graph = export_graph(Calls(case), case.shape).graph
+    full = {target_name(node.target, overload=True) for node in graph.nodes}
+    assert any(target == f"aten.{name}" or target.startswith(f"aten.{name}.") for target in full)
+    program = capture(Calls(case), case.shape)
+    assert len(program.cuts) == cuts
+    op = name.partition(".")[0]
+    assert all(cut.name == op or cut.name.startswith(f"{op}_") for cut in program.cuts)
+    x = points(case, scale=3.0)
+    check_equal(program, case, x)
+    check_bounds(program, case, x)
+
+
 def check_target(cut: Cut, name: str) -> None:
     name = name.removesuffix(".other").removesuffix(".dim")
     assert cut.target in (f"aten.{name}", "aten.clamp" if name == "clip" else "")
@@ -258,7 +313,8 @@ def test_terminal(name: str) -> None:
     assert program.stripped == label
     x = points(case)
     assert torch.equal(program(x), x.view(-1, 6))
-    middle = Case(lambda x, k: case.call(x, k) * 2, case.shape)
+    torch.testing.assert_close(program.final(program(x)), Calls(case)(x), rtol=1e-13, atol=1e-13)
+    middle = Case(lambda x, k: (lambda y: y + y.flip(-1))(case.call(x, k)), case.shape)
     with pytest.raises(UnsupportedOpError, match="not piecewise linear"):
         capture(Calls(middle), case.shape)
 

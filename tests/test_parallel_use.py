@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam.capture.private import EXCLUSIVE
 
 BOX = sc.Domain.box(-1, 1)
 
@@ -69,3 +70,24 @@ def test_partitions_from_several_threads(shared: bool) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(count, models))
     assert found == [count(model) for model in models]
+
+
+def test_a_model_is_not_called_while_another_is_captured() -> None:
+    """torch.export replaces the call of every module of the process."""
+
+    locked: list[bool] = []  # not of the model, which may be copied
+
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not torch.compiler.is_compiling():
+                locked.append(EXCLUSIVE._is_owned())  # type: ignore[attr-defined]
+            return self.linear(x).relu()
+
+    model = Watched()
+    assert sc.partition(model, BOX, device="cpu", progress=False).validate().ok
+    assert locked
+    assert all(locked)

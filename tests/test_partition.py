@@ -87,7 +87,7 @@ def test_patterns_differ_between_neighbours_in_the_unit_of_their_edge(part: sc.P
 def test_neighbours_are_mutual(part: sc.Partition):
     for region in part.regions[:20]:
         assert len(region.neighbours) > 0
-        for other in region.neighbours.tolist():
+        for other in region.neighbours:
             assert region.index in part.neighbours(other).tolist()
 
 

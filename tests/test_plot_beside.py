@@ -316,7 +316,10 @@ def test_names_of_classes(part: sc.Partition) -> None:
     with pytest.raises(ValueError, match="'bird' is not among the names"):
         part.plot(names=names, points=x, labels=["bird"] * 4)
     with pytest.raises(ValueError, match="give these in order by names="):
-        part.plot(points=x, labels=names[:1] * 4)
+        part.plot(names=["a", "b", "c"], points=x, labels=names[:1] * 4)
+    apart = part.plot(points=x, labels=names[:1] * 4)  # nobody knows which class that is
+    assert texts(apart)[-1] == "cat"
+    assert len(texts(apart)) == 4
     with pytest.raises(ValueError, match="names has 2 entries, but there are 3 classes"):
         part.plot(names=names[:2])
     single = cut_up(1, sc.Domain.box(-2, 2))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import sys
 from itertools import combinations
 
@@ -11,16 +12,17 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam.comparison import Comparison, compare
 from splinecam.mesh import polygon_mesh
 from splinecam.shapes import shapes
 from splinecam.slopes import _norms, slopes, slopes_in_input_space
-from splinecam.stats import Stats, compare, stats, table
+from splinecam.stats import Stats, stats, table
 from splinecam.testing import Abs
 from strategies import dense
 
 BOX = sc.Domain.box(-1, 1)
 SHORT = ("NR", "ARV", "ANV", "ARE")
-SUMMARY = {"mean", "mean_by_area", "median", "min", "max", "q05", "q25", "q75", "q95"}
+SUMMARY = {"mean", "mean_by_area", "std", "median", "min", "max", "q05", "q25", "q75", "q95"}
 
 
 def cut(model: nn.Module, domain: sc.Domain = BOX) -> sc.Partition:
@@ -201,6 +203,7 @@ def test_summaries_describe_the_columns(deep: sc.Partition):
         column, summary = np.asarray(rows[name], dtype=float), found[name]
         assert set(summary) == SUMMARY
         assert summary["mean"] == pytest.approx(column.mean())
+        assert summary["std"] == pytest.approx(column.std(), abs=1e-9 * column.max())
         assert summary["median"] == pytest.approx(np.median(column))
         assert (summary["min"], summary["max"]) == (column.min(), column.max())
         assert summary["mean_by_area"] == pytest.approx(np.average(column, weights=area))
@@ -274,10 +277,23 @@ def test_inside_inference_mode(deep: sc.Partition):
 def test_stats_are_a_mapping_of_plain_numbers(deep: sc.Partition):
     found = deep.stats(full=True)
     assert isinstance(found, Stats)
-    again = json.loads(json.dumps(dict(found)))
+    assert isinstance(found, dict)
+    assert all(type(number) in (int, float) for number in found.values())
+    again = json.loads(json.dumps(found))
     assert list(again) == list(found)
-    assert again["edges_by_layer"] == found["edges_by_layer"]
-    assert tuple(again["output_max"]) == found["output_max"]
+    assert again == found.to_dict() == dict(found)
+    assert type(found.to_dict()) is dict
+    assert again["edges_by_layer.3"] == found["edges_by_layer"]["3"]
+    assert again["area.std"] == found["area"]["std"] == found["area.std"]
+    assert again["output_max.1"] == found["output_max"][1]
+    for name in ("area", "edges_by_layer", "output_mean", "area.median"):
+        assert name in found
+        assert found.get(name) == found[name]
+    nested = json.loads(json.dumps(found.nested()))
+    assert nested["edges_by_layer"] == found["edges_by_layer"]
+    assert tuple(nested["output_max"]) == found["output_max"]
+    assert isinstance(found.copy(), Stats)
+    assert pickle.loads(pickle.dumps(found)) == found
     assert len(found) == len(set(found)) > 20
     assert "ARE" in found
     assert "nonsense" not in found
@@ -328,17 +344,95 @@ def test_many_outputs_and_layers_are_cut_short_in_print_only():
 
 def test_comparing_partitions(flat: sc.Partition, deep: sc.Partition):
     several = {"flat": flat.stats(), "deep and wide": deep.stats()}
-    text = compare(several)
+    table = compare(several)
+    text = str(table)
     head, *rows = text.splitlines()
     assert head.split() == ["flat", "deep", "and", "wide"]
     assert rows[0].split() == ["NR", f"{len(flat):,}", f"{len(deep):,}"]
     assert [row.split()[0] for row in rows[:4]] == list(SHORT)
-    assert "area.q05" in compare(several, keys=["area.q05"])
-    assert compare({"flat": flat, "deep and wide": several["deep and wide"]}) == text
+    assert "area.q05" in str(compare(several, keys=["area.q05"]))
+    assert compare({"flat": flat, "deep and wide": several["deep and wide"]}) == table
+    assert repr(table) == text
     assert compare([flat, deep]) == compare({"[0]": flat, "[1]": deep})
     for wrong in (flat, several["flat"], "flat", [3], {"flat": None}):
         with pytest.raises(TypeError, match="partitions"):
             compare(wrong)
+
+
+def test_stats_of_a_model_without_layers():
+    found = cut(dense([[1, 2]])).stats()
+    assert found["edges_by_layer"] == {}
+    assert "edges_by_layer" in found
+    assert found.nested()["edges_by_layer"] == {}
+    assert "Edges by layer" in str(found)
+
+
+def test_stats_in_data_frames(flat: sc.Partition, deep: sc.Partition):
+    pandas = pytest.importorskip("pandas")
+    one, other = flat.stats(), deep.stats()
+    columns = pandas.DataFrame({"a": one, "b": other})
+    rows = pandas.DataFrame([one, other])
+    assert columns.loc["NR"].tolist() == [len(flat), len(deep)]
+    assert columns["b"]["area.std"] == other["area"]["std"]
+    assert all(dtype.kind == "f" for dtype in columns.dtypes)
+    assert rows["NR"].tolist() == [len(flat), len(deep)]
+    assert rows["NR"].dtype.kind == "i"
+    assert all(dtype.kind in "if" for dtype in rows.dtypes)
+    assert pandas.Series(other)["area.median"] == other["area"]["median"]
+
+
+def test_outputs_are_called_by_their_names(deep: sc.Partition):
+    count = deep.values.shape[1]
+    part = sc.partition(deep.model, deep.domain, names=[f"<{k}>" for k in range(count)])
+    found = part.stats()
+    assert found["output_mean"] == deep.stats()["output_mean"]
+    assert found["output_mean.<0>"] == deep.stats()["output_mean.0"]
+    assert "<0>" in str(found)
+    assert "&lt;0&gt;" in found._repr_html_()
+    assert "<0>" not in found._repr_html_()
+
+
+def test_a_comparison_as_other_tables(flat: sc.Partition, deep: sc.Partition):
+    found = compare({"a_1 & b": flat, "c|d <e>": deep}, keys=["NR", "area.std"])
+    assert isinstance(found, Comparison)
+    assert found.to_dict()["a_1 & b"] == {"NR": len(flat), "area.std": flat.stats()["area.std"]}
+    first, rule, *rows = found.to_markdown().splitlines()
+    assert first.replace(" ", "") == r"||a_1&b|c\|d<e>|"
+    assert set(rule) == {"|", ":", "-"}
+    assert len({len(line) for line in (first, rule, *rows)}) == 1
+    assert rows[0].split() == ["|", "NR", "|", f"{len(flat):,}", "|", f"{len(deep):,}", "|"]
+    lines = found.to_latex().splitlines()
+    assert lines[0] == r"\begin{tabular}{lrr}"
+    assert lines[2] == r" & a\_1 \& b & c|d <e> \\"
+    assert lines[4] == rf"NR & {len(flat):,} & {len(deep):,} \\"
+    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+    page = found._repr_html_()
+    assert "c|d &lt;e&gt;" in page
+    assert "<e>" not in page
+    with pytest.raises(ValueError, match=r"'area' has several numbers.*'area.mean'"):
+        compare([flat], keys=["area"])
+    with pytest.raises(KeyError, match="no statistic 'nonsense'"):
+        compare([flat], keys=["nonsense"])
+    assert compare([flat], keys="NR").numbers == {"NR": (len(flat),)}
+    assert str(compare({}, keys=["NR"])).split() == ["NR"]
+
+
+def test_a_comparison_as_a_frame(flat: sc.Partition, deep: sc.Partition):
+    pytest.importorskip("pandas")
+    frame = compare({"flat": flat, "deep": deep}).to_frame()
+    assert list(frame.index) == ["flat", "deep"]
+    assert frame["NR"].tolist() == [len(flat), len(deep)]
+    assert frame["NR"].dtype.kind == "i"
+    assert frame.loc["deep", "ARV"] == deep.stats()["ARV"]
+
+
+def test_a_frame_without_pandas(flat: sc.Partition, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    found = compare([flat])
+    with pytest.raises(sc.SplineCamError, match=r"splinecam\[table\]"):
+        found.to_frame()
+    assert "NR" in found.to_latex()
+    assert "NR" in found.to_markdown()
 
 
 # -- the table --------------------------------------------------------------------------------

@@ -125,3 +125,17 @@ def test_another_model_fails(part: sc.Partition):
         next(part.model.parameters()).add_(1e-3)
     with pytest.raises(sc.ValidationError, match="map against the model at centroids"):
         part.validate()
+
+
+def test_points_that_locate_does_not_find_fail(part: sc.Partition):
+    locate = part._locator
+    part.__dict__["_locator"] = lambda uv: locate(uv).masked_fill(uv[:, 0] > 0.3, -1)
+    with pytest.raises(sc.ValidationError, match="points of the domain that locate finds in no"):
+        part.validate()
+
+
+def test_points_that_locate_finds_elsewhere_fail(part: sc.Partition):
+    locate = part._locator
+    part.__dict__["_locator"] = lambda uv: locate(uv).clamp(min=1)
+    with pytest.raises(sc.ValidationError, match="distance of points from the region that locate"):
+        part.validate()

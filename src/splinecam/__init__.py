@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from splinecam._sweep import sweep
     from splinecam.boundary import Boundary, LevelSet
     from splinecam.classes import ClassRegions
+    from splinecam.comparison import Comparison, compare
     from splinecam.domain import Domain
     from splinecam.errors import (
         CaptureError,
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from splinecam.neurons import NeuronCurves
     from splinecam.ops import op_table
     from splinecam.ops.register import register_op, unregister_op
-    from splinecam.stats import Stats, compare
+    from splinecam.stats import Stats
+    from splinecam.training import Movie, Run, Snapshot, Watch, movie, open_run, watch
 
 __version__ = "0.1.0"
 
@@ -38,27 +40,35 @@ __all__ = [
     "Boundary",
     "CaptureError",
     "ClassRegions",
+    "Comparison",
     "Domain",
     "DomainError",
     "FileError",
     "LevelSet",
     "LimitError",
+    "Movie",
     "NeuronCurves",
     "Partition",
     "Region",
+    "Run",
+    "Snapshot",
     "SplineCamError",
     "Stats",
     "Unresolved",
     "UnsupportedOpError",
     "ValidationError",
+    "Watch",
     "compare",
     "load",
+    "movie",
     "nn",
     "op_table",
+    "open_run",
     "partition",
     "register_op",
     "sweep",
     "unregister_op",
+    "watch",
 ]
 
 # Where a name comes from. It is imported when it is first used: torch takes seconds, which the
@@ -68,12 +78,14 @@ _MODULES = {
     "_sweep": ("sweep",),
     "boundary": ("Boundary", "LevelSet"),
     "classes": ("ClassRegions",),
+    "comparison": ("Comparison", "compare"),
     "domain": ("Domain",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "neurons": ("NeuronCurves",),
     "ops": ("op_table",),
     "ops.register": ("register_op", "unregister_op"),
-    "stats": ("Stats", "compare"),
+    "stats": ("Stats",),
+    "training": ("Movie", "Run", "Snapshot", "Watch", "movie", "open_run", "watch"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from io import BytesIO
+from math import prod
 from typing import Any, BinaryIO
 
 import torch
@@ -18,6 +19,8 @@ from splinecam import plot as _plot
 from splinecam import stats as _stats
 from splinecam import validate as _validate
 from splinecam.capture import capture
+from splinecam.capture.outputs import Lost, Output, check_output
+from splinecam.capture.private import dtype_of
 from splinecam.domain import Domain
 from splinecam.engine import Frame, Outcome, run
 from splinecam.errors import SplineCamError
@@ -25,12 +28,14 @@ from splinecam.growth import regions_by_layer
 from splinecam.locate import Locator
 from splinecam.maps import AffineMaps, affine_maps, gradients
 from splinecam.merge import Merged, merge
-from splinecam.options import device_of, kind_of, limit_of
+from splinecam.modelfiles import instead_of
+from splinecam.names import few, names_of
+from splinecam.options import device_of, kind_of, limit_of, memory_of
 from splinecam.predicates import EPS, PLANAR, SAFETY, VALUE_PRECISION
 from splinecam.program import Program
 from splinecam.progress import progress_bar, tell
 from splinecam.record import Record
-from splinecam.regions import Region, Regions, Unresolved
+from splinecam.regions import Region, Regions, RegionViews, Unresolved
 from splinecam.sampling import sample_regions
 
 __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
@@ -50,18 +55,23 @@ def partition(
     model: nn.Module,
     domain: Domain,
     *,
+    output: Output = None,
     device: str | torch.device = "auto",
-    memory: float | None = None,
+    memory: float | str | None = None,
     max_regions: float | None = None,
+    names: Sequence[str] | None = None,
     progress: bool = True,
 ) -> Partition:
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
-    changed. device: where to compute, by default a GPU if there is one. memory: bytes to stay
-    within (default: most of what the device has free). max_regions: stop with a ``LimitError``
-    beyond this many. progress: show a bar, in interactive use only; elsewhere the logger
-    ``splinecam`` tells of each step at level INFO.
+    changed. output: which of several outputs of the model, as an index into a tuple, a key of a
+    dict, the name of a field, or a function of the model's result. device: where to compute, by
+    default a GPU if there is one. memory: bytes to stay within, as a number or written ``"4GB"``
+    (default: most of what the device has free). max_regions: stop with a ``LimitError`` beyond this
+    many. names: what the classes are called, in the order of the outputs, or two names for a single
+    output; pictures and tables use them, and ``part.names`` changes them. progress: show a bar, in
+    interactive use only; elsewhere the logger ``splinecam`` tells of each step at level INFO.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -72,28 +82,31 @@ def partition(
     require_module(model)
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
-    memory, max_regions = limit_of("memory", memory), limit_of("max_regions", max_regions)
+    check_output(output)
+    memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
+    limits = memory, max_regions
     with torch.inference_mode(False):
-        return _partition(model, domain, device_of(device), memory, max_regions, progress)
+        return _partition(model, domain, output, device_of(device), *limits, names, progress)
 
 
 def require_module(model: object) -> None:
     """A ``TypeError`` for what is no model."""
     if not isinstance(model, nn.Module):
-        raise TypeError(
-            f"model must be an nn.Module, not {kind_of(model)}; wrap functions in a module"
-        )
+        raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
 
 
 def _partition(
     model: nn.Module,
     domain: Domain,
+    output: Output,
     device: torch.device,
     memory: int | None,
     max_regions: int | None,
+    names: Sequence[str] | None,
     progress: bool,
 ) -> Partition:
-    program = capture(model, domain.input_shape, device=device)
+    program = capture(model, domain.input_shape, device=device, output=output)
+    called = names_of(names, prod(program.output_shape))
     with progress_bar(len(program.cuts), "cut", progress) as bar, torch.no_grad():
 
         def report(name: str, regions: int, share: float) -> None:
@@ -101,12 +114,20 @@ def _partition(
             bar.update(share)
 
         outcome = run(program, domain, memory=memory, max_regions=max_regions, report=report)
-    return Partition(record_of(model, program, domain, outcome), model, program)
+    record = record_of(model, program, domain, outcome, output=output, names=called)
+    return Partition(record, model, program)
 
 
-def record_of(model: nn.Module, program: Program, domain: Domain, outcome: Outcome) -> Record:
+def record_of(
+    model: nn.Module,
+    program: Program,
+    domain: Domain,
+    outcome: Outcome,
+    *,
+    output: Output = None,
+    names: tuple[str, ...] | None = None,
+) -> Record:
     """What a run found, in a partition's terms."""
-    floats = (t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point())
     return Record(
         domain=domain,
         mesh=outcome.mesh,
@@ -120,7 +141,9 @@ def record_of(model: nn.Module, program: Program, domain: Domain, outcome: Outco
         ),
         cuts=tuple(cut.name for cut in program.cuts),
         stripped=program.stripped,
-        dtype=next(floats, torch.get_default_dtype()),
+        dtype=dtype_of(model),
+        output=output,
+        names=names,
     )
 
 
@@ -128,35 +151,44 @@ def load(
     path: str | os.PathLike[str] | BinaryIO,
     *,
     model: nn.Module | None = None,
+    output: Output = None,
     device: str | torch.device = "cpu",
 ) -> Partition:
     """A partition that ``part.save`` wrote, on the given device.
 
-    The file does not hold the network. Give the same ``model`` for what needs it (``patterns``,
-    ``neurons``, ``fixed_units``, ``jacobian``, ``validate``, statistics in input space); it is
-    compared with the file. A ``FileError`` says what is wrong with a file that cannot be read.
+    The file does not hold the network. A ``FileError`` says what is wrong with a file that cannot
+    be read.
+
+    path: name of the file, or an open file. model: the same network, for what needs it
+    (``patterns``, ``neurons``, ``fixed_units``, ``jacobian``, ``validate``, statistics in input
+    space); it is compared with the file. output: needed again if it was a function, which a file
+    does not hold. device: where the tensors are to be.
     """
     part = Partition(io.read(path).to(device_of(device)))
     if model is not None:
-        part.attach(model)
+        part.attach(model, output=output)
     return part
 
 
-def _unpickled(content: bytes, model: nn.Module | None, device: str) -> Partition:
-    return load(BytesIO(content), model=model, device=device)
+def _unpickled(
+    content: bytes, model: nn.Module | None, device: str, output: Output = None
+) -> Partition:
+    return load(BytesIO(content), model=model, output=output, device=device)
 
 
-class Partition:
+class Partition(RegionViews):
     """A convex polygon divided into V vertices, E edges and F regions, as flat tensors.
 
     Coordinates are plane coordinates of ``domain``. A region is a convex cell on which every unit
-    keeps one linear piece; ``merged()`` unites neighbours with equal maps.
+    keeps one linear piece; ``merged()`` unites neighbours with equal maps. A partition is a
+    sequence of its regions: ``part[i]``, ``part[:10]``, ``for region in part``.
 
     domain: what was partitioned; cuts: names of the non-linearities, in the order in which they
-    cut; stripped: the final softmax, log-softmax or sigmoid that was left out, if any; values:
+    cut; stripped: the final softmax, sigmoid or tanh that was left out, if any; values:
     (V, n_out) the output at the vertices; value_error: (n_out,) its rounding error; unresolved:
     places that float64 could not settle (usually none); dtype: the model's floating-point type;
-    cut_errors: rounding errors of the units of each cut. mesh, frame: the subdivision in the
+    cut_errors: rounding errors of the units of each cut; output: which of several outputs of the
+    model this is, None if there is one. mesh, frame: the subdivision in the
     engine's own coordinates, and these coordinates.
     """
 
@@ -171,9 +203,28 @@ class Partition:
         self.unresolved = record.unresolved
         self.dtype = record.dtype
         self.cut_errors = record.cut_errors
+        self.output = record.output
         self.mesh = record.mesh
+        self._names = record.names
         self._maps = record.maps
         self._model, self._program = model, program
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the classes are called, or None; set it to a list of names, or to None.
+
+        Two names for a model with one output: of the class at or below the level, and above it.
+
+        >>> part = partition(nn.Linear(2, 3), Domain.box(-1, 1), names=["cat", "dog", "bird"])
+        >>> part.names = ["a", "b", "c"]
+        >>> part.names
+        ('a', 'b', 'c')
+        """
+        return self._names
+
+    @names.setter
+    def names(self, names: Sequence[str] | None) -> None:
+        self._names = names_of(names, self.values.shape[1])
 
     # -- the network --------------------------------------------------------------------------
 
@@ -191,10 +242,21 @@ class Partition:
             raise SplineCamError(_ABSENT)
         return self._program
 
-    def attach(self, model: nn.Module) -> None:
-        """Give a loaded partition its model back; an error if it is another one."""
+    def attach(self, model: nn.Module, *, output: Output = None) -> None:
+        """Give a loaded partition its model back; an error if it is another one.
+
+        output: which of several outputs, by default the one that the partition was made of.
+        """
+        check_output(output)
+        output = self.output if output is None else output
+        if isinstance(output, Lost):
+            raise SplineCamError(
+                f"The partition is of an output that the function {output.name} selects, and files "
+                "hold no functions. Give the function again: output=..., along with the model."
+            )
         with torch.inference_mode(False), torch.no_grad():
-            program = capture(model, self.domain.input_shape, device=self.mesh.uv.device)
+            device = self.mesh.uv.device
+            program = capture(model, self.domain.input_shape, device=device, output=output)
             cuts = tuple(cut.name for cut in program.cuts)
             some = slice(None, None, max(1, self.mesh.num_vertices // _COMPARED))
             found = program(self.domain.embed(self.vertices[some])).flatten(1)
@@ -210,7 +272,7 @@ class Partition:
                 "The model is not the one that was partitioned: its outputs at the vertices differ "
                 f"by up to {float(off.max()):.3g}. Were its weights changed since?"
             )
-        self._model, self._program = model, program
+        self._model, self._program, self.output = model, program, output
 
     @cached_property
     def frame(self) -> Frame:
@@ -311,6 +373,10 @@ class Partition:
 
     def __len__(self) -> int:
         return self.mesh.num_faces
+
+    @property
+    def _owner(self) -> Partition:
+        return self
 
     def locate(self, x: Tensor) -> Tensor:
         """Region of each input (N, ...), (N,); -1 outside the domain or off its plane.
@@ -426,7 +492,14 @@ class Partition:
         """Pickle and copy by way of the file format; the model is pickled by its own rules."""
         file = BytesIO()
         self.save(file)
-        return _unpickled, (file.getvalue(), self._model, str(self.mesh.uv.device))
+        output = None if self._model is None else self.output  # else the file holds it
+        return _unpickled, (file.getvalue(), self._model, str(self.mesh.uv.device), output)
+
+    def _repr_html_(self) -> str:
+        """A small picture and the main numbers, as notebooks show it."""
+        from splinecam.notebook import partition_card
+
+        return partition_card(self)
 
     def __repr__(self) -> str:
         parts = [
@@ -439,6 +512,8 @@ class Partition:
             parts.append(f"final {self.stripped} left out")
         if self.unresolved:
             parts.append(f"{len(self.unresolved):,} unresolved places")
+        if self.names is not None:
+            parts.append(f"classes {few(self.names)}")
         if self._model is None:
             parts.append("without its model")
         return f"Partition({', '.join(parts)}, on {self.mesh.uv.device})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
+from math import prod
 from typing import Any, Literal, overload
 
 import torch
@@ -12,10 +13,12 @@ from torch import nn
 
 from splinecam._partition import Partition, record_of, require_module
 from splinecam.capture import capture
+from splinecam.capture.outputs import Output, check_output
 from splinecam.domain import Domain
 from splinecam.engine import Outcome, free_memory
 from splinecam.errors import LimitError
-from splinecam.options import device_of, kind_of, limit_of
+from splinecam.names import names_of
+from splinecam.options import device_of, kind_of, limit_of, memory_of
 from splinecam.progress import progress_bar, tell
 from splinecam.together import run_together
 
@@ -37,9 +40,11 @@ def sweep(
     domains: Iterable[Domain],
     *,
     stream: Literal[False] = False,
+    output: Output = None,
     device: str | torch.device = "auto",
-    memory: float | None = None,
+    memory: float | str | None = None,
     max_regions: float | None = None,
+    names: Sequence[str] | None = None,
     progress: bool = True,
 ) -> list[Partition]: ...
 @overload
@@ -48,9 +53,11 @@ def sweep(
     domains: Iterable[Domain],
     *,
     stream: Literal[True],
+    output: Output = None,
     device: str | torch.device = "auto",
-    memory: float | None = None,
+    memory: float | str | None = None,
     max_regions: float | None = None,
+    names: Sequence[str] | None = None,
     progress: bool = True,
 ) -> Iterator[Partition]: ...
 def sweep(
@@ -58,19 +65,26 @@ def sweep(
     domains: Iterable[Domain],
     *,
     stream: bool = False,
+    output: Output = None,
     device: str | torch.device = "auto",
-    memory: float | None = None,
+    memory: float | str | None = None,
     max_regions: float | None = None,
+    names: Sequence[str] | None = None,
     progress: bool = True,
 ) -> list[Partition] | Iterator[Partition]:
     """The partitions of many domains by one network, in order: what ``partition`` gives for each.
 
     The model is captured once, and the domains are carried through it together, so that many small
-    ones cost little more than one large one. stream: give the partitions one by one instead of a
+    ones cost little more than one large one.
+
+    model: as for ``partition``. domains: of one input shape, in a list or made on the way. stream:
+    give the partitions one by one instead of a
     list, when they do not all fit in memory; domains that are made on the way are taken a few
     hundred at a time. memory: bytes to stay within, apart from the partitions themselves; what does
     not fit is carried on in halves. max_regions: a ``LimitError`` beyond this many in one domain,
-    with its number. The other options are those of ``partition``.
+    with its number.
+
+    The other options are those of ``partition``.
 
     >>> model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> domains = [Domain.around(torch.randn(5), side=2.0, seed=i) for i in range(20)]
@@ -84,17 +98,20 @@ def sweep(
         raise TypeError(
             f"domains must be a list or another iterable of domains, not {kind_of(domains)}"
         )
-    limits = limit_of("memory", memory), limit_of("max_regions", max_regions)
-    found = _sweep(model, domains, device_of(device), *limits, progress)
+    check_output(output)
+    limits = memory_of(memory), limit_of("max_regions", max_regions)
+    found = _sweep(model, domains, output, device_of(device), *limits, names, progress)
     return found if stream else list(found)
 
 
 def _sweep(
     model: nn.Module,
     domains: Iterable[Domain],
+    output: Output,
     device: torch.device,
     memory: int | None,
     max_regions: int | None,
+    names: Sequence[str] | None,
     progress: bool,
 ) -> Iterator[Partition]:
     """The partitions, computed as they are asked for."""
@@ -104,7 +121,8 @@ def _sweep(
     if first is None:
         return
     with torch.inference_mode(False):
-        program = capture(model, first.input_shape, device=device)
+        program = capture(model, first.input_shape, device=device, output=output)
+    called = names_of(names, prod(program.output_shape))
     budget = free_memory(device) if memory is None else memory
     coming, size, done = chain([first], coming), _FIRST, 0
     with progress_bar(total, "domain", progress) as bar:
@@ -118,7 +136,10 @@ def _sweep(
         while window := list(islice(coming, size)):
             used = 0
             for index, outcome in _in_order(window, together, done):
-                part = Partition(record_of(model, program, window[index], outcome), model, program)
+                record = record_of(
+                    model, program, window[index], outcome, output=output, names=called
+                )
+                part = Partition(record, model, program)
                 used += _bytes(part)
                 bar.update()
                 yield part

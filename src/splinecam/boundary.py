@@ -26,6 +26,7 @@ from splinecam.cutting import Doubts
 from splinecam.errors import SplineCamError
 from splinecam.functions import Functions
 from splinecam.links import components
+from splinecam.names import class_number
 from splinecam.predicates import EPS, SAFETY
 from splinecam.ragged import lengths
 from splinecam.regions import Unresolved
@@ -69,9 +70,9 @@ class Boundary(Curves):
         """The two classes that tie on each segment, the lower one first, (S, 2)."""
         return torch.stack([self.label // self.n_classes, self.label % self.n_classes], 1)
 
-    def between(self, i: int, j: int) -> Self:
-        """The part between two classes."""
-        i, j = _pair((i, j), self.n_classes)
+    def between(self, i: int | str, j: int | str) -> Self:
+        """The part between two classes, given by their numbers or the partition's names."""
+        i, j = _pair((i, j), self.n_classes, self.partition.names)
         return self.select(self.label == i * self.n_classes + j)
 
     def pairs(self) -> dict[tuple[int, int], float]:
@@ -86,8 +87,11 @@ class Boundary(Curves):
 
     def _what(self) -> str:
         met = torch.unique(self.label).tolist()
-        who = "classes {} and {}".format(*self.key(met[0])) if len(met) == 1 else ""
-        return f"{self.kind}, {who or f'{len(met)} pairs of classes'}, {super()._what()}"
+        names = self.partition.names or range(self.n_classes)
+        who = f"{len(met)} pairs of classes"
+        if len(met) == 1:
+            who = "classes {} and {}".format(*(names[k] for k in self.key(met[0])))
+        return f"{self.kind}, {who}, {super()._what()}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,16 +130,19 @@ class LevelSet(Curves):
 def decision_boundary(
     part: Partition,
     *,
-    classes: tuple[int, int] | None = None,
+    classes: tuple[int | str, int | str] | None = None,
     kind: Kind = "argmax",
     level: float = 0.0,
 ) -> Boundary:
     """The points of the domain at which the decision is a tie, as segments.
 
-    Several outputs: where the two largest are equal (``kind="argmax"``), the two smallest
-    (``"argmin"``), or any two whatsoever (``"pairwise"``). One output: where it equals ``level``;
-    class 1 is above, 0 below. ``classes`` picks one pair. Where outputs are equal on an area, the
-    outline of this area belongs to the boundary, and its inside does not.
+    Where outputs are equal on an area, the outline of this area belongs to the boundary, and its
+    inside does not.
+
+    classes: only the part between these two, by number or name. kind: with several outputs, where
+    the two largest are equal (``"argmax"``), the two smallest (``"argmin"``), or any two whatsoever
+    (``"pairwise"``). level: with one output, where it equals this number; class 1 is above, 0
+    below.
 
     >>> import splinecam as sc
     >>> from torch import manual_seed, nn
@@ -148,7 +155,7 @@ def decision_boundary(
     True
     """
     n, level = check_kind(part, kind, level)
-    pair = None if classes is None else _pair(classes, n)
+    pair = None if classes is None else _pair(classes, n, part.names)
     if kind == "pairwise" and part.values.shape[1] > 1:
         return _pairwise(part, pair)
     winners = winners_of(part, kind, level, whole=False)
@@ -174,8 +181,10 @@ def level_set(
 ) -> LevelSet:
     """The points of the domain at which an output has one of the given values, as segments.
 
-    output: which one, needed where there are several. Of an area on which the output equals a
-    level, the outline belongs to the level set, and the inside does not.
+    levels: one value, or several. output: which one, needed where there are several.
+
+    Of an area on which the output equals a level, the outline belongs to the level set, and the
+    inside does not.
 
     >>> import splinecam as sc
     >>> from torch import nn
@@ -257,9 +266,14 @@ def check_kind(part: Partition, kind: Kind, level: float) -> tuple[int, float]:
     return max(n, 2), level
 
 
-def _pair(classes: tuple[int, int], n: int) -> tuple[int, int]:
+def _pair(
+    classes: tuple[int | str, int | str], n: int, names: tuple[str, ...] | None
+) -> tuple[int, int]:
+    known: Any = classes
+    if isinstance(classes, tuple | list):
+        known = [class_number(k, names, n) if isinstance(k, str) else k for k in classes]
     try:
-        i, j = sorted(range(n)[operator.index(k)] for k in classes)
+        i, j = sorted(range(n)[operator.index(k)] for k in known)
     except (TypeError, ValueError):
         raise TypeError(f"classes must be a pair of whole numbers, not {classes!r}") from None
     except IndexError:

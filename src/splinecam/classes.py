@@ -12,6 +12,7 @@ from torch import Tensor
 
 from splinecam.boundary import Kind, check_kind, doubts_of, winners_of
 from splinecam.errors import SplineCamError
+from splinecam.names import class_number
 from splinecam.outlines import Outlines, outlines
 from splinecam.regions import Unresolved
 from splinecam.winners import Winners
@@ -116,11 +117,10 @@ class ClassRegions:
     def _outlines(self) -> Outlines:
         return outlines(self.winners.overlay.mesh, self.cell_class)
 
-    def polygons(self, number: int) -> list[ClassPolygon]:
-        """The connected pieces of one class, the largest first."""
-        if not -self.n_classes <= number < self.n_classes:
-            raise IndexError(f"class {number} of {self.n_classes} classes, numbered from 0")
-        return sorted(self._polygons(number % self.n_classes), key=lambda piece: -piece.area)
+    def polygons(self, number: int | str) -> list[ClassPolygon]:
+        """The connected pieces of one class, given by number or name, the largest first."""
+        chosen = class_number(number, self.partition.names, self.n_classes)
+        return sorted(self._polygons(chosen), key=lambda piece: -piece.area)
 
     def _polygons(self, number: int) -> Iterator[ClassPolygon]:
         made, mesh = self._outlines, self.winners.overlay.mesh
@@ -146,10 +146,17 @@ class ClassRegions:
         sides = torch.linalg.vector_norm(ends[1] - ends[0], dim=1)
         return float(sides.sum()) * self.partition.frame.scale / 2
 
+    def _repr_html_(self) -> str:
+        """A small picture and the shares of the classes, as notebooks show it."""
+        from splinecam.notebook import class_regions_card
+
+        return class_regions_card(self)
+
     def __repr__(self) -> str:
         share = (self.areas / self.areas.sum()).tolist()
         top = sorted(range(self.n_classes), key=lambda k: -share[k])[:5]
-        parts = [f"{k}: {100 * share[k]:.3g} %" for k in top if share[k] > 0]
+        names = self.partition.names or range(self.n_classes)
+        parts = [f"{names[k]}: {100 * share[k]:.3g} %" for k in top if share[k] > 0]
         more = ", ..." if self.n_classes > 5 and int((self.areas > 0).sum()) > 5 else ""
         return f"ClassRegions({', '.join(parts)}{more})"
 

@@ -26,8 +26,9 @@ class Curves:
 
     points: (P, 2) plane coordinates; segments: (S, 2) start and end, as indices of points;
     regions: (S, 2) the regions left and right of each segment, the same twice inside a region and
-    -1 outside the domain; label: (S,) the curve that it belongs to (see ``key``). Further fields of
-    subclasses are tensors with S rows, or no tensors.
+    -1 outside the domain; label: (S,) the curve that it belongs to (see ``key``).
+
+    Further fields of subclasses are tensors with S rows, or no tensors.
 
     >>> import splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
@@ -136,6 +137,12 @@ class Curves:
     def _what(self) -> str:
         """What there is, as the reader sees it first."""
         return f"{len(self):,} segment{'s' * (len(self) != 1)}"
+
+    def _repr_html_(self) -> str:
+        """A small picture and the main numbers, as notebooks show it."""
+        from splinecam.notebook import curves_card
+
+        return curves_card(self)
 
     def __repr__(self) -> str:
         lines = len(self.polylines)

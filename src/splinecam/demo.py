@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from splinecam._partition import Partition, partition
 from splinecam.domain import Domain
+from splinecam.files import replaced, writing
 from splinecam.plot import plot, plot_layers, plot_surface, require_matplotlib
 
 __all__ = ["main", "run", "train", "two_spirals"]
@@ -71,7 +72,8 @@ def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) ->
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    out.mkdir(parents=True, exist_ok=True)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
     seconds: dict[str, float] = {}
 
     @contextmanager
@@ -91,14 +93,16 @@ def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) ->
         part.validate()
     with step("pictures", "Drawing them"):
         for name, figure in pictures(part, x, label).items():
-            figure.savefig(out / f"{name}.png", dpi=dpi)
+            with replaced(out / f"{name}.png") as file:
+                figure.savefig(file, format="png", dpi=dpi)
             plt.close(figure)
     with step("files", "Saving the partition and the network"):
         part.save(out / "demo.npz")
         _export(model, out / "demo.pt2")
     stats = part.stats()
-    content = {"stats": stats.numbers, "seconds": seconds}
-    (out / "demo.json").write_text(json.dumps(content, indent=2) + "\n")
+    content = {"stats": stats.nested(), "seconds": seconds}
+    with replaced(out / "demo.json") as file:
+        file.write((json.dumps(content, indent=2) + "\n").encode())
     print(f"\n{stats}\n\n{_farewell(out)}")
 
 
@@ -114,7 +118,8 @@ def _trained(x: Tensor, label: Tensor, steps: int) -> nn.Module:
 def _export(model: nn.Module, path: Path) -> None:
     batch: Any = torch.export.Dim("batch")
     program = torch.export.export(model, (torch.zeros(2, 2),), dynamic_shapes=({0: batch},))
-    torch.export.save(program, path)
+    with writing(path):
+        torch.export.save(program, path)
 
 
 def _farewell(out: Path) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from splinecam.nearest import closest
+from splinecam.distances import closest
 from splinecam.ragged import owners_of, take, take_rows
 from splinecam.tree import BoxTree
 

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from splinecam.convex import convex_corners, cross, fan, require_resolved, require_size
 from splinecam.errors import DomainError
 from splinecam.points import as_float64, as_tensor, finite, pair, points_of
-from splinecam.predicates import BLURRED, DEGENERATE, EPS, PLANAR
+from splinecam.predicates import DEGENERATE, EPS, PLANAR
 
 __all__ = ["Domain"]
 
@@ -57,15 +58,18 @@ class Domain:
                 "coordinates. For points in input space use Domain.polygon."
             )
         magnitude = float(self.origin.abs().max())
-        object.__setattr__(self, "corners", _convex_corners(self.corners, magnitude))
+        object.__setattr__(self, "corners", convex_corners(self.corners, magnitude))
 
     # -- constructors ---------------------------------------------------------------------------
 
     @classmethod
     def box(cls, lo: Any, hi: Any, *, input_shape: Sequence[int] | None = None) -> Domain:
-        """The axis-aligned rectangle from ``lo`` to ``hi`` (numbers or pairs) for 2-D inputs.
+        """The axis-aligned rectangle from ``lo`` to ``hi`` for 2-D inputs.
 
-        Plane coordinates equal inputs. ``input_shape`` holds two numbers, by default ``(2,)``.
+        Plane coordinates equal inputs.
+
+        lo, hi: opposite corners, as pairs, or as numbers for both axes. input_shape: the shape of
+        one input, which holds two numbers, by default ``(2,)``.
 
         >>> Domain.box((0, 0), (2, 1)).area
         2.0
@@ -87,7 +91,9 @@ class Domain:
 
     @classmethod
     def polygon(cls, points: Any) -> Domain:
-        """The convex polygon with corners ``points: (k, *input_shape)``, in order, any orientation.
+        """The convex polygon with the given corners, which lie in one plane of the input space.
+
+        points: ``(k, *input_shape)``, the corners in order, in either orientation.
 
         A repeated closing point and points on a straight side are dropped. For inputs of two
         numbers plane coordinates equal inputs; otherwise the first corner is their origin and
@@ -117,8 +123,10 @@ class Domain:
         """A rectangle around three samples, in the plane through them.
 
         ``a`` is the origin of the plane coordinates and ``b`` lies on the positive u axis.
-        ``margin`` is the fraction of the samples' extent added on each side; ``"square"``
-        has the larger extent on both axes, ``"tight"`` each axis its own.
+
+        a, b, c: single samples, of the model's input shape. margin: the fraction of the samples'
+        extent added on each side. shape: ``"square"`` has the larger extent on both axes,
+        ``"tight"`` each axis its own.
 
         >>> Domain.through([0., 0, 0], [1, 0, 0], [0, 1, 0], margin=0.0).area
         1.0
@@ -141,6 +149,7 @@ class Domain:
         half = (hi - lo) * (0.5 + margin)
         if shape == "square":
             half = half.max().expand(2)
+        require_size(2 * float(half.max()))
         mid = (lo + hi) / 2
         return cls(x[0], basis, _rectangle(mid - half, mid + half), input_shape)
 
@@ -148,8 +157,8 @@ class Domain:
     def around(cls, x: Any, *, side: float, seed: int = 0) -> Domain:
         """The square of the given ``side`` centred on the single input ``x``, randomly oriented.
 
-        ``x`` is the origin of the plane coordinates. The plane's orientation depends on
-        ``seed`` only; for inputs of two numbers the square is axis-aligned.
+        x: one input, the origin of the plane coordinates. side: length of a side. seed: which
+        random orientation; for inputs of two numbers the square is axis-aligned.
 
         >>> Domain.around([0.0] * 5, side=2.0, seed=3).area
         4.0
@@ -208,7 +217,8 @@ class Domain:
     def zoom(self, factor: float, *, at: Any = None) -> Domain:
         """The polygon ``factor`` times smaller, in the same plane, with the same coordinates.
 
-        It is centred at the plane coordinates ``at``, by default where it was.
+        factor: how many times smaller; below 1 it becomes larger. at: plane coordinates of the
+        new centre, by default the old one.
 
         >>> Domain.box(0, 8).zoom(4, at=(1, 3)).corners.tolist()
         [[0.0, 2.0], [2.0, 2.0], [2.0, 4.0], [0.0, 4.0]]
@@ -216,6 +226,7 @@ class Domain:
         if not (math.isfinite(factor) and factor > 0):
             raise DomainError(f"factor is {factor}; give a finite number above 0.")
         middle = self.center if at is None else pair(at, "at")
+        require_size(self.diameter / factor)
         return replace(self, corners=middle + (self.corners - self.center) / factor)
 
     @property
@@ -226,7 +237,7 @@ class Domain:
     @property
     def area(self) -> float:
         """The polygon's area in the plane."""
-        return float(_cross(*_fan(self.corners)).sum()) / 2
+        return float(cross(*fan(self.corners)).sum()) / 2
 
     @property
     def diameter(self) -> float:
@@ -236,9 +247,29 @@ class Domain:
     @property
     def center(self) -> Tensor:
         """The polygon's centroid ``(2,)`` in plane coordinates."""
-        p, q = _fan(self.corners)
-        weight = _cross(p, q)
+        p, q = fan(self.corners)
+        weight = cross(p, q)
         return self.corners[0] + (weight[:, None] * (p + q)).sum(0) / (3 * weight.sum())
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two domains are the same polygon in the same plane, with equal coordinates."""
+        return isinstance(other, Domain) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        """The same for equal domains: which corner comes first does not matter, nor -0.0."""
+        first = min(range(len(self.corners)), key=self.corners.tolist().__getitem__)
+        arrays = (self.origin, self.basis, self.corners.roll(-first, 0))
+        return self.input_shape, *((array + 0.0).numpy().tobytes() for array in arrays)
+
+    def _repr_html_(self) -> str:
+        """The polygon and its sizes, as notebooks show it."""
+        from splinecam.notebook import domain_card
+
+        return domain_card(self)
 
     def __repr__(self) -> str:
         return (
@@ -261,21 +292,11 @@ def _rectangle(lo: Tensor, hi: Tensor) -> Tensor:
     return torch.stack([lo, torch.stack([hi[0], lo[1]]), hi, torch.stack([lo[0], hi[1]])])
 
 
-def _cross(p: Tensor, q: Tensor) -> Tensor:
-    return p[..., 0] * q[..., 1] - p[..., 1] * q[..., 0]
-
-
-def _fan(corners: Tensor) -> tuple[Tensor, Tensor]:
-    """The sides ``p, q: (k - 2, 2)`` of the triangles that fan out from the first corner."""
-    rays = corners[1:] - corners[0]
-    return rays[:-1], rays[1:]
-
-
 def _frame(x: Tensor) -> Tensor:
     """Orthonormal rows ``(2, D)``: along ``x[1] - x[0]``, and from that line towards ``x[2]``."""
     d1, d2 = x[1] - x[0], x[2] - x[0]
     scale = max(float(d1.abs().max()), float(d2.abs().max()))
-    _require_resolved(x, scale)
+    require_resolved(x, scale)
     n1 = float(torch.linalg.vector_norm(d1 / scale))
     if n1 <= DEGENERATE:
         raise DomainError("The samples a and b are identical. Give three that span a plane.")
@@ -294,7 +315,7 @@ def _plane_basis(x: Tensor) -> Tensor:
     """The frame of three well-spread points of ``x: (k, D)``: 0, its farthest, the most off."""
     rays = x - x[0]
     scale = float(rays.abs().max())
-    _require_resolved(x, scale)
+    require_resolved(x, scale)
     rays = rays / scale
     far = int(torch.linalg.vector_norm(rays, dim=1).argmax())
     u = rays[far] / torch.linalg.vector_norm(rays[far])
@@ -302,18 +323,6 @@ def _plane_basis(x: Tensor) -> Tensor:
     if float(off.max()) <= DEGENERATE:
         raise DomainError(f"All {len(x)} points lie on one line. Give three that span a plane.")
     return _frame(torch.stack([x[0], x[far], x[int(off.argmax())]]))
-
-
-def _require_resolved(x: Tensor, extent: float) -> None:
-    """Points so far from zero that float64 cannot tell them apart make no polygon."""
-    magnitude = float(x.abs().max())
-    if extent == 0:
-        raise DomainError(f"All {len(x)} points are identical. Give three that span a plane.")
-    if extent <= EPS * magnitude:
-        raise DomainError(
-            f"The points are identical to float64 precision: they extend over {extent:.3g} at "
-            f"coordinates of size {magnitude:.3g}. Give a larger polygon or one nearer to zero."
-        )
 
 
 def _require_planar(x: Tensor, flat: Tensor) -> None:
@@ -328,66 +337,3 @@ def _require_planar(x: Tensor, flat: Tensor) -> None:
             f"plane of the others (extent {extent:.3g}). Use Domain.through for a plane through "
             "three samples, or project the points first."
         )
-
-
-def _convex_corners(corners: Tensor, magnitude: float) -> Tensor:
-    """Counter-clockwise, strictly convex corners ``(k, 2)``, or an error that names the corner.
-
-    Repeated points and points on a straight side are dropped. ``magnitude`` is the size of the
-    input coordinates behind the corners: what is below its rounding is no bend.
-    """
-    if len(corners) < 3:
-        raise DomainError(f"A polygon needs at least three corners, got {len(corners)}.")
-    extent = float((corners.amax(0) - corners.amin(0)).max())
-    _require_resolved(corners, extent)
-    index = torch.arange(len(corners))
-    step = (corners - corners.roll(-1, 0)).abs().amax(1)
-    index = index[step > DEGENERATE * extent]
-    # Scaled to unit extent so that products neither underflow nor overflow.
-    unit = (corners - corners[0]) / extent
-    if len(index) >= 3:
-        p, q = _fan(unit[index])
-        doubled = float(_cross(p, q).sum())
-    if len(index) < 3 or abs(doubled) <= 2 * DEGENERATE:
-        raise DomainError(
-            f"The polygon is degenerate: its area is below {DEGENERATE:g} of its squared extent "
-            f"({extent:.3g}). Give at least three corners, not on one line, in order around it."
-        )
-    if doubled < 0:
-        index = index.flip(0)
-    size = max(magnitude, float(corners.abs().max()))
-    noise = 4 * EPS * size / extent
-    if noise > BLURRED:
-        raise DomainError(
-            f"The domain ({extent:.3g} wide) is too small for float64 around inputs of size "
-            f"{size:.3g}. Make it larger, or shift the inputs towards zero."
-        )
-    index = index[_turns(unit, index, noise)]
-    start = int(index.argmin())
-    return corners[index.roll(-start)].contiguous()
-
-
-def _turns(unit: Tensor, index: Tensor, noise: float) -> Tensor:
-    """Which of the corners ``unit[index]`` turn left, ``(k,)``; right turns are an error.
-
-    ``noise`` is the rounding error of the corners, which may bend a straight side.
-    """
-    ring = unit[index]
-    before, after = ring - ring.roll(1, 0), ring.roll(-1, 0) - ring
-    turn = _cross(before, after)
-    b, a = torch.linalg.vector_norm(before, dim=1), torch.linalg.vector_norm(after, dim=1)
-    slack = DEGENERATE * a * b + noise * (a + b)
-    straight: Tensor = (turn.abs() <= slack) & ((before * after).sum(1) > 0)
-    wrong = (turn <= slack) & ~straight
-    if bool(wrong.any()):
-        raise DomainError(
-            f"The polygon is not convex at point {int(index[wrong][0])}. Give the corners of a "
-            "convex polygon in order; split other shapes into convex parts."
-        )
-    angle = torch.atan2(turn, (before * after).sum(1)).sum()
-    if float(angle) > 3 * math.pi:
-        raise DomainError(
-            "The polygon winds around more than once. Give the corners of a convex polygon in "
-            "order around it."
-        )
-    return straight.logical_not()

@@ -48,10 +48,12 @@ __all__ = [
 # fill a GPU.
 _BLOCK = {"cpu": 1 << 17, "cuda": 1 << 28}
 
+_MEMINFO = Path("/proc/meminfo")  # where Linux tells how much memory is free
 _UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not tell
 
 # Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
 _MESH_BYTES = 1000
+_LEAST_MEMORY = 1000 * _MESH_BYTES  # bytes below which hardly any network fits
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(0.75 * torch.cuda.mem_get_info(device)[0])
     try:
-        _, known = Path("/proc/meminfo").read_text().split("MemAvailable:")
+        _, known = _MEMINFO.read_text().split("MemAvailable:")
         return int(0.75 * 1024 * int(known.split(maxsplit=1)[0]))
     except (OSError, ValueError):
         return _UNKNOWN_MEMORY  # not every system tells
@@ -281,8 +283,8 @@ class Run:
                     "Raise max_regions, or choose a smaller domain."
                 ) from None
             raise TooLarge(
-                f"The partition exceeds memory={self.memory:,} bytes {where}. What is cut at once "
-                f"must stay below {fits:,} regions: raise memory, or choose a smaller domain."
+                f"The partition exceeds memory={self.memory:,} bytes {where}. "
+                f"{_more_memory(self.memory)}"
             ) from None
 
     def _refinement(
@@ -298,3 +300,17 @@ class Run:
         if cut.smallest:
             z, low, high = -z, -high, -low
         return partial(refine_maxima, state.mesh, z, cut.groups, error, low, high, index)
+
+
+def _more_memory(memory: int) -> str:
+    """What to do about an amount of memory that is too small."""
+    if memory < _LEAST_MEMORY:
+        return (
+            f"Less than {_LEAST_MEMORY:,} bytes is hardly ever enough: raise memory, or leave it "
+            "out to use what is free."
+        )
+    fits = memory // _MESH_BYTES
+    return (
+        f"What is cut at once must stay below {fits:,} regions: raise memory, or choose a smaller "
+        "domain."
+    )

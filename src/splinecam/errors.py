@@ -30,12 +30,16 @@ class CaptureError(SplineCamError):
 
 @dataclass(frozen=True)
 class OffendingOp:
-    """One operation that is not piecewise linear: its name in the model, its op, where, why."""
+    """One operation that is not piecewise linear: its name in the model, its op, where, why.
+
+    settled: the reason says all that can be done, so that nothing is to be replaced or registered.
+    """
 
     name: str
     target: str
     location: str
     reason: str
+    settled: bool = False
 
     def __str__(self) -> str:
         where = f" at {self.location}" if self.location else ""
@@ -49,11 +53,17 @@ class UnsupportedOpError(CaptureError):
         self.ops = tuple(ops)
         noun = "op is" if len(ops) == 1 else "ops are"
         lines = "\n".join(f"  - {op}" for op in ops)
-        super().__init__(
-            f"{len(ops)} {noun} not supported:\n{lines}\n"
-            "Replace them (a smooth function of one variable by a table: "
-            "splinecam.nn.PiecewiseLinear), or teach SplineCam what they do: "
-            "splinecam.register_op. splinecam.op_table() lists what is supported."
+        super().__init__(f"{len(ops)} {noun} not supported:\n{lines}{self._advice()}")
+
+    def _advice(self) -> str:
+        others = [op for op in self.ops if not op.settled]
+        if not others:
+            return ""
+        return (
+            f"\nReplace {'it' if len(others) == 1 else 'them'}, a smooth function of one variable "
+            "for example by a table (splinecam.nn.PiecewiseLinear). An operation that is "
+            "continuous and piecewise linear can be taught: splinecam.register_op. "
+            "splinecam.op_table() lists what is supported."
         )
 
     def __reduce__(self) -> tuple[type, tuple[list[OffendingOp]]]:

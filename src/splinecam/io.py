@@ -1,7 +1,9 @@
 """Partitions in files: plain numpy arrays in an .npz archive, without pickle.
 
 ``about``        JSON as bytes: format and version, the domain's input shape, names of the cuts, the
-                 final operation left out, the model's floating-point type, unresolved places
+                 final operation left out, the model's floating-point type, unresolved places, which
+                 of several outputs (its index or name, or the name of a function), names of the
+                 classes; files of earlier versions lack the last two
 ``domain_*``     origin (D,), basis (2, D), corners (k, 2)
 ``mesh_*``       the fields of ``splinecam.mesh.Mesh``; whole numbers as narrow as they fit
 ``maps_*``       the fields of ``splinecam.maps.AffineMaps``
@@ -15,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import zipfile
 from collections.abc import Mapping
 from dataclasses import fields
@@ -27,11 +28,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from splinecam.capture.outputs import Lost, Output
 from splinecam.domain import Domain
 from splinecam.engine import Frame
 from splinecam.errors import FileError, SplineCamError
+from splinecam.files import reason_of, replaced
 from splinecam.maps import AffineMaps
 from splinecam.mesh import Mesh
+from splinecam.names import names_of
 from splinecam.record import Record
 from splinecam.regions import Unresolved
 from splinecam.validate import check_mesh
@@ -67,18 +71,8 @@ def save(part: Partition, path: str | os.PathLike[str] | BinaryIO) -> None:
     if not isinstance(path, str | os.PathLike):
         np.savez(path, **arrays)
         return
-    target = Path(path)
-    if target.is_dir():
-        raise FileError(f"{target} is a folder; give the name of a file in it.")
-    if not target.parent.is_dir():
-        raise FileError(f"There is no folder {target.parent}; make it first.")
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with draft.open("xb") as file:
-            np.savez(file, **arrays)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    with replaced(path) as file:
+        np.savez(file, **arrays)
 
 
 def _arrays(part: Partition) -> dict[str, Any]:
@@ -91,6 +85,8 @@ def _arrays(part: Partition) -> dict[str, Any]:
         "stripped": part.stripped,
         "dtype": str(part.dtype).removeprefix("torch."),
         "unresolved": part.unresolved,
+        "output": _output_written(part.output),
+        "names": part.names,
     }
     tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
     tensors |= {f"mesh_{name}": tensor for name, tensor in vars(part.mesh).items()}
@@ -99,6 +95,13 @@ def _arrays(part: Partition) -> dict[str, Any]:
     tensors |= {f"cut_error_{k}": part.cut_errors[name] for k, name in enumerate(part.cuts)}
     arrays = {name: _narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
     return {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays}
+
+
+def _output_written(output: Output) -> Any:
+    """Which output was selected; of a function only its name."""
+    if isinstance(output, Lost) or callable(output):
+        return {"function": str(getattr(output, "name", getattr(output, "__name__", output)))}
+    return output
 
 
 def _narrow(array: NDArray[Any]) -> NDArray[Any]:
@@ -121,8 +124,10 @@ def read(path: str | os.PathLike[str] | BinaryIO) -> Record:
             return _read(file, str(path))
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
-    except (IsADirectoryError, PermissionError) as error:
-        raise FileError(f"{path} cannot be read: {error.strerror}.") from None
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
 
 
 def _read(file: BinaryIO, name: str) -> Record:
@@ -155,7 +160,9 @@ def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
     except (EOFError, zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
         if isinstance(error, FileError):
             raise
-        raise FileError(f"{name} is truncated or damaged ({error}).") from error
+        raise FileError(
+            f"{name} is truncated or damaged ({error}). Save the partition again."
+        ) from error
 
 
 def _begins_as_archive(file: BinaryIO) -> bool:
@@ -189,10 +196,20 @@ def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
         stripped=about["stripped"],
         dtype=_dtype(about["dtype"]),
         maps=AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps))),
+        output=_output_read(about.get("output")),
+        names=names_of(about.get("names"), arrays["values"].shape[-1]),
     )
     _check_shapes(record)
     _check_mesh(record)
     return record
+
+
+def _output_read(written: Any) -> Output:
+    if isinstance(written, dict):
+        return Lost(str(written["function"]))
+    if written is None or (isinstance(written, (int, str)) and not isinstance(written, bool)):
+        return written
+    raise ValueError(f"{written!r} does not name an output")
 
 
 def _floats(arrays: Arrays, name: str) -> Tensor:

@@ -19,8 +19,9 @@ class Merged:
     """Pieces of the domain with one affine map each; they need not be convex.
 
     labels: (F,) the piece of each region; edges: (N,) indices of the edges that still separate two
-    pieces, or a piece from the outside; areas: (P,) of the pieces. To draw them:
-    ``part.plot(color="merged")``.
+    pieces, or a piece from the outside; areas: (P,) of the pieces.
+
+    To draw them: ``part.plot(color="merged")``.
     """
 
     labels: Tensor

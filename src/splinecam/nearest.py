@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from splinecam.distances import closest
 from splinecam.ragged import lengths, take
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ class Nearest:
     uv: (N, 2) its plane coordinates; distance: (N,) from the input, which may lie off the plane;
     segment: (N,) on which it lies, of several the lowest; certain: (N,) whether the input's
     projection is no farther from it than from the outside of the domain, so that no curve out there
-    could be nearer. Where there is nothing: nan, inf (nan for inputs that are not finite), -1 and
-    False.
+    could be nearer.
+
+    Where there is nothing: nan, inf (nan for inputs that are not finite), -1 and False.
     """
 
     curves: Curves
@@ -151,23 +153,6 @@ def _search_block(
     for point, segment in tree.walk(points, reach, closing=True):
         compare(point, segment)
     return found, best
-
-
-def closest(points: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-    """Where on its segment (N, 2, 2) each point (N, 2) has its closest point, and how far off.
-
-    Returns the fraction t and the squared distance, (N,) each.
-    """
-    (ax, ay), (bx, by) = (gap.unbind(1) for gap in (ends - points[:, None]).unbind(1))
-    dx, dy = (ends[:, 1] - ends[:, 0]).unbind(1)
-    full, along = dx * dx + dy * dy, -(ax * dx + ay * dy)
-    t = (along / torch.where(full > 0, full, 1.0)).clamp(0, 1)
-    # Seen from the end that is nearer, where coordinates lose fewer digits.
-    late = t > 0.5
-    ux, uy = torch.where(late, bx, ax), torch.where(late, by, ay)
-    cross = ux * dy - uy * dx
-    beyond = (along <= 0) | (along >= full)
-    return t, torch.where(beyond, ux * ux + uy * uy, cross * cross / full)
 
 
 def _depth(domain: Domain, frame: Frame, points: Tensor) -> Tensor:

@@ -122,7 +122,9 @@ def neurons(
     layer: a name of ``part.cuts``, the module in which only one of them is (``"block1"`` for
     ``"block1.relu"``), the module right before it (``"fc2"`` of ``relu(fc2(x))``), or an index into
     them. unit: flat index or indices in that cut; of maxima the group, of sorted units the first of
-    a pair. The domain's border belongs to no curve.
+    a pair.
+
+    The domain's border belongs to no curve.
 
     >>> from torch import nn
     >>> import splinecam as sc

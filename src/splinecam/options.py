@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from splinecam.amounts import bytes_of
 from splinecam.errors import SplineCamError
 
-__all__ = ["device_of", "kind_of", "limit_of"]
+__all__ = ["device_of", "kind_of", "limit_of", "memory_of"]
 
 
 def cuda_is_there() -> bool:
@@ -39,6 +40,23 @@ def limit_of(name: str, limit: float | None) -> int | None:
     if limit < 1:
         raise ValueError(f"{name} must be at least 1, not {limit}")
     return int(limit)
+
+
+def memory_of(limit: float | str | None) -> int | None:
+    """A limit of memory in bytes, which may be written "4GB".
+
+    >>> memory_of("4GB"), memory_of(2e9)
+    (4000000000, 2000000000)
+    """
+    if not isinstance(limit, str):
+        return limit_of("memory", limit)
+    found = bytes_of(limit)
+    if found is None:
+        raise ValueError(
+            f'memory is {limit!r}, which is not an amount of memory: write "500MB", "4GB", "4GiB" '
+            "or a number of bytes"
+        )
+    return limit_of("memory", found)
 
 
 def kind_of(value: object) -> str:

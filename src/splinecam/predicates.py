@@ -17,9 +17,11 @@ __all__ = [
     "DEGENERATE",
     "EPS",
     "JACOBIAN_PRECISION",
+    "LARGEST",
     "PLANAR",
     "SAFETY",
     "SLOPE_PRECISION",
+    "SMALLEST",
     "UNRESOLVED_REACH",
     "UV_ERROR",
     "VALUE_PRECISION",
@@ -58,6 +60,10 @@ BLURRED = 2.0**-7
 
 # Relative width below which a polygon is no polygon.
 DEGENERATE = 1e-12
+
+# How wide a polygon may be, so that areas and squared distances are normal numbers of float64.
+SMALLEST = 1e-140
+LARGEST = 1e150
 
 
 def cluster(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 __all__ = ["progress_bar", "tell"]
 
@@ -15,8 +17,12 @@ _log = logging.getLogger("splinecam")
 
 def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
     """A bar for interactive use; elsewhere it is not shown."""
-    interactive = sys.stderr.isatty() or "ipykernel" in sys.modules
-    return tqdm(total=total, unit=unit, disable=not (wanted and interactive), leave=False)
+    notebook = "ipykernel" in sys.modules
+    interactive = (sys.stderr is not None and sys.stderr.isatty()) or notebook
+    bar: Any = tqdm
+    if notebook and find_spec("ipywidgets") is not None:  # without which tqdm.auto warns
+        bar = import_module("tqdm.auto").tqdm
+    return bar(total=total, unit=unit, disable=not (wanted and interactive), leave=False)
 
 
 def tell(bar: tqdm[Any], name: str, regions: int) -> None:

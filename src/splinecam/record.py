@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from splinecam.capture.outputs import Output
 from splinecam.domain import Domain
 from splinecam.maps import AffineMaps
 from splinecam.mesh import Mesh
@@ -22,7 +23,8 @@ class Record:
     mesh: in the engine's own coordinates; values: (V, n_out) the output at the vertices;
     value_error: (n_out,) and cut_errors: (n,) per cut, rounding errors; cuts: names of the
     non-linearities; stripped: a final softmax or sigmoid that was left out; dtype: the model's
-    floating-point type; maps: of the regions, if they are known already.
+    floating-point type; maps: of the regions, if they are known already; output: which of several
+    outputs of the model this is, if it has several; names: of the classes.
     """
 
     domain: Domain
@@ -35,6 +37,8 @@ class Record:
     stripped: str | None
     dtype: torch.dtype
     maps: AffineMaps | None = None
+    output: Output = None
+    names: tuple[str, ...] | None = None
 
     def to(self, device: torch.device) -> Record:
         """The same on another device; domains stay where they are."""

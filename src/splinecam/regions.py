@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
@@ -12,7 +13,7 @@ from splinecam.views import Views
 if TYPE_CHECKING:
     from splinecam._partition import Partition
 
-__all__ = ["Region", "Regions", "Unresolved"]
+__all__ = ["Region", "RegionViews", "Regions", "Unresolved"]
 
 
 class Unresolved(NamedTuple):
@@ -23,18 +24,44 @@ class Unresolved(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True)
-class Regions(Views["Region"]):
-    """The regions of a partition; indexing makes a view, nothing is copied."""
+class RegionViews(Views["Region"]):
+    """A sequence of all regions of a partition; indexing makes a view, nothing is copied."""
 
     _noun = "region"
+
+    @property
+    @abstractmethod
+    def _owner(self) -> Partition: ...
+
+    def _view(self, index: int) -> Region:
+        return Region(self._owner, index)
+
+    def __contains__(self, region: object) -> bool:
+        return isinstance(region, Region) and region.partition is self._owner
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """The number of a region; a ``ValueError`` if it is of another partition."""
+        if value not in self or value.index not in range(*slice(start, stop).indices(len(self))):
+            raise ValueError(f"{value!r} is not among these regions")
+        return int(value.index)
+
+    def count(self, value: Any) -> int:
+        """How often a region is among these: once, or never."""
+        return int(value in self)
+
+
+@dataclass(frozen=True)
+class Regions(RegionViews):
+    """The regions of a partition."""
+
     partition: Partition
+
+    @property
+    def _owner(self) -> Partition:
+        return self.partition
 
     def __len__(self) -> int:
         return len(self.partition)
-
-    def _view(self, index: int) -> Region:
-        return Region(self.partition, index)
 
     def __repr__(self) -> str:
         return f"Regions({len(self):,})"
@@ -80,13 +107,19 @@ class Region:
         return {k: v[0] for k, v in self.partition.patterns([self.index]).items()}
 
     @property
-    def neighbours(self) -> Tensor:
-        """Regions on the other side of its edges, ascending."""
-        return self.partition.neighbours(self.index)
+    def neighbours(self) -> tuple[int, ...]:
+        """Numbers of the regions on the other side of its edges, ascending."""
+        return tuple(self.partition.neighbours(self.index).tolist())
 
     def jacobian(self) -> Tensor:
         """Derivative of the output in input space, (n_out, ...)."""
         return self.partition.jacobian([self.index])[0]
+
+    def _repr_html_(self) -> str:
+        """The region and its neighbours, as notebooks show it."""
+        from splinecam.notebook import region_card
+
+        return region_card(self)
 
     def __repr__(self) -> str:
         u, v = self.centroid.tolist()

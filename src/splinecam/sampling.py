@@ -48,9 +48,10 @@ def sample_regions(
 ) -> Tensor:
     """Random inputs, uniform by area over the domain or over the chosen regions, (n, ...).
 
-    With ``per_region`` n from each region, region after region. By default they have the model's
-    floating-point type and are on the domain's device; single precision moves points of tiny
-    regions out of them.
+    Single precision moves points of tiny regions out of them.
+
+    n: how many. regions: numbers of regions, or a mask (F,), by default all. per_region: n from
+    each region, region after region.
 
     >>> import splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU()).double()

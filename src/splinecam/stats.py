@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterator, KeysView, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,27 +11,29 @@ from torch import Tensor
 
 from splinecam.ragged import lengths
 from splinecam.table import centroid_values, measures, table
+from splinecam.texttable import TextTable, number_text
 
 if TYPE_CHECKING:
     from splinecam._partition import Partition
 
-__all__ = ["Stats", "compare", "stats", "table"]
+__all__ = ["SHORT", "Stats", "stats", "table"]
 
 # The paper's names, and what they are short for.
-_SHORT = {
+SHORT = {
     "NR": "num_regions",
     "ARV": "mean_area",
     "ANV": "mean_vertices",
     "ARE": "mean_eccentricity",
 }
 _QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
-_SUMMARY = ("mean", "mean_by_area", "median", "min", "q05", "q25", "q75", "q95", "max")
-_COMPARED = (*_SHORT, "eccentricity.median", "slope_spectral.mean_by_area", "lipschitz_plane")
+_SUMMARY = ("mean", "mean_by_area", "std", "median", "min", "q05", "q25", "q75", "q95", "max")
+_LAYERS, _OUTPUTS = "edges_by_layer", ("output_mean", "output_min", "output_max")
+_ONLY_FULL = ("slope_spectral_full", "slope_frobenius_full", "lipschitz_input")
 _SHOWN = 12  # layers and outputs that are printed
 
 
 def stats(part: Partition, *, full: bool = False) -> Stats:
-    """Statistics of a partition, as a mapping that prints as a table.
+    """Statistics of a partition: a dict of plain numbers that prints as a table.
 
     - ``NR``, ``ARV``, ``ANV``, ``ARE`` as in the paper: the number of regions, and plain averages
       of their areas, numbers of vertices and eccentricities; also ``num_regions``, ``mean_area``,
@@ -42,8 +42,9 @@ def stats(part: Partition, *, full: bool = False) -> Stats:
       ``total_edge_length``, ``unresolved`` places
     - ``area``, ``vertices``, ``perimeter``, ``diameter``, ``eccentricity``, ``slope_spectral``,
       ``slope_frobenius``: summaries of the columns of ``part.table()``. A summary has the keys
-      ``mean``, ``mean_by_area`` (weighted: the mean over the domain), ``median``, ``min``, ``max``,
-      ``q05``, ``q25``, ``q75`` and ``q95``
+      ``mean``, ``mean_by_area`` (weighted: the mean over the domain), ``std`` (the standard
+      deviation of all regions), ``median``, ``min``, ``max``, ``q05``, ``q25``, ``q75`` and
+      ``q95``: ``stats["area.median"]``, or ``stats["area"]["median"]``
     - ``edges_by_layer`` (by the names of ``part.cuts``), ``border_edges``
     - ``lipschitz_plane``: the Lipschitz constant on the domain, the largest spectral norm
     - ``output_mean`` (the exact integral over the domain, divided by its area), ``output_min``,
@@ -69,32 +70,60 @@ def stats(part: Partition, *, full: bool = False) -> Stats:
             numbers["lipschitz_input"] = summaries["slope_spectral_full"]["max"]
         numbers |= _outputs(part)
         numbers["boundary_length"] = part.decision_boundary().length
-    return Stats(numbers)
+    return Stats(_flat(numbers))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Stats(Mapping[str, Any]):
-    """What ``part.stats()`` gives: plain numbers, dicts and tuples by name."""
+class Stats(dict[str, Any]):
+    """What ``part.stats()`` gives: a dict of plain numbers that prints as a table.
 
-    numbers: dict[str, Any]
+    Keys of summaries and of what there is of each layer or output have a dot: ``"area.median"``,
+    ``"edges_by_layer.1"``, ``"output_mean.0"``; outputs are called by the partition's names, if it
+    has some. The name before the dot gives all of them: ``stats["area"]`` is a dict, and
+    ``stats["output_mean"]`` a tuple. ``json.dumps``, ``pandas.DataFrame([part.stats()])`` and
+    ``pandas.DataFrame({"a": part.stats()})`` take it as it is.
 
-    def __getitem__(self, key: str) -> Any:
-        if key in self.numbers:
-            return self.numbers[key]
-        hint = " Ask for stats(full=True)." if key in _ONLY_FULL else ""
-        raise KeyError(f"no statistic {key!r} among {', '.join(self.numbers)}.{hint}")
+    >>> found = Stats({"NR": 4, "area.mean": 1.0, "area.std": 0.5, "output_mean.0": 2.0})
+    >>> found["area"], found["output_mean"], found["area.std"]
+    ({'mean': 1.0, 'std': 0.5}, (2.0,), 0.5)
+    """
+
+    def __init__(self, numbers: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> None:
+        super().__init__(numbers)
+
+    def __missing__(self, key: str) -> Any:
+        if key in self:
+            inner = self._group(key)
+            return tuple(inner.values()) if key in _OUTPUTS else inner
+        hint = " Ask for stats(full=True)." if str(key).partition(".")[0] in _ONLY_FULL else ""
+        raise KeyError(f"no statistic {key!r} among {', '.join(self.nested())}.{hint}")
 
     def __contains__(self, key: object) -> bool:
-        return key in self.numbers
+        inner = isinstance(key, str) and (key == _LAYERS or bool(self._group(key)))
+        return super().__contains__(key) or inner
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.numbers)
+    def get(self, key: str, default: Any = None) -> Any:
+        """A number or a group of numbers, or the default where there is none."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
-    def __len__(self) -> int:
-        return len(self.numbers)
+    def copy(self) -> Stats:
+        """The same numbers in a dict of their own."""
+        return Stats(self)
 
-    def keys(self) -> KeysView[str]:
-        return self.numbers.keys()
+    def to_dict(self) -> dict[str, float]:
+        """A plain dict of plain numbers, by the same keys."""
+        return dict(self)
+
+    def nested(self) -> dict[str, Any]:
+        """A plain dict in which the groups are dicts, or tuples of numbers of outputs."""
+        names = [*(key.partition(".")[0] for key in self), _LAYERS]  # there may be no layer
+        return {name: self[name] for name in dict.fromkeys(names)}
+
+    def _group(self, name: str) -> dict[str, Any]:
+        start = f"{name}."
+        return {key.removeprefix(start): self[key] for key in self if key.startswith(start)}
 
     def __repr__(self) -> str:
         groups = _groups(self)
@@ -105,61 +134,13 @@ class Stats(Mapping[str, Any]):
         return "".join(group.html() for group in _groups(self))
 
 
-_ONLY_FULL = ("slope_spectral_full", "slope_frobenius_full", "lipschitz_input")
-
-
-def compare(
-    several: Mapping[str, Stats | Partition] | Sequence[Stats | Partition],
-    *,
-    keys: Sequence[str] = _COMPARED,
-) -> str:
-    """A text table of some numbers of several partitions, side by side.
-
-    several: statistics or partitions, by name or in a list, where they are called by their places.
-    keys: names of numbers; a dot leads into a summary, as in ``"area.median"``.
-
-    >>> import torch, splinecam as sc
-    >>> relu = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
-    >>> boxes = {"small": sc.Domain.box(-1, 1), "large": sc.Domain.box(-2, 2)}
-    >>> parts = {name: sc.partition(relu, box, progress=False) for name, box in boxes.items()}
-    >>> print(compare(parts, keys=["NR", "area.median"]))
-                     small    large
-      NR                 4        4
-      area.median        1        4
-    """
-
-    def look_up(found: Mapping[str, Any], key: str) -> str:
-        name, _, inner = key.partition(".")
-        return _number(found[name][inner] if inner else found[name])
-
-    columns = {name: _stats_of(each) for name, each in by_name(several).items()}
-    rows = [(key, [look_up(found, key) for found in columns.values()]) for key in keys]
-    return _Group("", tuple(columns), rows).text(2 + max((len(key) for key in keys), default=0))
-
-
-def by_name(several: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
-    """Several things by their names, those in a list by their places.
-
-    >>> by_name(["this", "that"])
-    {'[0]': 'this', '[1]': 'that'}
-    """
-    if isinstance(several, Mapping) and not isinstance(several, Stats):
-        return {str(name): each for name, each in several.items()}
-    if isinstance(several, list | tuple):
-        return {f"[{k}]": each for k, each in enumerate(several)}
-    raise TypeError(
-        "give partitions by name, such as {'before': part, 'after': other}, or in a list, "
-        f"not {type(several).__name__}"
-    )
-
-
-def _stats_of(each: Any) -> Mapping[str, Any]:
-    """Statistics as they are, and those of a partition."""
-    if isinstance(each, Mapping):
-        return each
-    if not hasattr(each, "stats"):
-        raise TypeError(f"give partitions or their stats(), not {type(each).__name__}")
-    return stats(each)
+def _flat(numbers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Numbers by name; those of a dict by its name, a dot and theirs."""
+    for name, value in numbers.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{inner}", number) for inner, number in value.items())
+        else:
+            yield name, value
 
 
 # -- the numbers ------------------------------------------------------------------------------
@@ -168,8 +149,9 @@ def _stats_of(each: Any) -> Mapping[str, Any]:
 def _summary(values: Tensor, areas: Tensor) -> dict[str, float]:
     """Averages and quantiles of one number per region, (F,)."""
     mean_by_area = areas @ values / areas.sum()
-    plain = torch.stack([values.mean(), mean_by_area, values.min(), values.max()])
-    names = ("mean", "mean_by_area", "min", "max", *_QUANTILES)
+    std = values.std(correction=0)
+    plain = torch.stack([values.mean(), mean_by_area, std, values.min(), values.max()])
+    names = ("mean", "mean_by_area", "std", "min", "max", *_QUANTILES)
     found = dict(zip(names, torch.cat([plain, _quantiles(values)]).tolist(), strict=True))
     return {name: found[name] for name in _SUMMARY}
 
@@ -189,7 +171,7 @@ def _quantiles(values: Tensor) -> Tensor:
 def _paper(summaries: dict[str, dict[str, float]], regions: int) -> dict[str, Any]:
     named = {f"mean_{k}": summaries[k]["mean"] for k in ("area", "vertices", "eccentricity")}
     named = {"num_regions": regions, **named}
-    return {**{short: named[name] for short, name in _SHORT.items()}, **named}
+    return {**{short: named[name] for short, name in SHORT.items()}, **named}
 
 
 def _sizes(part: Partition) -> dict[str, Any]:
@@ -206,70 +188,39 @@ def _sizes(part: Partition) -> dict[str, Any]:
 
 def _edges(part: Partition) -> dict[str, Any]:
     border, *counts = torch.bincount(part.edge_op + 1, minlength=len(part.cuts) + 1).tolist()
-    return {"edges_by_layer": dict(zip(part.cuts, counts, strict=True)), "border_edges": border}
+    return {_LAYERS: dict(zip(part.cuts, counts, strict=True)), "border_edges": border}
 
 
 def _outputs(part: Partition) -> dict[str, Any]:
     # An affine function is at the centroid what it is on average, and largest at a corner.
     mean = part.areas @ centroid_values(part) / part.areas.sum()
 
-    def numbers(values: Tensor) -> tuple[float, ...]:
-        return tuple(values.tolist())
-
-    return {
-        "output_mean": numbers(mean),
-        "output_min": numbers(part.values.amin(0)),
-        "output_max": numbers(part.values.amax(0)),
-    }
+    columns = zip(_OUTPUTS, (mean, part.values.amin(0), part.values.amax(0)), strict=True)
+    count = part.values.shape[1]
+    names = [str(k) for k in range(count)] if part.names is None or count == 1 else part.names
+    return {key: dict(zip(names, column.tolist(), strict=True)) for key, column in columns}
 
 
 # -- printing ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Group:
-    """A small table with a title: columns, and rows of a label and cells."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, list[str]]]
-
-    def text(self, wide: int) -> str:
-        lines = [(self.title, list(self.columns)), *((f"  {k}", cells) for k, cells in self.rows)]
-        cell = max(8, *(len(x) for _, cells in lines for x in cells)) if self.columns else 12
-        return "\n".join(
-            (f"{label:<{wide}}" + "".join(f"{x:>{cell + 1}}" for x in cells)).rstrip()
-            for label, cells in lines
-        )
-
-    def html(self) -> str:
-        def row(tag: str, label: str, cells: Sequence[str]) -> str:
-            inner = "".join(f"<{tag}>{html.escape(x)}</{tag}>" for x in cells)
-            return f"<tr><th style='text-align:left'>{html.escape(label)}</th>{inner}</tr>"
-
-        body = "".join(row("td", label, cells) for label, cells in self.rows)
-        return f"<table>{row('th', self.title, self.columns)}{body}</table>"
-
-
-def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def _groups(found: Stats) -> list[_Group]:
+def _groups(found: Stats) -> list[TextTable]:
     """Everything that is printed."""
 
-    def singles(title: str, **rows: str) -> _Group:
-        named = [(label, [_number(found[k])]) for k, label in rows.items() if k in found]
-        return _Group(title, (), named)
+    def singles(title: str, **rows: str) -> TextTable:
+        named = [(label, [number_text(found[k])]) for k, label in rows.items() if k in found]
+        return TextTable(title, (), named)
 
-    def summaries(title: str, **rows: str) -> _Group:
+    def summaries(title: str, **rows: str) -> TextTable:
         head = tuple(name.replace("mean_by_area", "by area") for name in _SUMMARY)
         head = tuple(f"{int(name[1:])} %" if name[0] == "q" else name for name in head)
         named = [(k, found[name]) for name, k in rows.items() if name in found]
-        return _Group(title, head, [(k, [_number(row[x]) for x in _SUMMARY]) for k, row in named])
+        return TextTable(
+            title, head, [(k, [number_text(row[x]) for x in _SUMMARY]) for k, row in named]
+        )
 
-    layers = {"border": found["border_edges"], **found["edges_by_layer"]}
-    outputs = zip(*(found[f"output_{k}"] for k in ("mean", "min", "max")), strict=True)
+    layers = {"border": found["border_edges"], **found[_LAYERS]}
+    outputs = zip(found._group("output_mean"), *(found[k] for k in _OUTPUTS), strict=True)
     return [
         singles(
             "Partition",
@@ -301,11 +252,11 @@ def _groups(found: Stats) -> list[_Group]:
             lipschitz_plane="within the plane",
             lipschitz_input="in input space",
         ),
-        _Group("Edges by layer", (), _few([(k, [_number(x)]) for k, x in layers.items()])),
-        _Group(
+        TextTable("Edges by layer", (), _few([(k, [number_text(x)]) for k, x in layers.items()])),
+        TextTable(
             "Output",
             ("mean", "min", "max"),
-            _few([(str(k), [_number(x) for x in row]) for k, row in enumerate(outputs)]),
+            _few([(name, [number_text(x) for x in row]) for name, *row in outputs]),
         ),
     ]
 

@@ -66,10 +66,12 @@ def assert_same_cells(
 ) -> None:
     """Raise unless a partition has exactly the oracle's cells: none lost, none invented.
 
-    Corners may be off by ``atol`` domain diameters, and more where lines meet at so small an angle
-    that rounding moves their crossing; outputs and slopes by ``atol`` of the terms they are summed
-    from. Corners on a straight side do not count. Cells on either side that are narrower than
-    ``resolution`` diameters need no partner.
+    Corners on a straight side do not count.
+
+    atol: domain diameters that corners may be off, and more where lines meet at so small an angle
+    that rounding moves their crossing; outputs and slopes may be off by this share of the terms
+    they are summed from. resolution: cells on either side that are narrower than so many diameters
+    need no partner.
     """
     faces = polygons(part)
     diameter = float(part.domain.diameter)

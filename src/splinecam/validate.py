@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from splinecam.errors import ValidationError
 from splinecam.links import components
+from splinecam.locate import signed_distances
 from splinecam.predicates import (
     AREA_PRECISION,
     EPS,
@@ -22,6 +21,7 @@ from splinecam.predicates import (
     VALUE_PRECISION,
 )
 from splinecam.ragged import owners_of, take_rows
+from splinecam.reference import CannotRun, Forward, own_gradient, run_real
 
 if TYPE_CHECKING:
     from splinecam._partition import Partition
@@ -83,7 +83,9 @@ class Report:
 def validate(part: Partition, *, samples: int = 2000, seed: int = 0) -> Report:
     """Check the structure, and the maps against the real model on so many of the regions.
 
-    Returns a report of the checks; raises ``ValidationError`` with those that failed.
+    Returns a report of the checks; raises ``ValidationError`` with those that failed. A private
+    copy of the model runs in float64; a model that cannot be run so is compared in its own
+    precision, and the names of these checks say so.
     """
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
@@ -102,6 +104,7 @@ def _validate(part: Partition, samples: int, seed: int) -> Report:
             part.frame.to_local(part.centroids[chosen]),
             _interior_points(part.mesh, chosen, generator),
         ]
+        checks += _check_located(part, [*points, _domain_points(part, samples, generator)])
         switches, decided = _switches(part, points)
         checks.append(Check("regions inside which a unit switches", switches, 0))
         if part.unresolved:  # what is blurred there may reach farther than the place itself
@@ -109,8 +112,7 @@ def _validate(part: Partition, samples: int, seed: int) -> Report:
             chosen, points = chosen[decided], [uv[decided] for uv in points]
         sampled = int(chosen.shape[0])
         if sampled:
-            with torch.random.fork_rng():  # nor may its dropout use up random numbers
-                checks += _check_model(part, chosen, points, generator)
+            checks += _check_model(part, chosen, points, generator)
     report = Report(tuple(checks), len(part), sampled, excused)
     if not report.ok:
         failed = "\n".join(f"  {check}" for check in checks if not check.ok)
@@ -202,6 +204,30 @@ def _check_geometry(mesh: Mesh, area: float, trusted: Tensor) -> list[Check]:
     ]
 
 
+# -- places -----------------------------------------------------------------------------------
+
+
+def _domain_points(part: Partition, count: int, generator: torch.Generator) -> Tensor:
+    """Random points anywhere in the domain, in the engine's coordinates, (count, 2)."""
+    corners = part.frame.to_local(part.domain.corners.to(part.mesh.uv))
+    share = torch.rand((count, corners.shape[0]), generator=generator, dtype=torch.float64)
+    share = -share.clamp(min=EPS).log()
+    return (share / share.sum(1, keepdim=True)).to(corners) @ corners
+
+
+def _check_located(part: Partition, points: list[Tensor]) -> list[Check]:
+    """Whether ``locate`` finds a region for every point, and one that holds the point."""
+    uv = torch.cat(points)
+    found = part._locator(uv)
+    some = (found >= 0).nonzero()[:, 0]
+    depth = signed_distances(part.mesh, uv[some], found[some])
+    off = float(-depth.clamp(max=0).min()) if some.shape[0] else 0.0
+    return [
+        Check("points of the domain that locate finds in no region", len(uv) - len(some), 0),
+        Check("distance of points from the region that locate finds", off, SAFETY * UV_ERROR),
+    ]
+
+
 # -- the real model ---------------------------------------------------------------------------
 
 
@@ -236,65 +262,65 @@ def _interior_points(mesh: Mesh, faces: Tensor, generator: torch.Generator) -> T
 def _check_model(
     part: Partition, faces: Tensor, points: list[Tensor], generator: torch.Generator
 ) -> list[Check]:
-    """Maps and slopes against the real model at the centroids and at random interior points."""
-    maps = part.maps
+    """Maps and slopes against the real model at the centroids and at random interior points.
+
+    The model is run in float64, and if that is not possible in its own precision.
+    """
+    options = (part.model, part.output, part.dtype)
+    try:
+        with run_real(*options, wide=True, device=part.mesh.uv.device) as forward:
+            checks = _check_values(forward, part, faces, points, torch.float64)
+            return [*checks, _check_slopes(forward, part, faces, points[1], generator)]
+    except CannotRun as error:
+        obstacle = error
+    try:
+        with run_real(*options, wide=False, device=part.mesh.uv.device) as forward:
+            checks = _check_values(forward, part, faces, points, part.dtype)
+    except CannotRun as error:
+        raise ValidationError(f"{part!r}: the model cannot be run: {error}") from error
+    own = str(part.dtype).removeprefix("torch.")
+    reason = f"slopes not compared, as the model runs in {own} only ({obstacle})"
+    return [*checks, Check(reason, 0, 0)]
+
+
+def _check_values(
+    forward: Forward, part: Partition, faces: Tensor, points: list[Tensor], dtype: torch.dtype
+) -> list[Check]:
+    """Maps against the real model, which is run in the given precision."""
     scale = float(part.values.abs().max()) or 1.0
     spread = float(part.values.amax(0).sub(part.values.amin(0)).max())
-    steepest = float(maps.weight.abs().max()) or 1.0
-    noise = SAFETY * float(part.value_error.max())
+    coarse = torch.finfo(dtype).eps / EPS  # 1 in float64
+    noise = SAFETY * float(part.value_error.max()) * coarse
     limit = VALUE_PRECISION * max(spread, EPS * scale) + noise
-    checks = []
-    forward = _forward(part)
-    for what, uv in zip(("centroids", "random interior points"), points, strict=True):
-        worst = float((_predict(part, faces, uv) - _evaluate(forward, part, uv)).abs().max())
-        checks.append(Check(f"map against the model at {what}", worst, limit))
+    where = "" if dtype == torch.float64 else f" in {str(dtype).removeprefix('torch.')}"
+    return [
+        Check(
+            f"map against the model at {what}{where}",
+            float((_predict(part, faces, uv) - _evaluate(forward, part, uv)).abs().max()),
+            limit,
+        )
+        for what, uv in zip(("centroids", "random interior points"), points, strict=True)
+    ]
+
+
+def _check_slopes(
+    forward: Forward, part: Partition, faces: Tensor, uv: Tensor, generator: torch.Generator
+) -> Check:
+    """Slopes against those of the real model at some of the points (N, 2)."""
+    steepest = float(part.maps.weight.abs().max()) or 1.0
+    limit = JACOBIAN_PRECISION * steepest + SAFETY * float(part.value_error.max())
     some = torch.randperm(faces.shape[0], generator=generator)[:_JACOBIAN_SAMPLES]
     some = some.to(faces.device)
     outputs = torch.randperm(part.values.shape[1], generator=generator)[:_JACOBIAN_OUTPUTS]
     try:
-        worst = _slope_error(forward, part, faces[some], points[1][some], outputs.tolist())
+        worst, own = _slope_error(forward, part, faces[some], uv[some], outputs.tolist())
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError:  # of an operator or a module that has no gradient
-        return [*checks, Check("slopes not compared, as the model has no gradient", 0, 0)]
-    checks.append(Check("slopes against autograd", worst, JACOBIAN_PRECISION * steepest + noise))
-    return checks
-
-
-def _forward(part: Partition) -> Callable[[Tensor], Tensor]:
-    """The real model, run in float64 by substituted parameters; the model itself is not touched.
-
-    It runs on its own device, where its constants are, also those that are no buffers.
-    """
-    model, here = _double_attributes(part.model), part.mesh.uv.device
-    tensors = dict((*model.named_parameters(), *model.named_buffers()))
-    device = next((t.device for t in tensors.values()), here)
-    state = {  # copies, as a model in train mode writes to its buffers
-        name: t.detach().to(torch.float64 if t.is_floating_point() else t.dtype, copy=True)
-        for name, t in tensors.items()
-    }
-
-    def forward(x: Tensor) -> Tensor:
-        out = torch.func.functional_call(model, state, (x.to(device),))
-        tensor: Tensor = out[0] if isinstance(out, tuple | list) else out
-        return tensor.reshape(x.shape[0], -1).to(here)
-
-    return forward
-
-
-def _double_attributes(model: nn.Module) -> nn.Module:
-    """The model, or a copy in which tensors that are no parameters or buffers are float64 too."""
-
-    def plain(module: nn.Module) -> dict[str, Tensor]:
-        found = {k: v for k, v in vars(module).items() if isinstance(v, Tensor)}
-        return {k: v for k, v in found.items() if v.is_floating_point()}
-
-    if all(v.dtype == torch.float64 for m in model.modules() for v in plain(m).values()):
-        return model
-    model = copy.deepcopy(model)
-    for module in model.modules():
-        vars(module).update({k: v.double() for k, v in plain(module).items()})
-    return model
+    except (RuntimeError, CannotRun):  # of an operator or a module that has no gradient
+        return Check("slopes not compared, as the model has no gradient", 0, 0)
+    if own and worst > limit:
+        return Check("slopes not compared, as the model defines a gradient of its own", 0, 0)
+    return Check("slopes against autograd", worst, limit)
 
 
 def _predict(part: Partition, faces: Tensor, uv: Tensor) -> Tensor:
@@ -308,7 +334,7 @@ def _predict(part: Partition, faces: Tensor, uv: Tensor) -> Tensor:
     return part.program.final(shaped).reshape(output.shape)
 
 
-def _evaluate(forward: Callable[[Tensor], Tensor], part: Partition, uv: Tensor) -> Tensor:
+def _evaluate(forward: Forward, part: Partition, uv: Tensor) -> Tensor:
     """Outputs of the real model at local points, (N, n_out)."""
     step = max(1, _BATCH // max(1, part.domain.dim))
     with torch.no_grad():
@@ -317,13 +343,12 @@ def _evaluate(forward: Callable[[Tensor], Tensor], part: Partition, uv: Tensor) 
 
 
 def _slope_error(
-    forward: Callable[[Tensor], Tensor],
-    part: Partition,
-    faces: Tensor,
-    uv: Tensor,
-    outputs: list[int],
-) -> float:
-    """Largest difference of slopes along the frame's axes, both by back-propagation."""
+    forward: Forward, part: Partition, faces: Tensor, uv: Tensor, outputs: list[int]
+) -> tuple[float, bool]:
+    """Largest difference of slopes along the frame's axes, both by back-propagation.
+
+    Also whether the model says itself what its gradient is.
+    """
 
     def slopes(y: Tensor, at: Tensor) -> Tensor:
         rows = [
@@ -334,9 +359,11 @@ def _slope_error(
 
     with torch.enable_grad():
         x = part.domain.embed(part.frame.to_plane(uv)).requires_grad_()
-        actual = slopes(forward(x), x) @ part.domain.basis.to(uv).T * part.frame.scale
+        y = forward(x)
+        actual = slopes(y, x) @ part.domain.basis.to(uv).T * part.frame.scale
         at = uv.clone().requires_grad_()
-        return float((slopes(_predict(part, faces, at), at) - actual).abs().max())
+        worst = float((slopes(_predict(part, faces, at), at) - actual).abs().max())
+        return worst, own_gradient(y)
 
 
 def _switches(part: Partition, points: list[Tensor]) -> tuple[int, Tensor]:

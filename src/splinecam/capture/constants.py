@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from splinecam.capture.shapes import Batch
 from splinecam.capture.staging import refs
-from splinecam.ops import Affine, target_name
+from splinecam.ops import Affine, rule_of, target_name
 from splinecam.program import Step
 from splinecam.values import Ref, Size
 
@@ -21,6 +21,7 @@ __all__ = [
     "constant_call",
     "filled",
     "has_size",
+    "is_like_another",
     "part_of",
     "parts_of",
     "wide",
@@ -52,6 +53,15 @@ class Sized:
             self.examples[ref.name] = node.meta["val"][i]
         return parts
 
+    def add_like(self, node: fx.Node, constant: Any) -> Any:
+        """Note a constant in the shape or the type of an activation, like ``mask.expand_as(x)``."""
+        value, rule = node.meta["val"], rule_of(node.target)
+        if not isinstance(rule, Affine) or rule.identity:
+            dtype = torch.float64 if value.is_floating_point() else value.dtype
+            return self.add(node, torch.Tensor.to, (constant, dtype), {})
+        run = torch.reshape if rule.reshapes else torch.Tensor.expand
+        return self.add(node, run, (constant, self.batch.shape(value)), {})
+
     def value(self, name: str, batch: int) -> Any:
         """The constant for so many points."""
         step = self.steps[name]
@@ -69,6 +79,12 @@ class Sized:
         if not torch.equal(first, second):
             raise UnevenRows
         return rows.back(first[None])
+
+
+def is_like_another(node: fx.Node) -> bool:
+    """Whether a node gives its first argument the shape or the type of another one."""
+    rule = rule_of(node.target)
+    return isinstance(rule, Affine) and rule.shape_only != ()
 
 
 def parts_of(node: fx.Node) -> Any:

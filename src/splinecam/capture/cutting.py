@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.capture.constants import UnevenRows
-from splinecam.capture.draft import Draft
+from splinecam.capture.draft import Draft, is_floating
 from splinecam.capture.knots import spread_knots
 from splinecam.capture.staging import refs
 from splinecam.cuts import KnotCut, MaxCut, Operation, SortCut
 from splinecam.ops import Affine, Maximum, Piecewise, Sort, target_name
-from splinecam.ops.rejected import INDICES, MIXES
+from splinecam.ops.rejected import INDICES, MIXES, UNPOOLED
 from splinecam.program import Step
 from splinecam.values import Ref, Rows, resolve
 
@@ -242,7 +242,19 @@ def add_sort(
 def uses_places(node: fx.Node, needed: set[fx.Node]) -> str | None:
     """The reason against a node whose second result, the places of its values, is used."""
     used = [user for user in node.users if user in needed and user.target is operator.getitem]
-    return INDICES if any(user.args[1] != 0 for user in used) else None
+    places = [user for user in used if user.args[1] != 0]
+    if any(map(_unpools, places)):
+        return UNPOOLED
+    return INDICES if places else None
+
+
+def _unpools(places: fx.Node) -> bool:
+    """Whether indices are given to max_unpool, perhaps in another shape."""
+    return any(
+        "max_unpool" in target_name(user.target)
+        or (not is_floating(user.meta.get("val")) and _unpools(user))
+        for user in places.users
+    )
 
 
 def _numbers(draft: Draft, ref: Ref) -> Tensor:

@@ -15,20 +15,24 @@ from splinecam.capture.shapes import Batch
 from splinecam.capture.staging import refs
 from splinecam.cuts import Cut
 from splinecam.errors import OffendingOp
-from splinecam.ops import target_name
-from splinecam.ops.rejected import MASK, SPELLINGS
+from splinecam.ops import Affine, target_name
+from splinecam.ops.rejected import JUMP, MASK, MIXES, SPELLINGS
 from splinecam.program import Step
 from splinecam.values import Ref, Rows
 
-__all__ = ["Draft", "Mask", "is_floating"]
+__all__ = ["Draft", "Mask", "count_masked", "is_floating", "mixes_points"]
 
 
 @dataclass(frozen=True)
 class Mask:
-    """True where ``first`` exceeds ``second``; either may be a number or a constant."""
+    """True where ``first`` exceeds ``second``; either may be a number or a constant.
+
+    signed: it is 1 there and -1 elsewhere, as ``sign(x)``, not 1 and 0.
+    """
 
     first: Any
     second: Any
+    signed: bool = False
 
 
 class Draft:
@@ -47,6 +51,7 @@ class Draft:
         self.body: list[Step | Cut] = []
         self.offending: list[OffendingOp] = []
         self.masks: dict[str, Mask] = {}
+        self.choices: dict[str, tuple[Any, Any]] = {}  # what the results of choices are made of
         self.spoiled: set[str] = set()  # values that are not numbers, made by rejected operations
         self._examples: dict[str, Any] = {}
         self._origin: dict[str, fx.Node] = {}
@@ -77,7 +82,7 @@ class Draft:
     def note_mask(self, node: fx.Node, mask: Mask) -> None:
         """A node whose result is a mask, which nothing speaks against until it is used."""
         self.note(node)
-        self.spoiled.remove(node.name)
+        self.spoiled.discard(node.name)
         self.masks[node.name] = mask
 
     def note_constant(self, name: str, node: fx.Node) -> None:
@@ -91,6 +96,10 @@ class Draft:
     def mask_of(self, item: Any) -> Mask | None:
         """The mask that an argument stands for."""
         return self.masks.get(item.name) if isinstance(item, Ref) else None
+
+    def example_of(self, ref: Ref) -> Any:
+        """Something that has the shape of a value in the graph."""
+        return self._examples[ref.name]
 
     def shape_of(self, ref: Ref, batch: int) -> list[int]:
         """The shape of a value for so many points."""
@@ -118,6 +127,7 @@ class Draft:
     def describe(self, name: str, reason: str) -> OffendingOp:
         """What an error says of the node that made a value."""
         node = self._origin[name.removesuffix(".rows")]
+        node = node.meta.get("written_for", node)
         target = target_name(node.target)
         leaf = leaf_of(node)
         target = SPELLINGS.get(target, target) if leaf is None else leaf.kind
@@ -131,11 +141,39 @@ class Draft:
 
     def reject_mask(self, name: str) -> None:
         """Note that a mask is used for more than a choice; once is enough."""
-        del self.masks[name]
+        reason = JUMP if self.masks.pop(name).signed else MASK
         self.spoiled.add(name)
-        self.offending.append(self.describe(name, MASK))
+        self.offending.append(self.describe(name, reason))
 
 
 def is_floating(value: Any) -> bool:
     """Whether a value of a graph is a tensor of real numbers."""
     return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def count_masked(draft: Draft, node: fx.Node, call: dict[str, Any]) -> None:
+    """Indexing by a constant mask: the number of entries it picks is a constant too."""
+    given = [item for item in call.get("indices") or () if isinstance(item, Tensor)]
+    masks = [item for item in given if item.dtype == torch.bool]
+    unknown = draft.batch.unknown(node.meta["val"]) if masks else ()
+    if len(masks) == 1 and len(unknown) == 1:
+        draft.batch.known[next(iter(unknown))] = int(masks[0].sum())
+
+
+def mixes_points(draft: Draft, node: fx.Node, rule: Affine, call: dict[str, Any]) -> str | None:
+    """The reason against an affine node that mixes the points of the batch, by its shapes."""
+    first = next(n for n in node.all_input_nodes if draft.is_active(draft.values[n]))
+    value = first.meta["val"]
+    value = value[0] if isinstance(value, (list, tuple)) else value
+    rows = draft.batch.rows(value)
+    for name in rule.dims:
+        dims = call.get(name)
+        dims = [dims] if isinstance(dims, int) else dims or []
+        if rows is not None and rows.dim in [dim % value.dim() for dim in dims]:
+            return MIXES
+    results = node.meta["val"]
+    for result in results if isinstance(results, (list, tuple)) else [results]:
+        empty = result is None or any(type(n) is int and n == 0 for n in result.shape)
+        if not empty and draft.batch.rows(result) is None:
+            return MIXES
+    return None

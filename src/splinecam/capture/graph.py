@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-import operator
 import re
-import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import StringIO
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
+from splinecam.capture.batches import export_any_batch, fixes_batch
+from splinecam.capture.diagnosis import (
+    first_line,
+    known_cause,
+    last_of_the_user,
+    unknown_cause,
+)
+from splinecam.capture.known import known_values
 from splinecam.capture.leaves import leaf_of
+from splinecam.capture.shapes import dynamic_shapes
+from splinecam.capture.untouched import untouched
 from splinecam.errors import CaptureError
-from splinecam.ops import Affine, Maximum, Piecewise, Sort, Terminal, rule_of, target_name
+from splinecam.ops import Affine, Maximum, Piecewise, Sort, rule_of, target_name
 
 __all__ = [
     "argument_names",
     "arguments_of",
     "defaults",
     "export_graph",
-    "final_of",
     "first_line",
     "location_of",
     "name_of",
     "needed_by",
-    "terminal_of",
-    "unwrap",
 ]
 
 _MAX_BATCH = 2**31
 _CUDA_BATCH = 2**16 - 1  # normalisation takes another way beyond it, with the same result
-_TEACH = "If the part that does so is piecewise linear, splinecam.register_op can teach it"
 _BLOCKS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 _CREATED = ("zeros", "ones", "full", "empty")
 _FRESH = frozenset(
@@ -47,57 +49,9 @@ _FRESH = frozenset(
     | {f"aten.{name}_like" for name in _CREATED}
     | {f"aten.new_{name}" for name in _CREATED}
 )
+# What errors say when a model turns a tensor into Python numbers.
+_READS_VALUES = re.compile("data.dependent|unbacked|numpy|data pointer|is_nonzero|item", re.I)
 _MAY_BE_VIEWS = frozenset({"aten.einsum", "aten.sum", "aten.nansum", "aten.mean"})
-
-
-def unwrap(model: nn.Module) -> nn.Module:
-    """The module itself, without what ``torch.compile`` or data parallelism put around it."""
-    while True:
-        inner = getattr(model, "_orig_mod", None)
-        if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-            inner = model.module
-        if not isinstance(inner, nn.Module):
-            return model
-        model = inner
-
-
-def _contents(value: Any) -> Any:
-    if isinstance(value, (dict, list, set)):
-        return value.copy()
-    return None
-
-
-def _put_back(value: Any, contents: Any) -> None:
-    if isinstance(value, dict):
-        same = len(value) == len(contents) and all(
-            k in contents and contents[k] is v for k, v in value.items()
-        )
-    elif isinstance(value, list):
-        same = len(value) == len(contents) and all(
-            a is b for a, b in zip(value, contents, strict=True)
-        )
-    else:
-        same = value == contents
-    if not same:
-        value.clear()
-        value.extend(contents) if isinstance(value, list) else value.update(contents)
-
-
-@contextlib.contextmanager
-def untouched(model: nn.Module) -> Iterator[None]:
-    """Undo what running ``forward`` did to the attributes of the model and of its submodules."""
-    saved = []
-    for module in model.modules():
-        state = module.__dict__
-        inner = [(value, _contents(value)) for value in state.values()]
-        saved.append((state, dict(state), [pair for pair in inner if pair[1] is not None]))
-    try:
-        yield
-    finally:
-        for state, copy, inner in saved:
-            _put_back(state, copy)
-            for value, contents in inner:
-                _put_back(value, contents)
 
 
 def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
@@ -112,29 +66,70 @@ def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
 
 def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
     """The model's exported program without in-place operations; the model stays as it was."""
-    if isinstance(model, torch.jit.ScriptModule):
-        raise CaptureError("the model is a ScriptModule: pass the nn.Module it was made from")
     with warnings.catch_warnings(), _quiet(), torch.no_grad(), untouched(model):
         warnings.simplefilter("ignore")
+        x = _example(model, input_shape)
         try:
-            exported = _export(model, _example(model, input_shape))
+            exported = _export_known(model, x)
         except CaptureError:
             raise
         except Exception as error:
-            if known := _known_cause(error):
+            exported = None
+            if fixes_batch(error):
+                exported = export_any_batch(model, x, _export, _functional)
+            if fixes_batch(error) and exported is None:
+                with known_values(model):
+                    exported = export_any_batch(model, x, _export, _functional)
+            if exported is not None:
+                return exported
+            if known := known_cause(error, model, input_shape):
                 raise CaptureError(known) from None
-            raise CaptureError(_unknown_cause(error, input_shape)) from error
-        _inline(exported.graph_module)
-        if _make_functional(exported.graph):
+            raise CaptureError(unknown_cause(error, input_shape)) from error
+        return _functional(exported)
+
+
+def _functional(exported: Any) -> Any:
+    """An exported program without blocks, in-place operations and ``vmap``."""
+    _inline(exported.graph_module)
+    if _make_functional(exported.graph) and not _maps_over_dimensions(exported.graph):
+        return exported
+    _drop_dropout(exported.graph)
+    _rename_outputs(exported)
+    exported.graph_module.recompile()
+    try:
+        return exported.run_decompositions({})
+    except Exception as error:
+        message = (
+            f"the model's in-place operations cannot be undone: {first_line(error)}. Write "
+            "them out of place: x = x + y for x += y"
+        )
+        raise CaptureError(message) from error
+
+
+def _maps_over_dimensions(graph: fx.Graph) -> bool:
+    """Whether a graph holds calls of ``torch.vmap``, which have to be written out."""
+    return any(getattr(node.target, "__name__", "") == "_add_batch_dim" for node in graph.nodes)
+
+
+def _export_known(model: nn.Module, x: Tensor) -> Any:
+    """Export a model; one that reads values is given those of its parameters and buffers."""
+    try:
+        exported = _export(model, x)
+        if not any(str(symbol).startswith("u") for symbol in exported.range_constraints):
             return exported
-        _drop_dropout(exported.graph)
-        _rename_outputs(exported)
-        exported.graph_module.recompile()
+    except CaptureError:
+        raise
+    except Exception as first:
         try:
-            return exported.run_decompositions({})
-        except Exception as error:
-            message = f"its in-place operations cannot be undone: {first_line(error)}"
-            raise CaptureError(message) from error
+            with known_values(model):
+                return _export(model, x)
+        except Exception as second:
+            raise second if _READS_VALUES.search(str(first)) else first from None
+    try:  # sizes or numbers that were not known
+        with known_values(model):
+            return _export(model, x)
+    except Exception:
+        return exported
 
 
 def _export(model: nn.Module, x: Tensor) -> Any:
@@ -143,7 +138,7 @@ def _export(model: nn.Module, x: Tensor) -> Any:
     from torch._dynamo.exc import UserError
 
     def export(most: int) -> Any:
-        shapes = ({0: torch.export.Dim("batch", max=most)},)
+        shapes = dynamic_shapes(model, most)
         return torch.export.export(model, (x,), dynamic_shapes=shapes, strict=False)
 
     try:
@@ -172,68 +167,6 @@ def _quiet() -> Iterator[None]:
     finally:
         for handler in handlers:
             handler.removeFilter(silent)
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's message, shortened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else type(error).__name__
-    return text if len(text) <= 240 else text[:240] + " ..."
-
-
-def _known_cause(error: Exception) -> str | None:
-    """Why a model cannot be exported, if that is understood."""
-    text, line, at = str(error), first_line(error).removesuffix("."), _place(error)
-    if isinstance(error, TypeError) and "argument" in line:
-        return (
-            f"the model cannot be called with one input: {line}{at}. "
-            "Wrap it in a module whose forward takes one tensor."
-        )
-    if "data-dependent" in text or "data dependent" in text:
-        return (
-            f"the model's control flow depends on the values of its input{at}, "
-            f"so it has no fixed graph: {line}. {_TEACH}"
-        )
-    if "batch" in text and ("specialize" in text or "Constraints violated" in text):
-        return (
-            "the model fixes the size of its batch or mixes the points of the batch: it must "
-            "accept any number of points in dimension 0 and treat each on its own. Where its code "
-            "says len(x) or int(x.shape[0]), write x.shape[0]"
-        )
-    if "numpy" in line or "tensor subclasses" in line:
-        return f"the model leaves torch on the way{at}: {line}. {_TEACH}"
-    return None
-
-
-def _unknown_cause(error: Exception, input_shape: tuple[int, ...]) -> str:
-    """What went wrong when a model was run, and for which shape."""
-    line = re.sub(r"\bs\d+\b", "batch", first_line(error).removesuffix("."))  # as torch calls it
-    hint, batch = "", f"(batch, {', '.join(map(str, input_shape))})"
-    if not isinstance(error, RuntimeError):  # which is what torch raises for a wrong shape
-        line = f"{type(error).__name__}: {line}"
-    elif input_shape == (2,):
-        hint = ". For more inputs than two use Domain.through or around"
-    elif input_shape[:1] == (1,):
-        hint = ". Samples of a domain carry no batch dimension"
-    return (
-        f"the model cannot be run on an input of shape {batch}, where {input_shape} is the "
-        f"domain's input shape: {line}{_place(error)}{hint}"
-    )
-
-
-def _place(error: Exception) -> str:
-    """Where in the user's code an error was raised, in brackets."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = _last_of_the_user([(frame.filename, frame.lineno) for frame in frames])
-    return f" (at {place})" if place else ""
-
-
-def _last_of_the_user(frames: list[tuple[str, Any]]) -> str:
-    """The last of some files and lines that is in the user's code: ``net.py:31``, or nothing."""
-    package, ours = Path(torch.__file__).parent, Path(__file__).parents[1]
-    not_theirs = (str(package), str(ours), contextlib.__file__, functools.__file__, "<")
-    theirs = [(path, line) for path, line in frames if not path.startswith(not_theirs)]
-    return f"{Path(theirs[-1][0]).name}:{theirs[-1][1]}" if theirs else ""
 
 
 def _is_fresh(node: Any) -> bool:
@@ -311,6 +244,7 @@ def _make_functional(graph: fx.Graph) -> bool:
 
 def name_of(node: fx.Node) -> tuple[str, bool]:
     """A node's readable name, and whether it is the name of one of torch's own modules."""
+    node = node.meta.get("written_for", node)
     path, kind = "", ""
     for key, entry in (node.meta.get("nn_module_stack") or {}).items():
         if not str(key).startswith("_empty"):
@@ -332,7 +266,7 @@ def _qualified(kind: type) -> str:
 def location_of(node: fx.Node) -> str:
     """Where the call stands in the user's code: ``net.py:31``, or nothing."""
     stack = node.meta.get("stack_trace") or ""
-    return _last_of_the_user(re.findall(r'File "([^"]+)", line (\d+)', stack))
+    return last_of_the_user(re.findall(r'File "([^"]+)", line (\d+)', stack))
 
 
 def argument_names(node: fx.Node) -> tuple[str, ...]:
@@ -366,34 +300,3 @@ def needed_by(output: fx.Node) -> set[fx.Node]:
                 seen.add(node)
                 waiting.append(node)
     return seen
-
-
-def terminal_of(output: fx.Node, needed: set[fx.Node]) -> tuple[fx.Node, str] | None:
-    """The softmax or sigmoid that makes the output, seen through changes of shape; its label."""
-    node: Any = output
-    moved = False
-    while node.op == "call_function" and len(needed & set(node.users)) <= 1:
-        rule = rule_of(node.target)
-        if isinstance(rule, Terminal):
-            dim = arguments_of(node).get("dim")
-            over_batch = dim is not None and dim % node.args[0].meta["val"].dim() == 0
-            keep = over_batch or (moved and not rule.elementwise)
-            return None if keep else (node, rule.label)
-        reshapes = isinstance(rule, Affine) and rule.reshapes
-        identity = isinstance(rule, Affine) and rule.identity
-        if not (reshapes or identity or (node.target is operator.getitem and node.args[1] == 0)):
-            return None
-        moved = moved or reshapes
-        node = node.args[0]
-    return None
-
-
-def final_of(node: fx.Node) -> Callable[[Tensor], Tensor]:
-    """The operation of a stripped node, as a function of its input alone."""
-
-    def final(x: Tensor) -> Tensor:
-        out = node.target(x, *node.args[1:])  # type: ignore[operator]
-        result: Tensor = out if isinstance(out, Tensor) else out[0]
-        return result
-
-    return final

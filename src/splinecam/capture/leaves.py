@@ -40,7 +40,7 @@ class Leaf:
             copied = deepcopy(module)
         except Exception as error:
             raise CaptureError(
-                f"{self.kind} is registered, but cannot be copied: {error}"
+                f"{self.kind} is registered, but copy.deepcopy cannot copy it: {error}"
             ) from None
         self.inner = _Inner(_with_buffers(copied))
         named = (*self.inner.named_parameters(), *self.inner.named_buffers())

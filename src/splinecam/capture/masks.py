@@ -1,8 +1,7 @@
 """Masks: a choice between two values is piecewise linear where they agree on the mask's border.
 
-``where(a > b, u, v)`` with ``u - v = slope * (a - b)`` is ``v + slope * relu(a - b)``. Random
-numbers show whether there is such a slope for each unit. They are put in for the input and for the
-results of all cuts, of which u, v, a and b are affine functions: what holds there holds always.
+``where(a > b, u, v)`` with ``u - v = slope * (a - b)`` is ``v + slope * relu(a - b)``. Otherwise,
+where u and v agree on the border for another reason, it is a cut of its own. ``continuity`` tells.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.capture.cutting import expanded
+from splinecam.capture.continuity import Sides, slope_of, steepness_of
+from splinecam.capture.cutting import EXACT, expanded
 from splinecam.capture.draft import Draft, Mask
 from splinecam.capture.knots import spread_knots
 from splinecam.capture.staging import refs
+from splinecam.choices import ChoiceCut, choose
 from splinecam.cuts import KnotCut, Operation
-from splinecam.ops import Affine, Bound, Comparison, Knots, target_name
+from splinecam.ops import Affine, Comparison, Knots, target_name
 from splinecam.ops.rejected import CHOICE, MASK, MIXES
-from splinecam.predicates import EPS, SAFETY
 from splinecam.program import Step
-from splinecam.values import Ref, Rows, resolve
+from splinecam.values import Ref, Rows
 
 __all__ = ["add_comparison", "add_masked"]
 
-_POINTS = 8
 _PLUS: tuple[tuple[str, ...], dict[str, str]] = (("add", "add"), {})
 
 
@@ -44,14 +43,20 @@ class _Choice:
         """The same, chosen by the opposite mask."""
         return _Choice(Mask(self.mask.second, self.mask.first), self.false, self.true)
 
+    @property
+    def sides(self) -> Sides:
+        return Sides(self.true, self.false, self.mask.first, self.mask.second)
+
 
 def add_comparison(
     draft: Draft, node: fx.Node, rule: Comparison, call: dict[str, Any]
 ) -> str | None:
     """A mask is kept in mind until it is used; the answer is a reason against it."""
-    if rule.above is None:
+    if rule.signed:
+        above: Mask | None = Mask(call["self"], 0.0, signed=True)
+    elif rule.above is None:
         mask = draft.mask_of(call["self"])
-        above = None if mask is None else Mask(mask.second, mask.first)
+        above = None if mask is None or mask.signed else Mask(mask.second, mask.first)
     else:
         above = Mask(call[rule.above[0]], call[rule.above[1]])
     if above is None or any(draft.mask_of(ref) for ref in refs([above.first, above.second])):
@@ -96,8 +101,14 @@ def _parts(draft: Draft, node: fx.Node, call: dict[str, Any]) -> tuple[Any, Any,
     if name == "aten.masked_fill":
         return call["mask"], call["value"], call["self"]
     if name in ("aten.mul", "aten.multiply"):
-        one, other = call["self"], call["other"]
-        return (one, other, 0.0) if draft.mask_of(one) else (other, one, 0.0)
+        mask, other = call["self"], call["other"]
+        if draft.mask_of(mask) is None:
+            mask, other = other, mask
+        known = draft.mask_of(mask)
+        if known is None or not known.signed:
+            return mask, other, 0.0
+        if not isinstance(other, Ref) or draft.is_active(other):
+            return mask, other, _opposite(draft, node, other)
     if name == "aten.index_put" and len(call["indices"]) == 1 and not call["accumulate"]:
         (given,), value, data = call["indices"], call["values"], call["self"]
         refs_only = isinstance(given, Ref) and isinstance(data, Ref)
@@ -107,14 +118,25 @@ def _parts(draft: Draft, node: fx.Node, call: dict[str, Any]) -> tuple[Any, Any,
     return None, None, None
 
 
+def _opposite(draft: Draft, node: fx.Node, value: Any) -> Any:
+    """A value with the other sign."""
+    if not isinstance(value, Ref):
+        return -value
+    name = f"{node.name}.opposite"
+    draft.add_value(name, node, draft.example_of(value))
+    rule = Affine(exact=True, absolute=torch.Tensor.clone)
+    draft.body.append(Step(name, torch.neg, (value,), {}, (), rule, (("add",), {})))
+    return Ref(name)
+
+
 def _add_choice(draft: Draft, node: fx.Node, choice: _Choice) -> str | None:
     """The false side, and a bend on the true side of the border."""
     rows = draft.batch.rows(node.meta["val"])
     if rows is None:
         return MIXES
-    slope = _slope(draft, node, choice, rows)
+    slope = slope_of(draft, node, choice.sides, rows)
     if slope is None:
-        return CHOICE
+        return _add_nested(draft, node, choice, rows)
     shape = draft.batch.shape_at(node.meta["val"], 1)
     slope = rows.back(slope.view(rows.out(torch.empty(shape, device="meta")).shape))
     source = _difference(draft, node, choice.mask)
@@ -144,6 +166,44 @@ def _add_choice(draft: Draft, node: fx.Node, choice: _Choice) -> str | None:
     return None
 
 
+def _add_nested(draft: Draft, node: fx.Node, choice: _Choice, rows: Rows) -> str | None:
+    """A cut where the choice changes; both values have been cut before."""
+    steepness = steepness_of(draft, node, choice.sides, rows)
+    if steepness is None:
+        return CHOICE
+    source = _difference(draft, node, choice.mask)
+    example, shape = node.meta["val"], draft.batch.shape(node.meta["val"])
+    border = rows.out(torch.empty(draft.batch.shape_at(example, 1), device="meta")).shape[1:]
+    sides = f"{node.name}.sides"
+    draft.add_value(
+        sides, node, example.new_empty(example.shape[rows.dim] // rows.each, 3, *border)
+    )
+    args = (source, choice.true, choice.false, shape, rows)
+    roles: tuple[tuple[str, ...], dict[str, str]] = (("add", "add", "add", "plain", "plain"), {})
+    draft.body.append(Step(sides, _sides, args, {}, (), EXACT, roles))
+    draft.body.append(
+        ChoiceCut(
+            name=draft.cut_name(node),
+            target=target_name(node.target),
+            source=source.name,
+            argument=sides,
+            result=node.name,
+            shape=tuple(border),
+            operation=Operation(choose, (Operation.VARIABLE,), {}),
+            steepness=steepness,
+        )
+    )
+    draft.choices[node.name] = (choice.true, choice.false)
+    draft.note(node)
+    return None
+
+
+def _sides(by: Any, true: Any, false: Any, shape: list[int], rows: Rows) -> Tensor:
+    """What is chosen by and both values, (B, 3, ...)."""
+    parts = (torch.as_tensor(x, dtype=by.dtype, device=by.device) for x in (by, true, false))
+    return torch.stack([rows.out(x.expand(shape)) for x in parts], 1)
+
+
 def _bend(z: Tensor, slope: Tensor) -> Tensor:
     return slope * torch.relu(z)
 
@@ -170,67 +230,3 @@ def _less(first: Any, second: Any, shape: list[int]) -> Tensor:
 def _plus(first: Any, second: Any, shape: list[int]) -> Tensor:
     total: Tensor = first + second
     return total.expand(shape)
-
-
-# --- the slope
-
-
-def _slope(draft: Draft, node: fx.Node, choice: _Choice, rows: Rows) -> Tensor | None:
-    """What the two values differ by, per unit of the mask's border, (n,); None if they jump."""
-    mask = choice.mask
-    wanted = [choice.true, choice.false, mask.first, mask.second]
-    shapes = [draft.batch.shape_at(node.meta["val"], batch) for batch in (_POINTS, 1)]
-    values, bounds = _run(draft, wanted)
-    parts = []
-    for value, bound in zip(values, bounds, strict=True):
-        error = bound.error if isinstance(bound, Bound) else torch.zeros(())
-        x, e = (
-            rows.out(torch.as_tensor(item, dtype=torch.float64, device=draft.device).expand(shape))
-            for item, shape in zip((value, error), shapes, strict=True)
-        )
-        x, e = x.reshape(_POINTS, -1), e.reshape(1, -1)
-        parts.append((x, e + EPS * x.abs().amax(0, keepdim=True)))
-    (true, e_true), (false, e_false), (first, e_first), (second, e_second) = parts
-    jump, distance = true - false, first - second
-    e_jump, e_distance = e_true + e_false, e_first + e_second
-    best = distance.abs().argmax(0, keepdim=True)
-    far = distance.gather(0, best)
-    known = far.abs() > SAFETY * e_distance
-    slope = torch.where(known, jump.gather(0, best) / torch.where(known, far, 1.0), 0.0)
-    slack = SAFETY * (e_jump + slope.abs() * e_distance)
-    agree = (jump - slope * distance).abs() <= slack
-    return slope[0] if bool(agree.all()) else None
-
-
-def _run(draft: Draft, wanted: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Values at random points, and their bounds at one: whatever is not affine is random itself."""
-    generator = torch.Generator().manual_seed(0)
-    steps, bases = _behind(draft, wanted)
-    env: dict[str, Any] = {}
-    bound: dict[str, Any] = {}
-    for name in bases:
-        if name in draft.sized.steps:
-            env[name], bound[name] = (draft.sized.value(name, batch) for batch in (_POINTS, 1))
-            continue
-        shape = draft.shape_of(Ref(name), _POINTS)
-        x = torch.randn(shape, dtype=torch.float64, generator=generator).to(draft.device)
-        rows = draft.rows[name]
-        size = rows.back(rows.out(x).abs().amax(0, keepdim=True))
-        env[name], bound[name] = x, Bound(size, torch.zeros_like(size))
-    for step in steps:
-        env[step.name] = step.call(env, _POINTS, draft.device)
-        bound[step.name] = step.bound(bound, draft.device)
-    values = [resolve(item, env, _POINTS, draft.device) for item in wanted]
-    return values, [resolve(item, bound, 1, draft.device) for item in wanted]
-
-
-def _behind(draft: Draft, wanted: list[Any]) -> tuple[list[Step], list[str]]:
-    """The steps that lead to values, in order, and the names that they begin with."""
-    needed = dict.fromkeys(ref.name for ref in refs(wanted))
-    found: list[Step] = []
-    for step in reversed(draft.body):
-        if isinstance(step, Step) and step.name in needed:
-            found.append(step)
-            needed |= dict.fromkeys(ref.name for ref in refs((step.args, step.kwargs)))
-    made = {step.name for step in found}
-    return found[::-1], [name for name in needed if name not in made]

@@ -15,12 +15,18 @@ from splinecam.predicates import EPS
 from splinecam.program import Program, Stage
 from splinecam.values import Rows
 
-__all__ = ["probe"]
+__all__ = ["NotFiniteError", "probe"]
 
 # A wrong rule is off by the size of the values, rounding by a few EPS: anything between will do.
 SLACK = 2**20 * EPS
 _CHUNK = 1 << 20
+_INFINITE = "it gives values that are not finite (write -1e30 for minus infinity)"
 WEIGHT = 0.3  # not one half: a flipped or averaged batch must not look affine
+
+
+class NotFiniteError(CaptureError):
+    """An operation gives values that are not finite."""
+
 
 Describe = Callable[[str, str], OffendingOp]
 
@@ -51,6 +57,8 @@ def _probe_cut(cut: Cut, pair: Tensor, describe: Describe) -> None:
     """Raise if a cut mixes points, or if it does not compute what its kind says."""
     argument = torch.cat([pair, -pair[:1]])
     made = cut.operation(argument)
+    if not bool(made.isfinite().all()):
+        raise NotFiniteError(str(describe(cut.result, _INFINITE)))
     size = torch.maximum(argument.abs().amax(), made.abs().amax())
     if not _agree(cut.operation(argument[:1]), made[:1], size):
         raise UnsupportedOpError([describe(cut.result, "it mixes the points of the batch")])
@@ -120,6 +128,7 @@ def _blame(
     """Find the step of a stage that is not affine or mixes points, by running them one by one."""
     both: dict[str, Any] = {name: live[name] for name in stage.live_in}
     first = {name: value[:1] for name, value in both.items()}
+    second = {name: value[1:] for name, value in both.items()}
     blend = {name: _blend(value) for name, value in both.items()}
     bound: dict[str, Any] = {
         name: Bound(value.abs().amax(0, keepdim=True), torch.zeros_like(value[:1]))
@@ -129,6 +138,7 @@ def _blame(
         device = program.device
         both[step.name] = step.call(both, 2, device)
         first[step.name] = step.call(first, 1, device)
+        second[step.name] = step.call(second, 1, device)
         blend[step.name] = step.call(blend, 1, device)
         bound[step.name] = step.bound(bound, device)
         made = both[step.name]
@@ -137,10 +147,10 @@ def _blame(
         layout = rows.get(step.name, Rows())
         size = bound[step.name].magnitude.amax()
         if not bool(made.isfinite().all()):
-            reason = "it gives values that are not finite (write -1e30 for minus infinity)"
-            raise CaptureError(f"{describe(step.name, reason)}")
+            raise NotFiniteError(str(describe(step.name, _INFINITE)))
         pair = layout.out(made)
-        if not _agree(layout.out(first[step.name]), pair[:1], size):
+        alone = torch.cat([layout.out(first[step.name]), layout.out(second[step.name])])
+        if not _agree(alone, pair, size):
             raise UnsupportedOpError([describe(step.name, "it mixes the points of the batch")])
         if not _agree(layout.out(blend[step.name]), _blend(pair), size):
             raise UnsupportedOpError([describe(step.name, "it is not affine")])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import operator
-import threading
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
+from splinecam.capture.composites import Emitter
 from splinecam.capture.constants import (
     constant_call,
     filled,
     has_size,
+    is_like_another,
     part_of,
 )
 from splinecam.capture.cutting import (
@@ -24,31 +25,36 @@ from splinecam.capture.cutting import (
     add_sort,
     uses_places,
 )
-from splinecam.capture.draft import Draft, is_floating
+from splinecam.capture.diagnosis import refuse
+from splinecam.capture.draft import Draft, count_masked, is_floating, mixes_points
+from splinecam.capture.explain import explained
+from splinecam.capture.final import Final, tail_of
 from splinecam.capture.graph import (
     argument_names,
     arguments_of,
     defaults,
     export_graph,
-    final_of,
-    first_line,
     needed_by,
-    terminal_of,
-    unwrap,
 )
 from splinecam.capture.leaves import leaves
 from splinecam.capture.masks import add_comparison, add_masked
+from splinecam.capture.outputs import Output, check_output, one_output
+from splinecam.capture.private import EXCLUSIVE
 from splinecam.capture.probe import probe
+from splinecam.capture.scattered import add_scattered
 from splinecam.capture.staging import make_stages, refs
 from splinecam.capture.taught import add_taught, taught_of
+from splinecam.capture.untouched import unwrap
 from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
 from splinecam.ops import (
     CREATORS,
     Affine,
     Comparison,
+    Composite,
     Maximum,
     Piecewise,
     Rejected,
+    Scatter,
     Sort,
     Terminal,
     role_of,
@@ -56,36 +62,39 @@ from splinecam.ops import (
     target_name,
 )
 from splinecam.ops.register import Taught
-from splinecam.ops.rejected import MASK, MIXES, PRODUCT, RANDOM, UNKNOWN
+from splinecam.ops.rejected import CONSTANT_PLACES, MASK, PLACES, PRODUCT, RANDOM, UNKNOWN
 from splinecam.program import Program, Step
 from splinecam.values import DEVICE, Ref, resolve
 
 __all__ = ["capture"]
 
-# torch.export changes settings of the whole process while it runs, so threads take turns.
-_EXPORT = threading.RLock()
-
 
 def capture(
-    model: nn.Module, input_shape: tuple[int, ...], *, device: torch.device | str = "cpu"
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    *,
+    device: torch.device | str = "cpu",
+    output: Output = None,
 ) -> Program:
     """Turn a piecewise-linear model into a :class:`Program`; the model is left as it was.
 
-    ``input_shape`` is the shape of one input, without the batch.
+    ``input_shape`` is the shape of one input, without the batch. ``output`` selects one of several
+    outputs: an index, a name, or a function of the model's result.
     """
+    check_output(output)
     input_shape = tuple(int(size) for size in input_shape)
     model = unwrap(model)
-    with _EXPORT, leaves(model), torch.no_grad():
+    refuse(model)
+    with EXCLUSIVE, leaves(model), one_output(model, output), torch.no_grad():
         exported = export_graph(model, input_shape)
+        reader = _Reader(exported, torch.device(device))
         try:
-            reader = _Reader(exported, torch.device(device))
             program = reader.read(input_shape)
             probe(program, reader.draft.rows, reader.draft.describe)
-        except SplineCamError:
-            raise
+        except SplineCamError as error:
+            raise explained(error, model, exported, reader.needed) from None
         except Exception as error:
-            message = f"the model's graph cannot be run in float64: {first_line(error)}"
-            raise CaptureError(message) from error
+            raise explained(error, model, exported, reader.needed) from error
     return program
 
 
@@ -98,6 +107,7 @@ class _Reader:
         self.x, self.output = _ends(exported)
         self.needed = needed_by(self.output)
         self.draft = Draft(self.x, device)
+        self.tail = tail_of(self.x, self.output, self.needed, self.draft.batch)
 
     def read(self, input_shape: tuple[int, ...]) -> Program:
         draft, output = self.draft, self.output
@@ -105,40 +115,40 @@ class _Reader:
         for spec in self.exported.graph_signature.input_specs:
             if spec.kind.name != "USER_INPUT":
                 draft.values[nodes[spec.arg.name]] = self._constant(spec.target)
-        last, stripped = terminal_of(output, self.needed) or (None, None)
         for node in nodes.values():
             if node.op == "get_attr":
                 draft.values[node] = None  # the graph of a branch: its caller is rejected
-            if node.op != "call_function" or node not in self.needed:
-                continue
-            if last is not None and node is last:
-                value = self._template(node.args[0])
-                draft.values[node] = value if isinstance(node.meta["val"], Tensor) else (value,)
-            else:
+            if node.op == "call_function" and node in self.needed:
                 self._node(node)
+        result, final = self._result()
         return Program(
             input_shape=input_shape,
             output_shape=tuple(draft.batch.shape_at(output.meta["val"], 1)[1:]),
             input_name=self.x.name,
-            output_name=(name := self._output_name()),
-            stages=make_stages(draft.finished(), draft.sized.steps, draft.rows, name),
-            stripped=stripped,
-            final=None if last is None else final_of(last),
+            output_name=result.name,
+            stages=make_stages(draft.finished(), draft.sized.steps, draft.rows, result.name),
+            stripped=None if self.tail is None else self.tail.label,
+            final=final,
             device=self.device,
         )
 
-    def _output_name(self) -> str:
-        """The value that is the output, if nothing speaks against it or any other."""
+    def _result(self) -> tuple[Ref, Final | None]:
+        """What is left of the output, if nothing speaks against it, and what was left out."""
         result = self.draft.values[self.output]
         if isinstance(result, Ref) and result.name in self.draft.masks:
             self.draft.reject_mask(result.name)
         if self.draft.offending:
             raise UnsupportedOpError(self.draft.offending)
         if not (isinstance(result, Ref) and result.name in self.draft.rows):
-            raise CaptureError("the model's output does not depend on its input")
+            raise CaptureError(
+                "the model's output does not depend on its input: there is nothing to partition"
+            )
         if not self.draft.rows[result.name].plain:
-            raise CaptureError("the first dimension of the model's output is not the batch")
-        return result.name
+            raise CaptureError(
+                "the first dimension of the model's output is not the batch: return a tensor "
+                "(batch, ...) with one row for each point"
+            )
+        return (result, None) if self.tail is None else self.tail.finish(self.draft, self.output)
 
     def _constant(self, target: str) -> Any:
         """A parameter, a buffer or a constant of the model: a copy on the program's device."""
@@ -162,12 +172,18 @@ class _Reader:
             return
         args = tuple(self._template(item) for item in node.args)
         kwargs = {key: self._template(item) for key, item in node.kwargs.items()}
-        if node.target is operator.getitem and isinstance(args[0], tuple):
+        if self.tail is not None and node in self.tail.nodes:
+            if self.tail.read(self.draft, node, args, kwargs):
+                return
+        elif node.target is operator.getitem and isinstance(args[0], tuple):
             self.draft.values[node] = args[0][args[1]]
             return
         if any(ref.name in self.draft.rows for ref in refs((args, kwargs))):
             if target_name(node.target) in CREATORS:
                 self._created(node)
+            elif is_like_another(node) and not self.draft.is_active(args[0]):
+                self.draft.note_constant(node.name, node)
+                self.draft.values[node] = self.draft.sized.add_like(node, args[0])
             else:
                 self._active(node, args, kwargs)
         else:
@@ -181,17 +197,12 @@ class _Reader:
             self.draft.batch.known[value.node.expr] = tensor.item()
         return self.draft.batch.size(value)
 
-    def _count_masked(self, node: fx.Node, call: dict[str, Any]) -> None:
-        """Indexing by a constant mask: the number of entries it picks is a constant too."""
-        masks = [item for item in call.get("indices") or () if _is_mask(item)]
-        unknown = self.draft.batch.unknown(node.meta["val"]) if masks else ()
-        if len(masks) == 1 and len(unknown) == 1:
-            self.draft.batch.known[next(iter(unknown))] = int(masks[0].sum())
-
     def _template(self, item: Any) -> Any:
         if isinstance(item, fx.Node):
             if item not in self.draft.values:
-                raise CaptureError(f"the graph holds a value that cannot be read: {item.name}")
+                raise CaptureError(
+                    f"the graph holds a value that cannot be read: {item.name}. Please report this"
+                )
             return self.draft.values[item]
         if isinstance(item, torch.SymInt):
             return self.draft.batch.size(item)
@@ -237,7 +248,7 @@ class _Reader:
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         rule, names = taught_of(node) or rule_of(node.target), argument_names(node)
         call = defaults(node) | dict(zip(names, args, strict=False)) | kwargs
-        self._count_masked(node, call)
+        count_masked(self.draft, node, call)
         unread = rule.shape_only if isinstance(rule, Affine) else ()
         read = [ref.name for key, item in call.items() if key not in unread for ref in refs(item)]
         masks = [name for name in dict.fromkeys(read) if name in self.draft.masks]
@@ -266,6 +277,10 @@ class _Reader:
         """A node that is not affine; the answer is the reason against it, or None."""
         if isinstance(rule, Taught):
             return add_taught(self.draft, node, rule, args, kwargs)
+        if isinstance(rule, Composite):
+            return self._written_out(node, rule)
+        if isinstance(rule, Scatter):
+            return add_scattered(self.draft, node, rule, call)
         if isinstance(rule, Maximum):
             return add_maxima(self.draft, node, rule, args, kwargs, call)
         if isinstance(rule, Sort):
@@ -275,6 +290,22 @@ class _Reader:
             return add_pairs(self.draft, node, rule, call)
         return add_knots(self.draft, node, rule, args, kwargs, call)
 
+    def _written_out(self, node: fx.Node, rule: Composite) -> str | None:
+        """A node that stands for several others; the answer is the reason against it, or None."""
+        emit = Emitter(node)
+        result = rule.write(emit, arguments_of(node))
+        if isinstance(result, str):
+            return result
+        self.needed.update(emit.nodes)
+        before = len(self.draft.offending)
+        for new in emit.nodes:
+            self._node(new)
+        del self.draft.offending[before + 1 :]  # they are one operation of the model
+        self.draft.values[node] = self._template(result)
+        if isinstance(result, fx.Node):
+            self.draft.batch.learn(node.meta["val"], result.meta["val"])
+        return None
+
     def _reason(self, node: fx.Node, rule: Any, call: dict[str, Any]) -> str | None:
         """Why this call cannot be part of a piecewise-linear network, or None."""
         if rule is None:
@@ -283,11 +314,16 @@ class _Reader:
             random = torch.Tag.nondeterministic_seeded in node.target.tags
             return RANDOM if random else UNKNOWN
         if isinstance(rule, (Rejected, Terminal)):
-            return rule.reason
+            constant = rule.reason == PLACES and not self.draft.is_active(call["indices"])
+            return CONSTANT_PLACES if constant else rule.reason
         if isinstance(rule, Taught):
             return None
+        if isinstance(rule, Composite):
+            return self._depends({name: call[name] for name in rule.constants}, (), ())
         if isinstance(rule, (Maximum, Sort)):
             return uses_places(node, self.needed)
+        if isinstance(rule, Scatter):
+            return self._depends(call, ("self", rule.source), ())
         if isinstance(rule, Piecewise):
             known = (*rule.source, *(name for name, _ in rule.pairs))
             return self._depends(call, known, ())
@@ -317,24 +353,7 @@ class _Reader:
         if rule.identity and not is_floating(node.meta["val"]):
             return "a conversion to whole numbers is discontinuous"
         reason = rule.check(call) if rule.check else None
-        return reason or self._mixes(node, rule, call)
-
-    def _mixes(self, node: fx.Node, rule: Affine, call: dict[str, Any]) -> str | None:
-        first = next(n for n in node.all_input_nodes if self.draft.is_active(self.draft.values[n]))
-        value = first.meta["val"]
-        value = value[0] if isinstance(value, (list, tuple)) else value
-        rows = self.draft.batch.rows(value)
-        for name in rule.dims:
-            dims = call.get(name)
-            dims = [dims] if isinstance(dims, int) else dims or []
-            if rows is not None and rows.dim in [dim % value.dim() for dim in dims]:
-                return MIXES
-        results = node.meta["val"]
-        for result in results if isinstance(results, (list, tuple)) else [results]:
-            empty = result is None or any(type(n) is int and n == 0 for n in result.shape)
-            if not empty and self.draft.batch.rows(result) is None:
-                return MIXES
-        return None
+        return reason or mixes_points(self.draft, node, rule, call)
 
     def _affine(
         self,
@@ -363,10 +382,6 @@ class _Reader:
             for i, ref in enumerate(self.draft.values[node]):
                 if i in used:
                     self.draft.body.append(part_of(ref, node, i, EXACT))
-
-
-def _is_mask(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dtype == torch.bool
 
 
 def _ends(exported: Any) -> tuple[fx.Node, fx.Node]:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from splinecam.errors import CaptureError
 from splinecam.values import Rows, Size
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "dynamic_shapes"]
 
 _KINDS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+def dynamic_shapes(model: nn.Module, most: int) -> Any:
+    """What ``torch.export`` has to know: one input, whose first dimension is at most so large.
+
+    A forward that begins with ``*args``, like that of ``AveragedModel``, has it in a tuple.
+    """
+    shapes = ({0: torch.export.Dim("batch", max=most)},)
+    first = next(iter(inspect.signature(model.forward).parameters.values()), None)
+    several = first is not None and first.kind is first.VAR_POSITIONAL
+    return (shapes,) if several else shapes
 
 
 def _evaluate(expression: Any, symbol: Any, kind: type, batch: int) -> Any:
@@ -26,7 +38,10 @@ class Batch:
     def __init__(self, x: fx.Node) -> None:
         size = x.meta["val"].shape[0]
         if not isinstance(size, torch.SymInt):
-            raise CaptureError("the model fixes the size of its batch")
+            raise CaptureError(
+                "the model fixes the size of its batch: it must accept any number of points in "
+                "dimension 0"
+            )
         self.symbol = size.node.expr
         self.known: dict[Any, Any] = {}  # other symbols, whose values are constants of the model
 
@@ -41,6 +56,13 @@ class Batch:
         found = {symbol for size in symbolic for symbol in self.expression(size).free_symbols}
         return found - {self.symbol}
 
+    def learn(self, value: Tensor, same: Tensor) -> None:
+        """Note the unknown sizes of a value that has the shape of another with known sizes."""
+        for size, known in zip(value.shape, same.shape, strict=True):
+            if len(self.unknown(size)) == 1 and self.expression(size).is_Symbol:
+                number = self.expression(known) if isinstance(known, torch.SymInt) else known
+                self.known[self.expression(size)] = number
+
     def size(self, value: Any) -> Any:
         """A number of the graph, as it is or as a function of the batch."""
         kind = _KINDS.get(type(value))
@@ -50,7 +72,10 @@ class Batch:
         if not expression.free_symbols:
             return kind(expression)
         if expression.free_symbols != {self.symbol}:
-            raise CaptureError("the shape of an activation depends on the values of the input")
+            raise CaptureError(
+                "the shape of an activation depends on the values of the input, as that of "
+                "nonzero(x) and x[mask] does: it must be the same for every point"
+            )
         each = expression / self.symbol
         if kind is int and each.is_Integer:
             return Size(int(each).__mul__)

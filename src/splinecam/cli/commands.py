@@ -10,17 +10,18 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from splinecam import __version__, demo
 from splinecam._partition import Partition, load, partition
 from splinecam.capture import capture
-from splinecam.cli.console import Console, claim, plain
+from splinecam.cli.console import Console, claim, plain, printing, write_text
 from splinecam.cli.models import find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
 from splinecam.cli.samples import domain_of, picked, read_samples
+from splinecam.comparison import compare
 from splinecam.domain import Domain
 from splinecam.errors import (
     CaptureError,
@@ -28,10 +29,11 @@ from splinecam.errors import (
     SplineCamError,
     UnsupportedOpError,
 )
+from splinecam.files import replaced, writing
 from splinecam.ops.registry import TITLES, OpRow, op_table, op_table_markdown
 from splinecam.options import device_of
 from splinecam.program import Program
-from splinecam.stats import Stats, compare
+from splinecam.stats import Stats
 
 __all__ = ["COMMANDS"]
 
@@ -43,7 +45,7 @@ def _partition(options: Namespace) -> int:
     console = Console(options.quiet)
     formats = () if options.no_plot else tuple(dict.fromkeys(options.format or ["png"]))
     if formats:
-        prepare_pictures()
+        prepare_pictures(otherwise="Or say --no-plot: the partition and its statistics need none.")
     device_of(options.device)
     names = ["partition.npz", "stats.json", "stats.txt", *(f"regions.{kind}" for kind in formats)]
     saved, numbers, text, *pictures = paths = [options.out / name for name in names]
@@ -52,7 +54,8 @@ def _partition(options: Namespace) -> int:
     assert found is not None  # the parser sees to it
     domain, anchors = found
     part = _computed(options, domain, console)
-    options.out.mkdir(parents=True, exist_ok=True)
+    with writing(options.out):
+        options.out.mkdir(parents=True, exist_ok=True)
     with console.timed("statistics"):
         part.save(saved)
         stats = part.stats()
@@ -64,8 +67,8 @@ def _partition(options: Namespace) -> int:
         "device": str(part.mesh.uv.device),
         "seconds": console.seconds,
     }
-    numbers.write_text(_json(about))
-    text.write_text(f"{options.model}\n{part!r}\n{domain!r}\n\n{stats}\n")
+    write_text(numbers, _json(about))
+    write_text(text, f"{options.model}\n{part!r}\n{domain!r}\n\n{stats}\n")
     try:
         with console.timed("picture"):
             draw(part, pictures, options, anchors=anchors)
@@ -87,7 +90,7 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
         found = find_model(options.model, arguments=dict(options.arg), weights=options.weights)
     _require_shape(options.model, found.input_shape, domain)
     if options.output is not None or options.level is not None or options.color == "output":
-        program = capture(found.model, domain.input_shape)
+        program = capture(found.model, domain.input_shape, output=options.result)
         require_outputs(options, prod(program.output_shape))
     console.note("Model", f"{options.model}, {console.took('model')}")
     console.note("Domain", repr(domain).removeprefix("Domain(").removesuffix(")"))
@@ -95,6 +98,7 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
         part = partition(
             found.model,
             domain,
+            output=options.result,
             device=options.device,
             memory=options.memory,
             max_regions=options.max_regions,
@@ -139,7 +143,8 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
         },
         "cuts": part.cuts,
         "stripped": part.stripped,
-        "stats": stats.numbers,
+        "output": getattr(part.output, "name", part.output),  # of a function
+        "stats": stats.nested(),
         "unresolved": [place._asdict() for place in part.unresolved],
     }
 
@@ -163,7 +168,8 @@ def _plot(options: Namespace) -> int:
         samples = read_samples(options.points, key=options.key, input_shape=shape)
         anchors = picked(samples, options.pick, options.points)
     require_outputs(options, int(part.values.shape[1]), kind=options.kind)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
     with console.timed("picture"):
         draw(part, [out], options, kind=options.kind, anchors=anchors)
     console.out(f"{len(part):,} regions drawn to {out} in {console.took('picture')}")
@@ -201,7 +207,7 @@ def _stats(options: Namespace) -> int:
         content = [{"file": name, **_about(parts[name], found[name])} for name in parts]
         console.out(_json(content[0] if len(content) == 1 else content).rstrip())
     elif len(found) > 1:
-        console.out(compare(found))
+        console.out(str(compare(found)))
     else:
         (name,) = found
         console.out(f"{parts[name]!r}\n{parts[name].domain!r}\n\n{found[name]}")
@@ -214,15 +220,21 @@ def _stats(options: Namespace) -> int:
 
 def _write_table(part: Partition, path: Path) -> None:
     """One line per region, with or without pandas."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = part.table()
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replaced(path) as file:
+            _write_rows(part, rows, file)
+
+
+def _write_rows(part: Partition, rows: Any, file: IO[bytes]) -> None:
     if hasattr(rows, "to_csv"):
-        rows.to_csv(path)
+        rows.to_csv(file, mode="wb")
         return
     columns = {"region": np.arange(len(part)), **rows}
     whole = [column.dtype.kind in "iu" for column in columns.values()]
     np.savetxt(
-        path,
+        file,
         np.column_stack(list(columns.values())),
         fmt=["%d" if is_whole else "%.17g" for is_whole in whole],
         delimiter=",",
@@ -246,7 +258,7 @@ def _check(options: Namespace) -> int:
             f"Say which shape one input of {options.model} has: --input-shape 2, or 1,28,28."
         )
     try:
-        program = capture(found.model, shape)
+        program = capture(found.model, shape, output=options.result)
     except UnsupportedOpError as error:
         console.out(_obstacles(options.model, error))
         return 1
@@ -263,11 +275,12 @@ def _obstacles(model: str, error: UnsupportedOpError) -> str:
     for op in error.ops:
         where = f", {op.location}" if op.location else ""
         lines += [f"  {op.name:<{width}}  {op.target}{where}", f"  {'':<{width}}  {op.reason}", ""]
+    found = f"{model} is not supported: {count} {stand} in the way.\n\n" + "\n".join(lines)
+    if all(op.settled for op in error.ops):
+        return found.rstrip()
     return (
-        f"{model} is not supported: {count} {stand} in the way.\n\n"
-        + "\n".join(lines)
-        + "\nReplace each of them; splinecam ops lists what is supported. Operations that are\n"
-        "piecewise linear all the same can be taught: splinecam.register_op."
+        f"{found}\nReplace each of them; splinecam ops lists what is supported. Operations that "
+        "are\ncontinuous and piecewise linear can be taught: splinecam.register_op."
     )
 
 
@@ -337,7 +350,8 @@ def _op_block(title: str, rows: Sequence[OpRow]) -> str:
 
 def _demo(options: Namespace) -> int:
     claim([options.out / "demo.png"], force=True)
-    demo.run(options.out, device=options.device, dpi=options.dpi, steps=options.steps)
+    with printing():
+        demo.run(options.out, device=options.device, dpi=options.dpi, steps=options.steps)
     return 0
 
 

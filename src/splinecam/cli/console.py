@@ -8,21 +8,25 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from splinecam.errors import FileError
+from splinecam.files import reason_of, replaced
 
-__all__ = ["Console", "claim", "in_options", "plain"]
+__all__ = ["Console", "claim", "complain", "in_options", "plain", "printing", "write_text"]
 
 _PAUSE = 5.0  # seconds between two lines of progress
 
 _DOMAINS = r"(box|polygon|through|around)\b"
 # The library's messages name what one writes in Python; these are the options that do the same.
 _OPTIONS = (
+    (r"\b([Cc]hoose one with) output='?([\w.-]+)'?", r"\1 --result \2"),
+    (r"\boutput='?([\w.-]+)'? gives", r"--result \1 gives"),
+    (r"\bleave output= out", "leave --result out"),
     (r"\bmax_regions=([\d,]+)", r"--max-regions \1"),
     (r"\bmax_regions\b", "--max-regions"),
     (r"\bmemory=([\d,]+)", r"--memory \1"),
@@ -62,13 +66,13 @@ class Console:
     def out(self, text: str = "") -> None:
         """A result."""
         if not self.quiet:
-            sys.stdout.write(text + "\n")
+            with printing():
+                sys.stdout.write(text + "\n")
 
     def note(self, label: str, text: str) -> None:
         """A message about what was done, under a short label."""
         if not self.quiet:
-            sys.stderr.write(f"{label:<10} {text}".rstrip() + "\n")
-            sys.stderr.flush()
+            complain(f"{label:<10} {text}".rstrip() + "\n")
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
@@ -86,7 +90,7 @@ class Console:
         """Where no bar can be shown, tell from time to time how far a partition is."""
         logger, handler = logging.getLogger("splinecam"), _Lines(self)
         level = logger.level
-        if self.quiet or sys.stderr.isatty():
+        if self.quiet or sys.stderr is None or sys.stderr.isatty():
             yield
             return
         logger.addHandler(handler)
@@ -113,6 +117,37 @@ class _Lines(logging.Handler):
             self._console.note("", f"{record.getMessage()}, {now - self._start:.0f} s")
 
 
+@contextmanager
+def printing() -> Iterator[None]:
+    """Turn what the system raises while results are printed into an error that says so."""
+    if sys.stdout is None:
+        raise FileError("The results cannot be printed: standard output is closed.")
+    try:
+        yield
+    except (BrokenPipeError, FileError):
+        raise
+    except OSError as error:
+        if error.filename is not None:  # it is about a file
+            raise
+        raise FileError(
+            f"The results cannot be printed to standard output: {reason_of(error)}."
+        ) from error
+
+
+def complain(text: str) -> None:
+    """Write a message to stderr, if there is anybody to read it."""
+    with suppress(OSError):
+        if sys.stderr is not None:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, which appears when it is complete."""
+    with replaced(path) as file:
+        file.write(text.encode())
+
+
 def claim(paths: Sequence[Path], *, force: bool) -> None:
     """An error if the files, all in one folder, cannot be written or may not be overwritten."""
     taken = [path for path in paths if path.exists()]
@@ -133,7 +168,7 @@ def claim(paths: Sequence[Path], *, force: bool) -> None:
         with _made(folder), tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise FileError(f"Nothing can be written to {folder}: {error.strerror}.") from error
+        raise FileError(f"Nothing can be written to {folder}: {reason_of(error)}.") from error
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from splinecam.capture.graph import first_line
 from splinecam.cli.exported import EXPORT, read_program
 from splinecam.cli.samples import load_tensors, require_file
 from splinecam.errors import FileError, SplineCamError
+from splinecam.modelfiles import KINDS, SUFFIXES, kind_of_file
 
 __all__ = ["Found", "find_model"]
 
@@ -65,23 +66,37 @@ def find_model(
 
 def _from_file(path: Path) -> Found:
     suffix = path.suffix.lower()
-    if (suffix == ".py" and path.is_file()) or _is_module(str(path)):
+    if (suffix == ".py" and path.is_file()) or (not _is_model(path) and _is_module(str(path))):
         raise SplineCamError(
             f"{path} is Python code: say which function or class makes the model, as in "
             f"{path}:build. {_offers(_imported(str(path)))}"
         )
-    if not suffix or suffix == ".py" or not path.exists():
+    kind = kind_of_file(path)
+    if not path.exists() or kind in ("python", "folder"):
         hint = "" if suffix else " A model in Python code is written package.module:factory."
         raise FileError(f"There is no file {path}.{hint}")
-    require_file(path)
-    kind = _kind(path)
     if kind == "exported":
         return Found(*read_program(path))
-    raise SplineCamError(f"{path} is {kind}, which is not opened as a model. {_instead(path)}")
+    name = KINDS[kind].name.removeprefix("a file ") if kind == "unknown" else KINDS[kind].name
+    raise SplineCamError(f"{path} is {name}, which is not opened as a model. {_instead(path)}")
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a folder is a model that another framework has written."""
+    return path.is_dir() and kind_of_file(path) != "folder"
 
 
 def _instead(path: Path) -> str:
     """What to do with a file that is no exported program."""
+    kind = kind_of_file(path)
+    if KINDS[kind].foreign or kind == "transformers":
+        code = KINDS[kind].code.format(path=str(path))
+        return (
+            f"{code}\nDo that in a function of a Python file which returns the module, and give "
+            "this function:\n      splinecam partition net.py:build ..."
+        )
+    if kind == "partition":
+        return f"Draw it: splinecam plot {path}. A partition does not hold its network."
     weights = path if path.suffix.lower() in _CHECKPOINTS else "weights.pt"
     return f"""Either
   - give the code that makes the network, and a state dict as its weights:
@@ -89,27 +104,6 @@ def _instead(path: Path) -> str:
     (a state dict is written by torch.save(model.state_dict(), "weights.pt")), or
   - export the network once, and give the file that this writes:
 {EXPORT}"""
-
-
-def _kind(path: Path) -> str:
-    """What a file holds, told from its contents."""
-    suffix = path.suffix.lower()
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            names = ["/" + name for name in archive.namelist()]
-        if any("/models/" in x or x == "/serialized_exported_program.json" for x in names):
-            return "exported"
-        if any("/code/" in name for name in names):
-            return "a TorchScript program"
-        if any(name.endswith("/data.pkl") for name in names):
-            return "a pickled checkpoint"
-    with path.open("rb") as file:
-        head = file.read(4)
-    if head == b"PK\x03\x04" and suffix == ".pt2":
-        raise FileError(f"{path} is truncated or damaged. Export the model again.")
-    if head[:1] == b"\x80" or suffix in _CHECKPOINTS:
-        return "a pickled checkpoint" if suffix not in _CHECKPOINTS[-2:] else "a file of weights"
-    return "an ONNX file" if suffix == ".onnx" else "of an unknown kind"
 
 
 # -- code -------------------------------------------------------------------------------------
@@ -152,7 +146,7 @@ def _module(source: str) -> ModuleType:
 
 def _is_module(word: str) -> bool:
     """Whether a word that is no file names a module of Python."""
-    if Path(word).is_file() or Path(word).suffix in (*_CHECKPOINTS, ".pt2", ".onnx", ".py"):
+    if Path(word).is_file() or Path(word).suffix.lower() in SUFFIXES:
         return False
     _importable(Path())
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from splinecam import __version__
-from splinecam.cli import words
+from splinecam.cli import completion, words
 
 __all__ = ["COLORS", "DPI", "FORMATS", "KINDS", "make_parser"]
 
@@ -258,6 +258,7 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
         _OPS,
         _ops,
     ),
+    "completion": ("SHELL", "print a completion script", completion.HELP, completion.add_options),
 }
 
 
@@ -267,6 +268,9 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
 def _add_model(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="the network: see below")
     _add_factory(parser)
+    parser.add_argument(
+        "--result", type=words.key, metavar="KEY", help="which of several results: a name or index"
+    )
 
 
 def _add_model_option(parser: ArgumentParser, summary: str) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from splinecam.cli.parser import DPI
 from splinecam.errors import SplineCamError
+from splinecam.files import replaced
 from splinecam.plot import (
     plot,
     plot_histograms,
@@ -33,9 +34,15 @@ _KINDS: dict[str, Callable[..., Any]] = {
 _THUMBNAILS = 16  # samples up to which images are shown beside their points
 
 
-def prepare_pictures() -> None:
-    """See to it that pictures can be drawn, without a screen."""
-    require_matplotlib()
+def prepare_pictures(*, otherwise: str = "") -> None:
+    """See to it that pictures can be drawn, without a screen.
+
+    otherwise: what an error says can be done without them.
+    """
+    try:
+        require_matplotlib()
+    except SplineCamError as error:
+        raise SplineCamError(f"{error} {otherwise}".rstrip()) from error
     import matplotlib
 
     matplotlib.use("Agg")
@@ -78,7 +85,8 @@ def draw(
         wide, high = figure.get_size_inches()
         figure.set_size_inches(options.size, options.size * high / wide)
     for path in paths:
-        figure.savefig(path, dpi=options.dpi or DPI)
+        with replaced(path) as file:
+            figure.savefig(file, format=path.suffix[1:].lower(), dpi=options.dpi or DPI)
     plt.close(figure)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
+from splinecam.amounts import amount_of, bytes_of
+
 __all__ = [
     "amount",
     "argument",
@@ -26,7 +28,6 @@ __all__ = [
     "without_exponents",
 ]
 
-_UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _LEAST_MEMORY = 10**6
 _SMALLEST, _LARGEST = 0.5, 100.0  # inches
 _FINEST = 2400  # dots per inch
@@ -106,27 +107,18 @@ def resolution(word: str) -> int:
 
 def amount(word: str) -> int:
     """A whole number, which may be written 1e6, 2k or 2M."""
-    found = _amount(word)
+    found = amount_of(word)
     if found is None:
         raise ArgumentTypeError(f"{word!r} is not a whole number above 0, such as 500000 or 1e6")
     return found
 
 
 def bytes_of_memory(word: str) -> int:
-    """A number of bytes, which may be written 2e9, 2G or 2GB."""
-    found = _amount(word.lower().removesuffix("b"))
+    """A number of bytes, which may be written 2e9, 2G, 2GB or 2GiB."""
+    found = bytes_of(word)
     if found is None or found < _LEAST_MEMORY:
         raise ArgumentTypeError(f"{word!r} is not an amount of memory, such as 500MB or 2GB")
     return found
-
-
-def _amount(word: str) -> int | None:
-    unit = _UNITS.get(word[-1:].lower(), 1)
-    try:
-        found = float(word[:-1] if unit > 1 else word) * unit
-        return int(found) if found >= 1 and found.is_integer() else None
-    except (ValueError, OverflowError):
-        return None
 
 
 def shape(word: str) -> tuple[int, ...]:
@@ -153,3 +145,8 @@ def device(word: str) -> str:
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", word):
         raise ArgumentTypeError(f"{word!r} is not auto, cpu or cuda")
     return word
+
+
+def key(word: str) -> int | str:
+    """The index of an output, or its name."""
+    return int(word) if re.fullmatch(r"-?\d+", word) else word

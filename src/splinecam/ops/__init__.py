@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from splinecam.ops import affine, masks, maxima, piecewise, rejected
+from splinecam.ops import affine, composite, masks, maxima, piecewise, rejected
 from splinecam.ops.bounds import Bound, affine_bound, role_of
 from splinecam.ops.registry import (
     Affine,
     Call,
     Comparison,
+    Composite,
     Knots,
     Maximum,
     OpRow,
     Piecewise,
     Rejected,
     Rule,
+    Scatter,
     Sort,
     Terminal,
     op_table,
@@ -33,15 +35,18 @@ __all__ = [
     "Bound",
     "Call",
     "Comparison",
+    "Composite",
     "Knots",
     "Maximum",
     "OpRow",
     "Piecewise",
     "Rejected",
     "Rule",
+    "Scatter",
     "Sort",
     "Terminal",
     "affine_bound",
+    "composite",
     "masks",
     "maxima",
     "op_table",

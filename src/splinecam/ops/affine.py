@@ -17,6 +17,7 @@ STATISTICS = (
     "it uses the statistics of the batch, as in training mode: call model.eval() first, "
     "and let it track running statistics"
 )
+NORM = "it divides by a statistic of the activations: not piecewise linear"
 
 # Moduli of a matrix that are made at a time: small enough for the cache of a CPU core.
 _MODULI = {"cpu": 1 << 17, "cuda": 1 << 26}
@@ -24,6 +25,20 @@ _MODULI = {"cpu": 1 << 17, "cuda": 1 << 26}
 
 def _no_statistics(call: Call) -> str | None:
     return STATISTICS if call.get("training") else None
+
+
+def _running_statistics(call: Call) -> str | None:
+    if not call.get("use_input_stats"):
+        return None
+    return NORM if call.get("running_mean") is None else STATISTICS
+
+
+def _instance_norm(
+    x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, *rest: Any
+) -> Tensor:
+    """Instance normalisation with running statistics, which is batch normalisation with them."""
+    eps = rest[2]
+    return torch.batch_norm(x, weight, bias, mean, var, False, 0.0, eps, False)
 
 
 def _not_random(call: Call) -> str | None:
@@ -214,6 +229,14 @@ affine(
     notes="eval mode",
 )
 affine(
+    "instance_norm",
+    data=("input",),
+    run=_instance_norm,
+    bound=_batch_norm,
+    check=_running_statistics,
+    notes="eval mode, with running statistics",
+)
+affine(
     "_native_batch_norm_legit_no_training native_batch_norm",
     data=("input",),
     bound=_tuple_of(_batch_norm),
@@ -232,13 +255,17 @@ affine(
     exact=True,
 )
 affine("upsample_linear1d upsample_bilinear2d upsample_trilinear3d _upsample_bilinear2d_aa")
-affine("upsample_bicubic2d", bound=_bicubic)
+affine("upsample_bicubic2d _upsample_bicubic2d_aa", bound=_bicubic)
 affine("grid_sampler grid_sampler_2d", notes="constant grid")
 affine("im2col", exact=True, notes="`nn.Unfold`")
 affine("col2im", notes="`nn.Fold`")
 
 # Nothing but the shape changes.
-affine("view reshape _unsafe_view flatten unflatten squeeze unsqueeze", reshapes=True)
+affine(
+    "view reshape _unsafe_view flatten unflatten squeeze unsqueeze "
+    "atleast_1d atleast_2d atleast_3d",
+    reshapes=True,
+)
 affine("view_as reshape_as", reshapes=True, shape_only=("other",))
 affine("expand broadcast_to", exact=True)
 affine("expand_as", exact=True, shape_only=("other",))
@@ -257,6 +284,7 @@ affine(
     notes="all arithmetic is float64, so a conversion between floating types changes nothing",
 )
 affine("detach positive", identity=True)
+affine("nan_to_num", identity=True, notes="activations are finite, so it changes nothing")
 affine(
     "dropout feature_dropout alpha_dropout feature_alpha_dropout",
     identity=True,
@@ -275,7 +303,7 @@ affine(
     notes="over features",
 )
 affine("select slice narrow diagonal diag_embed", exact=True, notes="over features")
-affine("index_select gather", exact=True, dims=("dim",), notes="constant indices")
+affine("index_select gather take_along_dim", exact=True, dims=("dim",), notes="constant indices")
 affine("index _unsafe_index", exact=True, notes="constant indices")
 affine("flip", exact=True, dims=("dims",), notes="over features")
 affine("roll", exact=True, dims=("dims",), check=_needs_dims, notes="over features")
@@ -318,4 +346,4 @@ _NEW = ("new_zeros", "new_ones", "new_full", "new_empty")
 CREATORS = frozenset(f"aten.{name}" for name in (*_LIKE, *_NEW))
 """Operations that read an activation for its shape only: their result is a constant."""
 
-__all__ = ["CREATORS", "STATISTICS", "TRAINING"]
+__all__ = ["CREATORS", "NORM", "STATISTICS", "TRAINING"]

@@ -9,3 +9,7 @@ __all__: list[str] = []
 register("gt ge greater greater_equal", Comparison(("self", "other")))
 register("lt le less less_equal", Comparison(("other", "self")))
 register("logical_not bitwise_not", Comparison(None, notes="of a mask"))
+register(
+    "sign sgn",
+    Comparison(None, signed=True, notes="times a value that is zero where the sign changes"),
+)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam.ops.registry import Call, Maximum, Sort, register
+from splinecam.ops.registry import Call, Maximum, Scatter, Sort, register
 
 __all__ = ["SELECTS"]
 
@@ -113,3 +113,5 @@ register("cummax", Maximum(_prefixes, notes="over features; the values only"))
 register("cummin", Maximum(_prefixes, smallest=True, notes="over features; the values only"))
 register("sort", Sort(_sorted, notes="over features; the values only"))
 register("msort", Sort(_sorted_first, notes="where the batch is not the first dimension"))
+register("scatter_reduce", Scatter("src", whole=False))
+register("index_reduce", Scatter("source", whole=True))

@@ -66,8 +66,10 @@ def register_op(
     of one activation (``torch.ops.mylib.foo``, or ``"mylib::foo"``). Without it, a decorator.
     affine: the output is an affine function of the input. cuts: otherwise, functions of the input
     whose zeros are the borders of the pieces: ``cuts(module, x)`` or, for an operator, ``cuts`` of
-    the operator's own arguments; from (B, ...) to (B, m), affine in x. What is registered is
-    tried out when a model is captured. A later registration of the same target replaces this one.
+    the operator's own arguments; from (B, ...) to (B, m), affine in x.
+
+    What is registered is tried out when a model is captured. A later registration of the same
+    target replaces this one.
 
     >>> import splinecam as sc
     >>> class Fold(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -13,12 +13,15 @@ __all__ = [
     "Affine",
     "Call",
     "Comparison",
+    "Composite",
+    "Emit",
     "Knots",
     "Maximum",
     "OpRow",
     "Piecewise",
     "Rejected",
     "Rule",
+    "Scatter",
     "Sort",
     "Terminal",
     "op_table",
@@ -111,14 +114,55 @@ class Sort:
 
 
 @dataclass(frozen=True)
+class Scatter:
+    """Values that are added up, averaged or compared with each other at constant places.
+
+    ``source``: the argument that is scattered; ``whole``: whether the index has one entry for each
+    slice of it, rather than for each of its values.
+    """
+
+    source: str
+    whole: bool
+    notes: str = "constant indices; sum, mean, amax, amin"
+
+
+class Emit(Protocol):
+    """Adds calls to a graph; values of the graph stand for tensors."""
+
+    def __call__(self, target: Any, *args: Any) -> Any:
+        """The result of one more call."""
+
+    def item(self, values: Any, i: int) -> Any:
+        """One of the results of a call that has several."""
+
+    def shape(self, value: Any) -> list[Any]:
+        """The shape of a value; a size that depends on the batch is no ``int``."""
+
+
+@dataclass(frozen=True)
+class Composite:
+    """An operation that is written out as others.
+
+    ``write(emit, call)`` adds their calls and returns the result or the results, or the reason
+    against the call. ``constants`` names arguments that must not depend on the input.
+    """
+
+    write: Callable[[Emit, Call], Any]
+    constants: tuple[str, ...] = ()
+    notes: str = ""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """A mask, which may choose between two values that agree where it changes.
 
     ``above``: the argument that exceeds, and the one that is exceeded, where the mask is true;
-    without them the operation is the complement of a mask.
+    without them the operation is the complement of a mask. ``signed``: it is the sign of its
+    argument, which multiplies a value that is zero where the sign changes.
     """
 
     above: tuple[str, str] | None
+    signed: bool = False
     notes: str = "to choose between values that agree where they are chosen"
 
 
@@ -142,7 +186,7 @@ class Terminal:
     notes: str = "stripped when it makes the output"
 
 
-Rule = Affine | Piecewise | Maximum | Sort | Comparison | Rejected | Terminal
+Rule = Affine | Piecewise | Maximum | Sort | Scatter | Composite | Comparison | Rejected | Terminal
 
 _RULES: dict[str, Rule] = {}
 
@@ -208,6 +252,8 @@ TITLES = {
     "piecewise": "Piecewise linear, of one variable",
     "maximum": "Maxima and minima of groups",
     "sort": "Sorting",
+    "scatter": "Reductions at constant places",
+    "composite": "Written out as other operations",
     "comparison": "Masks",
     "terminal": "Stripped at the end",
     "rejected": "Rejected",

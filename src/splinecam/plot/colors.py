@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from matplotlib.colors import (
 from splinecam.boundary import output_of
 from splinecam.classes import class_regions
 from splinecam.errors import SplineCamError
+from splinecam.names import names_of
 from splinecam.plot.apart import color_apart
 from splinecam.plot.fill import Shade
 from splinecam.plot.palette import CLASSES, class_colors
@@ -60,7 +61,8 @@ class Coloring:
 
     legend: names and colours; of numbers instead the label, the norm, the colour map, and whether
     there are numbers beyond the norm's limits (``extend``, as colour bars have it). edges: those
-    between different colours, if only they are to be drawn, (N,).
+    between different colours, if only they are to be drawn, (N,). scale: the limits of colours
+    that follow numbers without a norm.
     """
 
     mesh: Mesh
@@ -71,11 +73,23 @@ class Coloring:
     extend: str = "neither"
     legend: tuple[tuple[str, Any], ...] = ()
     edges: Tensor | None = None
+    scale: Limits | None = None
+
+    @property
+    def limits(self) -> Limits | None:
+        """What to ask for as ``limits`` to have the same colours; None if they have no scale."""
+        if self.norm is None:
+            return self.scale
+        return float(self.norm.vmin or 0.0), float(self.norm.vmax or 0.0)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of a picture that colours depend on."""
+    """The options of a picture that colours depend on.
+
+    shown: the classes that the legend has, by default those that occur; ``"all"`` for every class
+    or layer.
+    """
 
     output: int | None
     cmap: Any
@@ -83,6 +97,7 @@ class Asked:
     level: float
     seed: int
     names: Sequence[str] | None = None
+    shown: Literal["all"] | tuple[int, ...] | None = None
 
     def colormap(self, default: str) -> Colormap:
         """The colour map that was asked for, or else the default, with its darkest end left out.
@@ -129,28 +144,41 @@ def _by_class(part: Partition, asked: Asked) -> Coloring:
     names = class_names(part, asked.names, asked.level)
     palette = class_colors(len(names))
     lead, area = cells.cell_leads.cpu().numpy(), cells.cell_areas.cpu().numpy()
-    typical = float(_quantiles(lead, [0.5], area)[0])
+    typical = float(_quantiles(lead, [0.5], area)[0]) if asked.limits is None else asked.limits[1]
     strength = lead / (lead + typical) if typical > 0 else np.ones_like(lead)
     share = (_PALEST + (_STRONGEST - _PALEST) * strength)[:, None]
     total = np.bincount(number, area, minlength=len(names))
-    shown = np.sort(np.argsort(-total, kind="stable")[: min(_ENTRIES, (total > 0).sum())])
+    shown = _shown_classes(total, asked)
     mesh = cells.winners.overlay.mesh
     return Coloring(
         mesh,
         Shade(colors=_opaque(1 - share * (1 - palette[number]))),
-        label="class" if part.values.shape[1] > 1 and asked.names is None else "",
+        label="class" if names == [str(k) for k in range(len(names))] else "",
         legend=tuple((names[k], 1 - _STRONGEST * (1 - palette[k])) for k in shown),
+        scale=(0.0, typical) if typical > 0 else None,
     )
 
 
+def _shown_classes(areas: NDArray[Any], asked: Asked) -> list[int]:
+    """The classes in the legend, ascending: those asked for, or the largest, by their areas."""
+    if asked.shown == "all":
+        return list(range(len(areas)))[:_ENTRIES]
+    if asked.shown is not None:
+        return sorted(set(asked.shown))[:_ENTRIES]
+    there = int((areas > 0).sum())
+    found: list[int] = np.sort(np.argsort(-areas, kind="stable")[: min(_ENTRIES, there)]).tolist()
+    return found
+
+
 def class_names(part: Partition, names: Sequence[str] | None, level: float) -> list[str]:
-    """What the classes are called: as asked for, or by their numbers; two for a single output."""
+    """What the classes are called: as asked for, as the partition says, or by their numbers.
+
+    A single output has two classes.
+    """
     n = int(part.values.shape[1])
-    if names is not None:
-        given = [names] if isinstance(names, str) else [str(name) for name in names]
-        if len(given) != max(n, 2):
-            raise ValueError(f"names has {len(given)} entries, but there are {max(n, 2)} classes")
-        return given
+    given = part.names if names is None else names_of(names, n)
+    if given is not None:
+        return list(given)
     name = _output_name(part, 0)
     return [str(k) for k in range(n)] if n > 1 else [f"{name} ≤ {level:g}", f"{name} > {level:g}"]
 
@@ -205,7 +233,7 @@ def _by_layer(part: Partition, asked: Asked) -> Coloring:
     born = last.cpu().numpy()
     ramp = asked.colormap("YlGnBu_r")(np.linspace(0.25, 0.95, max(len(part.cuts), 2)))
     palette = np.concatenate([ramp[: len(part.cuts)], [[1, 1, 1, 1]]])  # -1: the whole domain
-    shown = np.unique(born)
+    shown = np.arange(len(part.cuts)) if asked.shown == "all" else np.unique(born)
     names = [*part.cuts, "none"]
     legend = tuple((names[k], palette[k]) for k in shown[:_ENTRIES])
     return Coloring(mesh, Shade(colors=palette[born]), "last cut", legend=legend)
@@ -213,13 +241,16 @@ def _by_layer(part: Partition, asked: Asked) -> Coloring:
 
 def _by_vertices(part: Partition, asked: Asked) -> Coloring:
     corners = part.num_corners.cpu().numpy()
-    most = max(int(_quantiles(corners, [0.999])[0]), 4)
+    most = max(int(_quantiles(corners, [0.999])[0] if asked.limits is None else asked.limits[1]), 4)
     ramp = asked.colormap("YlGnBu_r")(np.linspace(1.0, 0.1, most - 2))
-    shown = np.unique(np.minimum(corners, most))
-    names = [f"{k}{' or more' * bool(k == most < corners.max())}" for k in shown]
+    shown = np.unique(np.minimum(corners, most)) if asked.limits is None else np.arange(3, most + 1)
+    more = corners.max() > most or asked.limits is not None
+    names = [f"{k}{' or more' * bool(k == most and more)}" for k in shown]
     legend = tuple((name, ramp[k - 3]) for name, k in zip(names, shown, strict=True))
     colors = ramp[np.minimum(corners, most) - 3]
-    return Coloring(part.mesh, Shade(colors=colors), "vertices", legend=legend)
+    return Coloring(
+        part.mesh, Shade(colors=colors), "vertices", legend=legend, scale=(3.0, float(most))
+    )
 
 
 def _by_chance(part: Partition, asked: Asked) -> Coloring:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.boundary import LevelSet
+from splinecam.boundary import Boundary, LevelSet
 from splinecam.plot.palette import INK, class_colors, flat_axes, new_axes, require_matplotlib
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def plot_curves(
     legend: bool = True,
     **style: Any,
 ) -> Axes:
-    """Draw curves; ``style`` goes to matplotlib's ``LineCollection``: color, linewidth, label, ...
+    """Draw curves, by default on a new figure that shows them in the frame of the domain.
 
     each: a colour for every level, unit or pair of classes, with a colour bar or a legend unless
-    these are switched off; by default for several levels, if no colour is given. Without ``ax`` a
-    new figure shows the curves in the frame of the domain.
+    these are switched off; by default for several levels, if no colour is given. style: goes to
+    matplotlib's ``LineCollection``: color, linewidth, label, ...
 
     >>> import splinecam as sc
     >>> part = sc.partition(torch.nn.Linear(2, 1), sc.Domain.box(-1, 1), progress=False)
@@ -120,14 +120,18 @@ def _plot_each(
     colors = class_colors(len(found))
     ax.add_collection(Lines(segments, colors=colors, **groups, **style))
     if legend and 0 < len(found) <= _ENTRIES:
-        names = [_name(curves.key(k)) for k in found.tolist()]
+        names = [_name(curves, k) for k in found.tolist()]
         make_room(ax)
         add_legend(ax, list(zip(names, colors, strict=True)), below=below, curves=True)
 
 
-def _name(key: Any) -> str:
+def _name(curves: Curves, label: int) -> str:
     """A label in words: "1 | 2" for a pair of classes, "layer 1, unit 5" for a unit."""
+    key = curves.key(label)
     if not isinstance(key, tuple):
         return str(key)
     first, second = key
+    if isinstance(curves, Boundary) and curves.partition.names is not None:
+        first, second = (curves.partition.names[k] for k in key)
+        return f"{first} | {second}"
     return f"layer {first}, unit {second}" if isinstance(first, str) else f"{first} | {second}"

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from splinecam.comparison import by_name
 from splinecam.errors import SplineCamError
+from splinecam.plot.figures import new_figure, once
 from splinecam.plot.palette import CLASSES, INK, background, ink_on, require_matplotlib, text_color
 from splinecam.predicates import EPS
-from splinecam.stats import by_name
 from splinecam.table import table
 
 if TYPE_CHECKING:
@@ -56,10 +57,13 @@ def plot_histograms(
     """Draw a histogram of each of some columns of ``part.table()``, with the median.
 
     Several partitions, by name or in a list, are drawn over each other, in shares of their regions;
-    so is one with a ``label``, which can be added to the ``axes`` (one per column) of another.
-    ``log`` says whether bins and axis are logarithmic, by default where the numbers span more than
-    two decades; regions with a zero, up to rounding, are then counted in a note. Whole numbers have
-    a bin each. With ``by_area`` regions count by their areas.
+    so is one with a ``label``, which can be added to the ``axes`` of another.
+
+    columns: names of columns. log: whether bins and axis are logarithmic, by default where the
+    numbers span more than two decades; regions with a zero, up to rounding, are then counted in a
+    note. by_area: regions count by their areas. bins: how many; whole numbers have a bin each.
+    axes: where to draw, one per column, by default on a new figure. label: what one partition is
+    called in the legend.
 
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
@@ -83,7 +87,7 @@ def plot_histograms(
         for k, (name, rows, weight) in enumerate(zip(several, tables, weights, strict=True)):
             _draw(ax, name, before + k, bars, rows[column], weight)
         _describe(ax, bars, by_area=by_area, shares=shares)
-    return cast("Figure", panels[0].get_figure())
+    return cast("Figure", once(panels[0].get_figure()))
 
 
 def _read(part: Partition, names: list[str]) -> dict[str, Floats]:
@@ -180,8 +184,6 @@ def _median(values: Floats, weight: Floats) -> float:
 
 def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
     """The given axes, or those of a new figure."""
-    import matplotlib.pyplot as plt
-
     if axes is not None:
         given: list[Axes] = list(np.atleast_1d(np.asarray(axes, dtype=object)).ravel())
         if len(given) != count:
@@ -190,7 +192,7 @@ def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
     across = count if count <= 3 else math.ceil(math.sqrt(count))
     down = math.ceil(count / across)
     size = across * _PANEL[0], down * _PANEL[1]
-    figure = plt.figure(figsize=size, layout="constrained")
+    figure = new_figure(figsize=size, layout="constrained")
     return [figure.add_subplot(down, across, k + 1) for k in range(count)]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 
 from splinecam.boundary import Boundary, LevelSet
 from splinecam.errors import SplineCamError
+from splinecam.plot.figures import new_figure, once
 from splinecam.plot.palette import require_matplotlib, text_color
 
 if TYPE_CHECKING:
@@ -44,11 +45,11 @@ def image_grid(
 ) -> Figure | SubFigure:
     """Show images side by side, in rows, each with its title above it.
 
-    images: (N, H, W), (N, 1 or 3, H, W) or (N, H, W, 1 or 3); or flat, (N, D), with the ``shape``
-    of one image. All have one scale: ``limits`` are the numbers drawn as black and white, by
-    default 0 and 255 for whole numbers, 0 and 1 for numbers between them, and else the least and
-    the largest number. ``cmap`` colours images with one channel; ``size`` is the width of an image
-    in inches, unless the grid is drawn into ``ax``.
+    images: (N, H, W), (N, 1 or 3, H, W) or (N, H, W, 1 or 3); or flat, (N, D). shape: of one image,
+    if they are flat. titles: one for each image. columns: images in a row. limits: the numbers
+    drawn as black and white in all images, by default 0 and 255 for whole numbers, 0 and 1 for
+    numbers between them, and else the least and the largest number. cmap: colours images with one
+    channel. size: the width of an image in inches, unless the grid is drawn into ``ax``.
 
     >>> import splinecam as sc
     >>> figure = sc.plot.image_grid(torch.rand(6, 64), shape=(8, 8), titles="abcdef", columns=3)
@@ -56,8 +57,6 @@ def image_grid(
     6
     """
     require_matplotlib()
-    import matplotlib.pyplot as plt
-
     pixels = _pixels(images, shape)
     count, high, wide = pixels.shape[:3]
     names = _names(titles, count)
@@ -70,7 +69,7 @@ def image_grid(
     total = across * step[0] - _GAP + 2 * _MARGIN, down * step[1] - _GAP + 2 * _MARGIN
     alone = ax is None
     if ax is None:
-        ax = plt.figure(figsize=total).add_axes((0, 0, 1, 1))
+        ax = new_figure(figsize=total).add_axes((0, 0, 1, 1))
     ax.set_axis_off()  # its coordinates are inches, from the top
     scale, ink = _scaled(pixels, limits), text_color(ax.figure)
     for k in range(count):
@@ -80,7 +79,7 @@ def image_grid(
         ax.imshow(scale[k], cmap=cmap, vmin=0, vmax=1, extent=box, aspect="auto")
         ax.text(left + size / 2, top - 0.25 * head, names[k], size=font, color=ink, ha="center")
     ax.set(xlim=(0, total[0]), ylim=(total[1], 0), aspect="auto" if alone else "equal")
-    return ax.figure
+    return cast("Figure | SubFigure", once(ax.figure))
 
 
 def plot_samples(
@@ -95,9 +94,9 @@ def plot_samples(
 ) -> Figure | SubFigure:
     """Show random inputs that lie on the curves, as images, ordered by the curve they lie on.
 
-    Of a decision boundary each is titled with the two classes that tie there, called by their
-    ``names`` if these are given; of level sets with the level, of units with the layer and the
-    unit. ``shape`` is that of one image, where the model's inputs are flat; ``style`` goes to
+    n: how many. shape: of one image, where the model's inputs are flat. titles: above each image,
+    of a decision boundary the two classes that tie there, of level sets the level, of units the
+    layer and the unit. names: of the classes, by default those of the partition. style: goes to
     ``image_grid``: ax, columns, limits, cmap, size.
 
     As inputs far from the samples that span a plane have far too dark and bright pixels, which
@@ -132,7 +131,8 @@ def _heading(curves: Curves, label: int, names: Sequence[str] | None) -> str:
     if isinstance(curves, Boundary):
         if names is not None and len(names) < curves.n_classes:
             raise ValueError(f"{len(names)} names for {curves.n_classes} classes")
-        return " | ".join(str(k) if names is None else names[k] for k in key)
+        called = curves.partition.names if names is None else names
+        return " | ".join(str(k) if called is None else called[k] for k in key)
     if isinstance(curves, LevelSet):
         return f"{key:.4g}"
     return ": ".join(map(str, key)) if isinstance(key, tuple) else str(key)

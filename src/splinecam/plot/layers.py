@@ -12,6 +12,7 @@ from torch import Tensor
 
 from splinecam.growth import regions_by_layer
 from splinecam.neurons import op_of
+from splinecam.plot.figures import new_figure
 from splinecam.plot.palette import background, ink_on, require_matplotlib, text_color
 from splinecam.plot.regions import plot
 from splinecam.ragged import lengths
@@ -142,15 +143,13 @@ def _longest(part: Partition, op: int) -> int | None:
 
 def _new_panels(part: Partition, titles: list[str], across: int, size: float) -> Figure:
     """Axes with titles, on a figure that is as high as they ask for."""
-    import matplotlib.pyplot as plt
-
     from splinecam.plot.furniture import set_frame
     from splinecam.plot.images import font_that_fits
 
     wide = size - 2 * _PAD
     lines = [line for title in titles for line in title.split("\n")]
     font = font_that_fits(lines, wide, _FONT, _SMALLEST)
-    figure = plt.figure()
+    figure = new_figure()
     down = math.ceil(len(titles) / across)
     for k, title in enumerate(titles):
         ax = figure.add_subplot(down, across, k + 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from splinecam.errors import SplineCamError
+from splinecam.plot.figures import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +24,7 @@ __all__ = [
     "background",
     "class_colors",
     "flat_axes",
+    "hues",
     "ink_on",
     "new_axes",
     "require_matplotlib",
@@ -49,10 +51,13 @@ def class_colors(n: int) -> Floats:
     (10, 3)
     """
     require_matplotlib()
-    from matplotlib.colors import to_rgb
+    return hues(n)
 
-    hues = np.array([to_rgb(c) for c in (*CLASSES, *_MORE)])
-    every = np.concatenate([hues, _DARKER * hues, 1 - _LIGHTER * (1 - hues)])
+
+def hues(n: int) -> Floats:
+    """The same colours, (n, 3), also where there is no matplotlib."""
+    plain = np.array([[int(c[k : k + 2], 16) for k in (1, 3, 5)] for c in (*CLASSES, *_MORE)]) / 255
+    every = np.concatenate([plain, _DARKER * plain, 1 - _LIGHTER * (1 - plain)])
     return np.asarray(every[np.arange(n) % len(every)])
 
 
@@ -108,15 +113,13 @@ def new_axes(domain: Domain | None = None, *, width: float = 6.0) -> Axes:
     The layout makes room for labels, colour bars and legends, so that none is cut off.
     """
     require_matplotlib()
-    import matplotlib.pyplot as plt
 
     aspect = 1.0
     if domain is not None:
         extent = domain.corners.amax(0) - domain.corners.amin(0)
         aspect = float(extent[1] / extent[0])
     height = min(max(aspect * width, width / 4), 2 * width)
-    _, ax = plt.subplots(figsize=(width, height), layout="compressed")
-    return ax
+    return new_figure(figsize=(width, height), layout="compressed").add_subplot()
 
 
 def require_matplotlib() -> None:

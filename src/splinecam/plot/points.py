@@ -42,28 +42,45 @@ _GREY, _OTHER = "#a9aeb5", "other"  # points whose labels are no classes
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes that labels may name: how many there are, if that is known, and their names."""
+    """The classes that labels may name.
+
+    count: how many there are, if that is known; names: what they are called; known: whether
+    somebody gave the names; first: the place of their first colour in the palette.
+    """
 
     count: int | None
     names: Sequence[str] | None
+    known: bool = False
+    first: int = 0
 
     @classmethod
     def of(
         cls, part: Partition, names: Sequence[str] | None, level: float, *, any_label: bool
     ) -> Classes:
         """Those of a partition's outputs; if ``any_label`` may come, a single output has none."""
-        if any_label and names is None and part.values.shape[1] == 1:
+        given = part.names if names is None else names
+        if any_label and given is None and part.values.shape[1] == 1:
             return cls(None, None)
-        known = class_names(part, names, level)
-        return cls(len(known), known)
+        called = class_names(part, names, level)
+        return cls(len(called), called, given is not None)
+
+    def fitting(self, labels: Any, *, apart: bool) -> Classes:
+        """The classes that labels name: these, or if nobody named these, the labels' own.
+
+        apart: give the labels' own other colours than these, as nobody knows which is which.
+        """
+        array = _array(labels)
+        if self.known or not _are_names(array) or set(array.tolist()) <= set(self.names or ()):
+            return self
+        own = sorted(set(map(str, array.tolist())))
+        return Classes(len(own), own, True, (self.count or 0) if apart else 0)
 
     def numbers(self, labels: Any, points: int) -> Whole:
         """The classes of some points, (N,), from their numbers or names; -1 for all others."""
-        given = labels.detach().cpu() if isinstance(labels, torch.Tensor) else labels
-        array = np.asarray(given).reshape(-1)
+        array = _array(labels)
         if len(array) != points:
             raise ValueError(f"labels has {len(array)} entries for {points} points: give one each")
-        if array.dtype.kind in "UO" and all(isinstance(label, str) for label in array):
+        if _are_names(array):
             return self._by_name(array)
         kind, number = array.dtype, np.zeros(0)
         if kind.kind in "iubf":
@@ -91,6 +108,15 @@ class Classes:
         return _OTHER if number < 0 else str(number) if self.names is None else self.names[number]
 
 
+def _array(labels: Any) -> NDArray[Any]:
+    given = labels.detach().cpu() if isinstance(labels, torch.Tensor) else labels
+    return np.asarray(given).reshape(-1)
+
+
+def _are_names(labels: NDArray[Any]) -> bool:
+    return labels.dtype.kind in "UOT" and all(isinstance(label, str) for label in labels)
+
+
 @dataclass(frozen=True)
 class Samples:
     """Samples on the plane: uv (N, 2), whether they are off it (N,), and their labels (N,).
@@ -111,23 +137,29 @@ class Samples:
             return ()
         found = np.unique(self.labels)
         found = np.concatenate([found[found >= 0], found[found < 0]])[:_ENTRIES]
-        palette = _palette(self.labels)
+        palette = self._palette()
         return tuple((self.classes.name(k), palette[k]) for k in found.tolist())
 
     def colors(self) -> Floats:
         """The samples' colours, (N, 3)."""
         if self.labels is None:
             return np.tile(to_rgb(INK), (len(self.uv), 1))
-        return np.asarray(_palette(self.labels)[self.labels])
+        return np.asarray(self._palette()[self.labels])
+
+    def _palette(self) -> Floats:
+        """Colours of classes, and last, so that -1 finds it, that of points without one."""
+        assert self.labels is not None
+        first, count = self.classes.first, int(self.labels.max(initial=-1)) + 1
+        return np.concatenate([class_colors(first + count)[first:], [to_rgb(_GREY)]])
 
 
-def _palette(labels: Whole) -> Floats:
-    """Colours of classes, and last, so that -1 finds it, that of points without one."""
-    return np.concatenate([class_colors(int(labels.max(initial=-1)) + 1), [to_rgb(_GREY)]])
+def samples_of(
+    domain: Domain, points: Any, labels: Any, classes: Classes, *, apart: bool = False
+) -> Samples:
+    """Inputs (N, ...) projected to the plane; those outside the domain are left out.
 
-
-def samples_of(domain: Domain, points: Any, labels: Any, classes: Classes) -> Samples:
-    """Inputs (N, ...) projected to the plane; those outside the domain are left out."""
+    apart: labels that name no known classes get other colours than these.
+    """
     try:
         place, distance = domain.project(points)
     except DomainError as error:
@@ -136,6 +168,8 @@ def samples_of(domain: Domain, points: Any, labels: Any, classes: Classes) -> Sa
     lost = np.flatnonzero(~np.isfinite(uv).all(1))
     if len(lost):
         raise ValueError(f"points[{lost[0]}] is not finite ({len(lost)} of {len(uv)} points)")
+    if labels is not None:
+        classes = classes.fitting(labels, apart=apart)
     number = None if labels is None else classes.numbers(labels, len(uv))
     kept = np.flatnonzero(_inside(domain, uv))
     number = None if number is None else number[kept]

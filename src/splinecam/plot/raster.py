@@ -7,15 +7,23 @@ A row of the grid crosses a chain of cells, from the outside to the outside:
 Each edge that it crosses adds the number of the cell on its right and takes away that on its left,
 so that the running sum along the row is the number of the cell, whatever the order in which edges
 that are close together come. Nothing is sorted, and a rounded crossing moves a border by rounding.
+
+Where a cell is thinner than rounding, a point of the grid may lie on the wrong sides of both of its
+edges, and the sum is then the number of any cell. A second sum, of random marks of the cells, does
+not fit such a number; these few points are located one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+
+from splinecam.locate import Locator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Cells", "Grid"]
 
 _BLOCK = 1 << 21  # crossings and points of the grid held at a time
+_MARKS = 1 << 31  # sums of so many of them are exact
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,11 @@ class Cells:
 
     x, y: (E,) the lower end; run, climb: (E,) how far the upper end is to its right and above;
     jump: (E,) number of the cell on the right minus that on the left, where the outside is -1.
-    top: (E,) ordinate of the upper end. count: number of cells.
+    top: (E,) ordinate of the upper end. mark: (F + 1,) random numbers of the outside and of the F
+    cells; change: (E,) mark of the cell on the right minus that on the left.
     """
+
+    mesh: Mesh
 
     x: Floats
     y: Floats
@@ -65,19 +77,41 @@ class Cells:
     run: Floats
     climb: Floats
     jump: Whole
-    count: int
+    mark: Whole
+    change: Whole
 
     @classmethod
-    def of(cls, mesh: Mesh) -> Cells:
-        """The edges of a mesh; level ones are never crossed."""
-        a, b = mesh.uv[mesh.edges].cpu().numpy().transpose(1, 0, 2)
-        left, right = mesh.halfedge_face().view(-1, 2).cpu().numpy().T
+    def of(cls, mesh: Mesh, grid: Grid | None = None) -> Cells:
+        """The edges of a mesh; level ones are never crossed.
+
+        grid: the only one that they are for, so that edges between its rows are left out.
+        """
+        uv, ends = mesh.uv.cpu().numpy(), mesh.edges.cpu().numpy()
+        beside = mesh.halfedge_face().view(-1, 2).cpu().numpy()
+        if grid is not None:
+            row = _first_at(uv[:, 1], grid.low, grid.rise, grid.rows)[ends]
+            met = row[:, 0] != row[:, 1]
+            ends, beside = ends[met], beside[met]
+        a, b = uv[ends].transpose(1, 0, 2)
+        left, right = beside.T
         up, steep = b[:, 1] > a[:, 1], b[:, 1] != a[:, 1]
         low, high = np.where(up[:, None], a, b)[steep], np.where(up[:, None], b, a)[steep]
-        jump = np.where(up, right - left, left - right)[steep]
+        left, right = np.where(up, left, right)[steep], np.where(up, right, left)[steep]
+        mark = np.random.default_rng(0).integers(1, _MARKS, mesh.num_faces + 1)
+        mark[0] = 0
         (x, y), (_, top) = np.ascontiguousarray(low.T), np.ascontiguousarray(high.T)
         run, climb = np.ascontiguousarray((high - low).T)
-        return cls(x, y, top, run, climb, jump, mesh.num_faces)
+        change = mark[right + 1] - mark[left + 1]
+        return cls(mesh, x, y, top, run, climb, right - left, mark, change)
+
+    @property
+    def count(self) -> int:
+        """Number of cells."""
+        return self.mesh.num_faces
+
+    @cached_property
+    def _locator(self) -> Locator:
+        return Locator(self.mesh)
 
     def bands(self, grid: Grid, together: int = 1) -> Iterator[tuple[int, int, Whole]]:
         """The cells of all points of a grid, a few rows at a time: first, last, (last - first, n).
@@ -111,10 +145,20 @@ class Cells:
         column = _first_at(x, grid.left, grid.step, grid.columns)
         wide = grid.columns + 1
         place = (row - first) * wide + column
-        jumps = np.bincount(place, self.jump[edge], minlength=(last - first) * wide)
-        sums = jumps.reshape(-1, wide)[:, :-1].cumsum(1).astype(np.int64) - 1
+        sums, marks = (
+            np.bincount(place, steps[edge], minlength=(last - first) * wide)
+            .reshape(-1, wide)[:, :-1]
+            .cumsum(1)
+            for steps in (self.jump, self.change)
+        )
         # Where rounding exchanges two crossings, a sum may be the number of no cell.
-        return np.clip(sums, -1, self.count - 1, out=sums)
+        owner = np.clip(sums.astype(np.int64) - 1, -1, self.count - 1)
+        row, column = np.nonzero(self.mark[owner + 1] != marks)
+        if len(row):
+            points = np.stack([grid.x()[column], grid.y(first, last)[row]], 1)
+            found = self._locator(torch.from_numpy(points).to(self.mesh.uv))
+            owner[row, column] = found.cpu().numpy()
+        return owner
 
 
 def _first_at(value: Floats, start: float, step: float, count: int) -> Whole:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib import rcParams
 from matplotlib.cm import ScalarMappable
@@ -13,6 +12,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.transforms import Bbox
 from mpl_toolkits.mplot3d import proj3d
 
+from splinecam.plot.figures import new_figure
 from splinecam.plot.furniture import add_colorbar, add_legend
 from splinecam.plot.palette import text_color
 from splinecam.plot.scene import Scene
@@ -39,7 +39,7 @@ def place_axes(ax: Axes3D | None, beside: bool) -> tuple[Axes3D, Fit]:
         before = before.before if isinstance(before, Fit) else before
         fit = Fit(ax, before=before, beside=_BESIDE * beside)
     else:
-        figure = plt.figure(figsize=(_WIDTH + _BESIDE * beside, _WIDTH), layout="none")
+        figure = new_figure(figsize=(_WIDTH + _BESIDE * beside, _WIDTH), layout="none")
         ax = figure.add_subplot(projection="3d")
         fit = Fit(ax, own=True, beside=_BESIDE * beside)
         fit.fill_figure()

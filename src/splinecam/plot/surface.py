@@ -59,13 +59,12 @@ def plot_surface(
 ) -> Axes3D:
     """Draw the graph of one output over the plane: each region is a facet at its exact height.
 
-    output: which one, needed where there are several. ``color``, ``cmap``, ``limits`` and ``seed``
-    are as for ``part.plot``; facets are darker where they face away from a light on the left.
-    ``edges`` draws the facets' edges, thinner for later layers, and ``boundary`` the decision
-    boundary on the surface (of one output the line at ``level``, to which ``plane`` adds a
-    translucent plane). ``view`` is the eye's elevation and azimuth in degrees, by default where
-    most of the surface is seen; ``height`` is that of the surface for a plane of width 1.
-    ``colorbar`` adds a bar or a legend of the colours.
+    output: which one, needed where there are several. color, cmap, limits, seed: as for
+    ``part.plot``; facets are darker where they face away from a light on the left. edges: draw the
+    facets' edges, thinner for later layers. boundary: draw the decision boundary on the surface, of
+    one output the line at ``level``. plane: add a translucent plane at ``level``. view: the eye's
+    elevation and azimuth in degrees, by default where most of the surface is seen. height: of the
+    surface for a plane of width 1. colorbar: add a bar or a legend of the colours.
 
     Facets are drawn from back to front in an exact order, so that what is hidden is hidden from
     everywhere; more than 30,000 without edges. The surface is an image in the resolution of the

@@ -1,0 +1,139 @@
+"""Files that appear only when they are complete, and errors that name the file and the reason.
+
+A file is written under no name at all where the system can do that (``O_TMPFILE``), and else under
+a hidden name beside its place, so that a process that is killed leaves nothing in its place. What
+such a process does leave is removed by the next one that writes the same file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from splinecam.errors import FileError
+
+__all__ = ["reason_of", "replaced", "writing"]
+
+_REASONS = {
+    errno.ENOSPC: "the disk is full. Free some space, or choose another folder",
+    errno.EDQUOT: "your disk quota is used up. Free some space, or choose another folder",
+    errno.EROFS: "the file system is read-only. Choose another folder",
+    errno.EACCES: "you have no permission. Choose another folder",
+    errno.EPERM: "you have no permission. Choose another folder",
+    errno.ENOTDIR: "a part of its path is a file, not a folder",
+    errno.EISDIR: "it is a folder",
+    errno.ENAMETOOLONG: "its name is too long",
+}
+_FILES = Path("/proc/self/fd")  # where Linux has the open files of a process
+_DRAFT = ".part"  # how names of files end that are not complete
+
+
+def reason_of(error: OSError) -> str:
+    """Why the system refused to read or write a file, in words."""
+    return _REASONS.get(error.errno or 0) or error.strerror or str(error) or type(error).__name__
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system raises while a file is written into a ``FileError`` that names it."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {reason_of(error)}.") from error
+
+
+@contextlib.contextmanager
+def replaced(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A new file that takes its place, and that of an older one, when the block ends without error.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replaced(f"{folder}/a.txt") as file:
+    ...         count = file.write(b"complete")
+    ...     Path(f"{folder}/a.txt").read_text()
+    'complete'
+    """
+    shown = Path(path)
+    target = Path(os.path.realpath(shown))  # a link stays one
+    if target.is_dir():
+        raise FileError(f"{shown} is a folder; give the name of a file in it.")
+    if not target.parent.is_dir():
+        there = next(place for place in target.parents if place.exists())
+        if not there.is_dir():
+            raise FileError(f"{shown} cannot be written: {there} is a file, not a folder.")
+        raise FileError(f"There is no folder {shown.parent}; make it first.")
+    with writing(shown):
+        if _is_special(target):
+            with target.open("wb") as file:
+                yield file
+            return
+        _remove_stale(target)
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_DRAFT}")
+        unnamed = _unnamed(target.parent)
+        try:
+            with unnamed or draft.open("xb") as file:
+                _lock(file)
+                yield file
+                file.flush()
+                if unnamed is not None:
+                    _name(unnamed, draft)
+                if os.name == "nt":  # where a file that is open cannot be renamed
+                    file.close()
+                draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _is_special(target: Path) -> bool:
+    """Whether a path is a device or a pipe, which is written to and never replaced."""
+    return target.exists() and not stat.S_ISREG(target.stat().st_mode)
+
+
+def _unnamed(folder: Path) -> IO[bytes] | None:
+    """A file without a name, which is gone when its process is; None where there are none."""
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None or os.link not in os.supports_dir_fd or not _FILES.is_dir():
+        return None
+    try:
+        return os.fdopen(os.open(folder, flag | os.O_RDWR, 0o666), "wb")
+    except OSError:  # not every file system has them; others raise the same error for a named file
+        return None
+
+
+def _name(file: IO[bytes], path: Path) -> None:
+    """Give a file without a name one."""
+    number = file.fileno()
+    # The link in /proc is followed only if a folder is given, which an absolute path does not need.
+    os.link(_FILES / str(number), path, src_dir_fd=number, follow_symlinks=True)
+
+
+def _remove_stale(target: Path) -> None:
+    """Remove what processes that were killed have left of this file: nobody holds a lock on it."""
+    prefix = f".{target.name}."
+    with contextlib.suppress(OSError):
+        found = [path for path in target.parent.iterdir() if path.name.startswith(prefix)]
+        for draft in (path for path in found if path.suffix == _DRAFT):
+            with contextlib.suppress(OSError), draft.open("rb") as file:
+                if _lock(file):
+                    draft.unlink()
+
+
+def _lock(file: IO[Any]) -> bool:
+    """Hold a file until it is closed; False if another process holds it, or nobody can tell."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where a file that is open cannot be removed anyway
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,101 @@
+"""A small table of text: aligned lines, HTML, LaTeX or Markdown."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["TextTable", "number_text"]
+
+# What LaTeX takes for commands, and how it is written instead.
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+    }
+)
+_LEFT = "text-align:left"
+
+
+def number_text(value: float) -> str:
+    """A number as it is printed: whole ones in full, others with four digits.
+
+    >>> number_text(12345), number_text(0.123456)
+    ('12,345', '0.1235')
+    """
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A title, the heads of the columns, and rows of a label and cells."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, list[str]]]
+
+    def text(self, wide: int) -> str:
+        """Aligned lines, of which the labels take so many characters."""
+        lines = [(self.title, list(self.columns)), *((f"  {k}", cells) for k, cells in self.rows)]
+        cell = max(8, *(len(x) for _, cells in lines for x in cells)) if self.columns else 12
+        return "\n".join(
+            (f"{label:<{wide}}" + "".join(f"{x:>{cell + 1}}" for x in cells)).rstrip()
+            for label, cells in lines
+        )
+
+    def html(self) -> str:
+        """A table element, in the colours and fonts of the page that it is on."""
+
+        def row(tag: str, label: str, cells: Sequence[str]) -> str:
+            inner = "".join(f"<{tag}>{html.escape(x)}</{tag}>" for x in cells)
+            return f"<tr><th style='{_LEFT}'>{html.escape(label)}</th>{inner}</tr>"
+
+        body = "".join(row("td", label, cells) for label, cells in self.rows)
+        return f"<table>{row('th', self.title, self.columns)}{body}</table>"
+
+    def latex(self) -> str:
+        r"""A ``tabular`` with the rules of the package booktabs, ready for a ``table``.
+
+        >>> print(TextTable("", ("a_1",), [("NR", ["4"])]).latex())
+        \begin{tabular}{lr}
+        \toprule
+         & a\_1 \\
+        \midrule
+        NR & 4 \\
+        \bottomrule
+        \end{tabular}
+        """
+        head, *rows = (
+            " & ".join(_one_line(x).translate(_LATEX) for x in (label, *cells)) + r" \\"
+            for label, cells in ((self.title, self.columns), *self.rows)
+        )
+        begin = rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}"
+        rules = [begin, r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
+        return "\n".join([*rules, r"\end{tabular}"])
+
+    def markdown(self) -> str:
+        r"""A table of GitHub's Markdown, with its columns aligned.
+
+        >>> print(TextTable("", ("a|b",), [("NR", ["4"])]).markdown())
+        |    | a\|b |
+        |:---|-----:|
+        | NR |    4 |
+        """
+        lines = [
+            [_one_line(x).replace("\\", "\\\\").replace("|", "\\|") for x in (label, *cells)]
+            for label, cells in ((self.title, self.columns), *self.rows)
+        ]
+        wide = [max(2, *map(len, column)) for column in zip(*lines, strict=True)]
+        rule = "|".join([f":{'-' * (wide[0] + 1)}", *(f"{'-' * (w + 1)}:" for w in wide[1:])])
+        head, *rows = (
+            " | ".join([f"{label:<{wide[0]}}", *map(str.rjust, cells, wide[1:])])
+            for label, *cells in lines
+        )
+        return "\n".join([f"| {head} |", f"|{rule}|", *(f"| {row} |" for row in rows)])
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,20 @@
+"""Networks watched while they train: partitions at chosen steps, curves and movies."""
+
+from splinecam.training.curves import plot_run
+from splinecam.training.film import Movie, movie
+from splinecam.training.snapshots import Run, Snapshot
+from splinecam.training.steps import log_steps
+from splinecam.training.store import open_run
+from splinecam.training.watching import Watch, watch
+
+__all__ = [
+    "Movie",
+    "Run",
+    "Snapshot",
+    "Watch",
+    "log_steps",
+    "movie",
+    "open_run",
+    "plot_run",
+    "watch",
+]

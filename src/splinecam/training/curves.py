@@ -1,0 +1,211 @@
+"""A training run as one plot: regions around training, test and random points, and the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from splinecam.plot.palette import CLASSES, require_matplotlib, text_color
+from splinecam.training.snapshots import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["plot_run"]
+
+Measure = Literal["regions", "area"]
+Band = Literal["mean", "points"]
+
+_CONFIDENCE = 1.96  # standard errors
+_MIDDLE = (10, 90)  # percentiles
+_DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))  # seen in grey print, too
+_TALL, _LOW, _WIDE = 2.7, 1.25, 5.6  # inches: of the first panel, of the others, of all
+_UNEVEN = 8.0  # the largest gap between steps, by the median one, for a logarithmic axis
+_SPREAD = 20.0  # the largest number, by the least, for a logarithmic axis
+_GREY = "#888888"
+
+
+def plot_run(
+    run: Run,
+    *,
+    x: str = "step",
+    measure: Literal["regions", "area"] = "regions",
+    band: Literal["mean", "points"] = "mean",
+    scalars: Sequence[str] = ("loss",),
+    axes: Sequence[Axes] | None = None,
+) -> Figure:
+    """Draw regions around points over the steps of a training run, and scalars below.
+
+    For each group of points there is a line, the mean over its points, with a band. A run without
+    points shows the number of regions of the domain.
+
+    run: what ``watch.run`` or ``sc.open_run`` give; ``watch.plot()`` and ``run.plot()`` call this.
+
+    x: the abscissa, ``"step"`` or the name of a scalar such as ``"epoch"``.
+
+    measure: ``"regions"`` in the square around each point, or their average ``"area"``, which is
+    the area of the square divided by their number.
+
+    band: ``"mean"`` for a 95 % confidence interval of the mean (1.96 standard errors), or
+    ``"points"`` for the middle 80 % of the points.
+
+    scalars: those that get a panel each, as far as the run has them.
+
+    axes: one for the regions and one for each scalar that is drawn, instead of a new figure.
+
+    >>> import splinecam as sc, torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    >>> points = {"train": torch.rand(20, 2), "random": 20}
+    >>> watch = sc.watch(model, sc.Domain.box(-1, 1), every=1, points=points)
+    >>> for k in range(4):
+    ...     _ = watch.step(loss=1 / (k + 1))
+    >>> len(watch.plot().axes)
+    2
+    """
+    require_matplotlib()
+    if not len(run):
+        raise ValueError("there is nothing to draw: no step has been recorded")
+    if measure not in get_args(Measure):
+        raise ValueError(f'measure is {measure!r}; choose "regions" or "area"')
+    if band not in get_args(Band):
+        raise ValueError(f'band is {band!r}; choose "mean" or "points"')
+    names = [scalars] if isinstance(scalars, str) else list(scalars)
+    names = [name for name in names if any(name in each.scalars for each in run)]
+    at = _column(run, x)
+    panels = _panels(axes, 1 + len(names))
+    _draw_regions(panels[0], run, at, measure, band)
+    for ax, name in zip(panels[1:], names, strict=True):
+        values = _column(run, name)
+        color = text_color(ax.figure)
+        ax.plot(at, values, color=color, linewidth=1.2)
+        ax.set_ylabel(name.replace("_", " "), fontsize=9)
+        if _is_wide(values):
+            ax.set_yscale("log")
+    for ax in panels:
+        _style(ax, at)
+    panels[-1].set_xlabel(x.replace("_", " "), fontsize=9)
+    figure: Any = panels[0].get_figure()
+    if axes is None:
+        figure.align_ylabels(panels)
+    return figure  # type: ignore[no-any-return]
+
+
+def _draw_regions(ax: Axes, run: Run, at: Floats, measure: Measure, band: Band) -> None:
+    """A line and a band for each group of points, or the number of regions of the domain."""
+    groups = list(dict.fromkeys(group for each in run for group in each.around))
+    if not groups:
+        total = [each.scalars.get("num_regions", np.nan) for each in run]
+        ax.plot(at, total, color=CLASSES[0], linewidth=1.6)
+        ax.set_ylabel("regions of the domain", fontsize=9)
+        return
+    side = np.float64(run.side or np.nan)
+    means: list[Floats] = []
+    for k, group in enumerate(groups):
+        found = [(i, each.around[group]) for i, each in enumerate(run) if group in each.around]
+        place = at[[i for i, _ in found]]
+        counts: list[Floats] = [np.asarray(count, np.float64) for _, count in found]
+        values = counts if measure == "regions" else [side**2 / count for count in counts]
+        mean = np.array([each.mean() for each in values])
+        low, high = np.array([_band(each, band) for each in values]).T
+        color = CLASSES[k % len(CLASSES)]
+        label = f"{group} ({len(counts[-1])})"
+        ax.fill_between(place, low, high, color=color, alpha=0.18, linewidth=0)
+        dash: Any = _DASHES[k % len(_DASHES)]
+        ax.plot(place, mean, color=color, linewidth=1.8, linestyle=dash, label=label)
+        means.append(mean)
+    if measure == "area" or _is_wide(np.concatenate(means)):
+        ax.set_yscale("log")
+    what = "mean area of regions" if measure == "area" else "regions"
+    ax.set_ylabel(f"{what}\nin a square of side {side:.3g}", fontsize=9)
+    ax.legend(
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=len(groups),
+        frameon=False,
+        fontsize=8.5,
+        borderpad=0.2,
+        handlelength=2.4,
+        columnspacing=1.4,
+        labelcolor=text_color(ax.figure),
+    )
+
+
+def _band(values: Floats, band: Band) -> tuple[float, float]:
+    """The lower and the upper end of the band for the values (N,) of some points."""
+    if band == "points":
+        low, high = np.percentile(values, _MIDDLE)
+        return float(low), float(high)
+    error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    mean = values.mean()
+    return float(mean - _CONFIDENCE * error), float(mean + _CONFIDENCE * error)
+
+
+def _column(run: Run, name: str) -> Floats:
+    """The step's number, or a scalar, of each step; nan where there is none."""
+    if name == "step":
+        return np.array(run.steps, np.float64)
+    if not any(name in each.scalars for each in run):
+        known = ", ".join(dict.fromkeys(key for each in run for key in each.scalars))
+        raise ValueError(f"the run has no scalar {name!r}; there are: step, {known}")
+    return np.array([each.scalars.get(name, np.nan) for each in run], np.float64)
+
+
+def _panels(axes: Sequence[Axes] | None, count: int) -> list[Axes]:
+    """The given axes, or those of a new figure, one above the other."""
+    import matplotlib.pyplot as plt
+
+    if axes is not None:
+        given: list[Axes] = list(np.atleast_1d(np.asarray(axes, dtype=object)).ravel())
+        if len(given) != count:
+            raise ValueError(f"{len(given)} axes were given, but {count} panels are drawn")
+        return given
+    heights = [_TALL] + [_LOW] * (count - 1)
+    _, panels = plt.subplots(
+        count,
+        1,
+        figsize=(_WIDE, sum(heights) + 0.5),
+        height_ratios=heights,
+        sharex=True,
+        layout="constrained",
+        squeeze=False,
+    )
+    return list(panels[:, 0])
+
+
+def _style(ax: Axes, at: Floats) -> None:
+    """The scale of the abscissa, the limits, and what surrounds the curves."""
+    from matplotlib.ticker import FuncFormatter
+
+    known = np.unique(at[np.isfinite(at)])
+    gaps = np.diff(known)
+    if len(gaps) >= 4 and gaps.max() >= _UNEVEN * np.median(gaps) and known[0] >= 0:
+        first = known[known > 0][0]
+        if known[0] > 0:
+            ax.set_xscale("log")
+        else:
+            ax.set_xscale("symlog", linthresh=first, linscale=0.3)
+        ax.xaxis.set_major_formatter(FuncFormatter(_plain))
+    ax.margins(x=0.015)
+    if ax.get_yscale() == "linear":
+        ax.set_ylim(bottom=0)
+    ax.tick_params(labelsize=8, color=_GREY, which="both")
+    ax.grid(axis="y", color=_GREY, alpha=0.18, linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(_GREY)
+
+
+def _plain(value: float, _: Any) -> str:
+    return f"{value:,g}"
+
+
+def _is_wide(values: Floats) -> bool:
+    """Whether numbers are positive and span more than a decade or so."""
+    known = values[np.isfinite(values)]
+    return len(known) > 1 and bool(known.min() > 0 and known.max() > _SPREAD * known.min())

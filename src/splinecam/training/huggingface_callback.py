@@ -1,0 +1,48 @@
+"""A callback of Hugging Face's trainer that counts training steps for a watch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from splinecam.errors import SplineCamError
+
+try:
+    from transformers import TrainerCallback
+except ImportError as error:
+    raise SplineCamError(
+        "watch.huggingface() needs transformers and accelerate, which are not installed. "
+        "Run: pip install 'splinecam[huggingface]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from splinecam.training.watching import Watch
+
+__all__ = ["HuggingFaceWatch"]
+
+
+class HuggingFaceWatch(TrainerCallback):  # type: ignore[misc]
+    """Records the network of a watch during ``Trainer.train``, with the scalars loss and epoch.
+
+    A step is counted when the next one begins: the trainer has logged its loss by then, and the
+    weights are still those of the step.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Count the step that has been completed, at first 0 or that of a checkpoint."""
+        self.watch.step(state.global_step, **_scalars(state))
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Record the network at the end, unless that has been done."""
+        if state.global_step not in self.watch.run.steps[-1:]:
+            self.watch.snapshot(state.global_step, **_scalars(state))
+
+
+def _scalars(state: Any) -> dict[str, float]:
+    """The loss that was logged last, if any, and the epoch."""
+    logged = (entry["loss"] for entry in reversed(state.log_history) if "loss" in entry)
+    loss = next(logged, None)
+    found = {} if loss is None else {"loss": float(loss)}
+    return found if state.epoch is None else {**found, "epoch": float(state.epoch)}

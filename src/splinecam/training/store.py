@@ -1,0 +1,200 @@
+"""Where snapshots are kept: in memory, or in a folder that others read while training goes on.
+
+The folder has a file per partition (``part.save``, which writes atomically) and ``run.jsonl``, to
+which a line is appended when a partition is complete. The first line describes the run; each other
+one is a JSON object with the keys ``step``, ``file``, ``scalars`` and ``around``. A line without an
+end was cut off and is ignored. A line supersedes earlier lines of the same or a later step, so that
+a training run resumed from a checkpoint replaces what came after the checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import warnings
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from splinecam._partition import Partition, load
+from splinecam.domain import Domain
+from splinecam.errors import FileError
+from splinecam.training.snapshots import Run, Snapshot
+
+__all__ = ["Folder", "Memory", "open_run"]
+
+INDEX = "run.jsonl"
+_FORMAT, _VERSION = "splinecam run", 1
+_MEMORY = 2 << 30  # bytes of partitions that are kept in memory
+
+Scalars = Mapping[str, float]
+Around = Mapping[str, tuple[int, ...]]
+
+
+class Memory:
+    """Snapshots in memory: partitions up to so many bytes, and all scalars."""
+
+    folder = None
+
+    def __init__(self, limit: int = _MEMORY) -> None:
+        self.snapshots: list[Snapshot] = []
+        self.left: int | None = limit
+
+    def keep(self, step: int, part: Partition, scalars: Scalars, around: Around) -> Snapshot:
+        """Keep a partition, on the CPU and without its model; a warning when memory is full."""
+        file, source = BytesIO(), None
+        if self.left is not None:
+            part.save(file)
+            self.left -= file.tell()
+            if self.left >= 0:
+                file.seek(0)
+                source = load(file)
+            else:
+                self.left = None
+                warnings.warn(
+                    f"The partitions in memory take too much: from step {step:,} on only scalars "
+                    "are kept. Keep partitions in files: sc.watch(..., store='runs/a').",
+                    stacklevel=4,
+                )
+        snapshot = Snapshot(step, scalars, around, source)
+        _supersede(self.snapshots, snapshot)
+        return snapshot
+
+
+class Folder:
+    """Snapshots in a folder, which is made if it is not there, or continued."""
+
+    def __init__(self, folder: Path, domain: Domain, side: float | None) -> None:
+        self.folder = folder
+        self.head = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "domain": _fingerprint(domain),
+            "side": side,
+        }
+        self.snapshots: list[Snapshot] = []
+        if (folder / INDEX).exists():
+            head, self.snapshots = _read(folder)
+            for name, what in (("domain", "another domain"), ("side", "squares of another size")):
+                if head and head.get(name) != self.head[name]:
+                    raise ValueError(
+                        f"The run in {folder} was recorded on {what}. Choose another folder."
+                    )
+
+    def keep(self, step: int, part: Partition, scalars: Scalars, around: Around) -> Snapshot:
+        """Write the partition, then a line of the index."""
+        path = self.folder / f"step-{step:08d}.npz"
+        self._begin()
+        part.save(path)
+        numbers = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
+        line = {"step": step, "file": path.name, "scalars": numbers, "around": dict(around)}
+        self._append(line)
+        snapshot = Snapshot(step, scalars, around, path)
+        _supersede(self.snapshots, snapshot)
+        return snapshot
+
+    def _begin(self) -> None:
+        """Make the folder and its index, unless they are there."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"{self.folder} cannot be made: {error.strerror}.") from None
+        index = self.folder / INDEX
+        if not index.exists() or not index.stat().st_size:
+            self._append(self.head)
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        """Append a line in one write; a line that was cut off earlier is ended first."""
+        try:
+            with (self.folder / INDEX).open("a+b") as file:
+                file.seek(0, os.SEEK_END)
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    cut_off = file.read(1) != b"\n"
+                else:
+                    cut_off = False
+                file.write(b"\n" * cut_off + json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            raise FileError(f"{self.folder / INDEX} cannot be written: {error.strerror}.") from None
+
+
+def open_run(folder: str | os.PathLike[str]) -> Run:
+    """The run that ``sc.watch(..., store=folder)`` has recorded so far.
+
+    It can be opened while training goes on, from any process. Partitions are read when they are
+    asked for; open the run again to see later steps.
+
+    >>> import splinecam as sc, tempfile, torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     watch = sc.watch(model, sc.Domain.box(-1, 1), every=10, store=folder)
+    ...     for _ in range(25):
+    ...         _ = watch.step(loss=0.5)
+    ...     run = sc.open_run(folder)
+    ...     run.steps, len(run[-1].partition) == run[-1].scalars["num_regions"]
+    ([0, 10, 20], True)
+    """
+    path = Path(folder)
+    if not (path / INDEX).is_file():
+        what = "has no run in it" if path.is_dir() else "is not there"
+        raise FileError(
+            f"{path} {what}: {INDEX} is missing. A run begins with the first recorded step of "
+            "sc.watch(..., store=folder)."
+        )
+    head, snapshots = _read(path)
+    return Run(tuple(snapshots), head.get("side"), path)
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], list[Snapshot]]:
+    """The description of a run and its snapshots; lines that were cut off are left out."""
+    index = folder / INDEX
+    try:
+        lines = index.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise FileError(f"{index} cannot be read: {error.strerror}.") from None
+    parsed = [found for found in map(_parse, lines) if found]
+    head = parsed[0] if parsed else {}
+    if parsed and head.get("format") != _FORMAT:
+        raise FileError(f"{index} is not the index of a run recorded by SplineCam (sc.watch).")
+    if parsed and head.get("version") != _VERSION:
+        raise FileError(
+            f"{index} has version {head.get('version')} of the format; this SplineCam reads "
+            f"version {_VERSION}. Install a newer splinecam to read it."
+        )
+    snapshots: list[Snapshot] = []
+    for line in parsed[1:]:
+        if "step" in line and "file" in line:
+            _supersede(snapshots, _snapshot(folder, line))
+    return head, snapshots
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """A line of the index; empty if it was cut off."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _snapshot(folder: Path, line: Mapping[str, Any]) -> Snapshot:
+    scalars = {k: math.nan if v is None else v for k, v in line.get("scalars", {}).items()}
+    around = {group: tuple(counts) for group, counts in line.get("around", {}).items()}
+    return Snapshot(line["step"], scalars, around, folder / line["file"])
+
+
+def _supersede(snapshots: list[Snapshot], newest: Snapshot) -> None:
+    """Append a snapshot in place of those of the same and of later steps."""
+    while snapshots and snapshots[-1].step >= newest.step:
+        snapshots.pop()
+    snapshots.append(newest)
+
+
+def _fingerprint(domain: Domain) -> str:
+    """The same for equal domains, and different for others."""
+    arrays = (domain.origin, domain.basis, domain.corners)
+    content = b"".join(array.cpu().numpy().tobytes() for array in arrays)
+    return hashlib.sha256(content + repr(domain.input_shape).encode()).hexdigest()

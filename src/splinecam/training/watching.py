@@ -1,0 +1,281 @@
+"""A network watched while it trains: partitions and numbers at chosen steps."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from splinecam._partition import Partition, partition, require_module
+from splinecam.domain import Domain
+from splinecam.errors import SplineCamError
+from splinecam.options import kind_of
+from splinecam.training.around import Neighbourhoods
+from splinecam.training.snapshots import Run, Snapshot, around_means
+from splinecam.training.steps import Every, chooser
+from splinecam.training.store import Folder, Memory
+from splinecam.training.undisturbed import undisturbed
+from splinecam.training.writers import check_writer, write_scalars
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Watch", "watch"]
+
+_STATISTICS = (
+    "num_regions",
+    "mean_area",
+    "mean_vertices",
+    "mean_eccentricity",
+    "lipschitz_plane",
+    "boundary_length",
+)
+
+
+def watch(
+    model: nn.Module,
+    domain: Domain,
+    *,
+    every: Every = 100,
+    points: Mapping[str, Any] | None = None,
+    radius: float | None = None,
+    store: str | os.PathLike[str] | None = None,
+    writer: Any = None,
+    statistics: Sequence[str] = _STATISTICS,
+    **options: Any,
+) -> Watch:
+    """Watch a network while it trains; call ``watch.step(loss=loss)`` once for each training step.
+
+    At chosen steps the partition of the domain is computed as the network is in eval mode. Weights,
+    gradients, modes and random states stay as they are, bit for bit: training goes on as it would
+    have done alone.
+
+    model: the network that is trained, also wrapped by ``torch.compile`` or data parallelism.
+
+    domain: what is partitioned.
+
+    every: which steps are recorded: a number n for 0, n, 2n, ...; a list of steps; ``"log"`` for
+    about 20 steps per power of ten; or a function of the step's number. ``sc.training.log_steps``
+    gives a list for a run of known length.
+
+    points: inputs by name, such as ``{"train": x_train, "test": x_test, "random": 100}``. Regions
+    are counted in a square around each of them, in a random plane through it if inputs have more
+    than two numbers. Of a group at most 100 points are taken, evenly spaced. A number means so many
+    random points, in the domain for inputs of two numbers, otherwise in the box that holds the
+    given inputs.
+
+    radius: half the side of these squares, by default a twentieth of the domain's diameter.
+
+    store: a folder for the run, which ``sc.open_run`` opens also while training goes on. Without a
+    store everything is kept in memory: partitions until they take 2 GiB, later ones only as
+    scalars.
+
+    writer: where scalars go as well: a ``SummaryWriter`` of TensorBoard, a run of Weights & Biases,
+    or a logger of Lightning.
+
+    statistics: names of numbers of ``part.stats()`` that become scalars; a dot leads into a
+    summary, as in ``"area.median"``.
+
+    options: for ``sc.partition``, such as device, memory or max_regions.
+
+    >>> import splinecam as sc
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 1))
+    >>> watch = sc.watch(model, sc.Domain.box(-1, 1), every=5)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> for _ in range(10):
+    ...     loss = (model(torch.rand(50, 2)) ** 2).mean()
+    ...     _ = watch.step(loss=loss)
+    ...     optimizer.zero_grad()
+    ...     loss.backward()
+    ...     optimizer.step()
+    >>> _ = watch.snapshot()
+    >>> watch.run.steps
+    [0, 5, 10]
+    """
+    require_module(model)
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
+    check_writer(writer)
+    near = Neighbourhoods.of(domain, points, radius)
+    side = None if near is None else near.side
+    kept = Memory() if store is None else Folder(Path(store), domain, side)
+    names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
+    look = _Look(model, domain, near, names, {"progress": False, **options})
+    return Watch(look, chooser(every), kept, writer)
+
+
+class _Look:
+    """How a model is looked at: its partition, statistics, and regions around points."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        domain: Domain,
+        near: Neighbourhoods | None,
+        statistics: tuple[str, ...],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.model, self.domain, self.near = model, domain, near
+        self.statistics, self.options = statistics, options
+
+    def __call__(
+        self, given: Mapping[str, Any]
+    ) -> tuple[Partition, dict[str, float], dict[str, tuple[int, ...]]]:
+        """The partition, the given scalars with the statistics, and regions around points."""
+        if taken := given.keys() & self.statistics:
+            raise ValueError(f"{min(taken)} is a statistic: give the scalar another name")
+        with undisturbed(self.model):
+            part = partition(self.model, self.domain, **self.options)
+            scalars = {name: _number(name, value) for name, value in given.items()}
+            scalars |= _numbers(part, self.statistics)
+            around = {} if self.near is None else self.near.count(self.model, **self.options)
+            part.maps  # noqa: B018 (they are saved, and need the network as it is now)
+        return part, scalars, around
+
+
+class Watch:
+    """What ``sc.watch`` gives: it counts training steps and records the chosen ones.
+
+    In distributed training only the first process records; the others just count.
+    """
+
+    def __init__(
+        self, look: _Look, chosen: Callable[[int], bool], kept: Memory | Folder, writer: Any
+    ) -> None:
+        self._look, self._chosen, self._kept, self._writer = look, chosen, kept, writer
+        self._next = 0
+        self._unnumbered = bool(kept.snapshots)  # a run that is continued, from an unknown step
+        self._recorded = False
+
+    @property
+    def model(self) -> nn.Module:
+        """The network that is watched."""
+        return self._look.model
+
+    @property
+    def domain(self) -> Domain:
+        """What is partitioned."""
+        return self._look.domain
+
+    @property
+    def run(self) -> Run:
+        """What has been recorded so far."""
+        near = self._look.near
+        side = None if near is None else near.side
+        return Run(tuple(self._kept.snapshots), side, self._kept.folder)
+
+    def step(self, step: int | None = None, **scalars: Any) -> Snapshot | None:
+        """Count a training step; what was recorded if it is a chosen one, else None.
+
+        step: its number, by default the number of earlier calls; it must be given when a run in a
+        store is continued. scalars: numbers, tensors of one number, or functions that give one;
+        functions are called at chosen steps only, with the model in eval mode.
+
+        An error at the first recorded step is raised. Later ones become warnings, and the step is
+        left out: training goes on.
+        """
+        number = self._count(step)
+        return self._record(number, scalars) if self._chosen(number) else None
+
+    def snapshot(self, step: int | None = None, **scalars: Any) -> Snapshot | None:
+        """Record the network as it is now, whether or not the step is a chosen one.
+
+        step: its number, by default the number of calls of ``step`` so far: after a loop of n calls
+        this is n, the number of updates. It is not counted.
+        """
+        following = self._next
+        number = self._count(step)
+        self._next = following if step is None else number
+        return self._record(number, scalars)
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw regions around points, and the loss, over the steps: see ``plot_run``."""
+        return self.run.plot(**options)
+
+    def lightning(self) -> Any:
+        """A callback for the ``Trainer`` of Lightning, which counts its steps here.
+
+        The network is recorded when training begins, after the chosen optimizer steps with the loss
+        of the batch, and when training ends. Needs ``splinecam[lightning]``.
+        """
+        from splinecam.training.lightning_callback import LightningWatch
+
+        return LightningWatch(self)
+
+    def huggingface(self) -> Any:
+        """A ``TrainerCallback`` for the ``Trainer`` of Hugging Face, which counts its steps here.
+
+        The network is recorded when training begins, after the chosen optimizer steps with the loss
+        that was logged last, and when training ends. Needs ``splinecam[huggingface]``.
+        """
+        from splinecam.training.huggingface_callback import HuggingFaceWatch
+
+        return HuggingFaceWatch(self)
+
+    def __repr__(self) -> str:
+        return f"Watch({type(self.model).__name__}, next step {self._next:,}, {self.run!r})"
+
+    # -- recording ----------------------------------------------------------------------------
+
+    def _count(self, step: int | None) -> int:
+        """The number of a step; the next one follows it."""
+        if step is None and self._unnumbered:
+            raise ValueError(
+                f"{self._kept.folder} already holds a run, up to step "
+                f"{self._kept.snapshots[-1].step:,}. To continue it, say at which step training "
+                "resumes, watch.step(step, loss=...); otherwise choose another folder."
+            )
+        number = self._next if step is None else int(step)
+        if number < 0:
+            raise ValueError(f"step must not be negative, but is {number}")
+        self._unnumbered, self._next = False, number + 1
+        return number
+
+    def _record(self, step: int, given: Mapping[str, Any]) -> Snapshot | None:
+        if not _is_first_process():
+            return None
+        try:
+            snapshot = self._kept.keep(step, *self._look(given))
+        except (SplineCamError, MemoryError, torch.OutOfMemoryError) as error:
+            if not self._recorded:
+                raise
+            message = f"Step {step:,} was not recorded: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+            return None
+        self._recorded = True
+        write_scalars(self._writer, step, {**snapshot.scalars, **around_means(snapshot)})
+        return snapshot
+
+
+def _is_first_process() -> bool:
+    """Whether this process is the one that records in distributed training."""
+    distributed = torch.distributed
+    return not (
+        distributed.is_available() and distributed.is_initialized() and distributed.get_rank()
+    )
+
+
+def _numbers(part: Partition, names: tuple[str, ...]) -> dict[str, float]:
+    """Some of a partition's statistics; all of them are computed only if that is needed."""
+    if set(names) <= {"num_regions", "NR"}:
+        return dict.fromkeys(names, len(part))
+    stats, found = part.stats(), {}
+    for name in names:
+        key, _, inner = name.partition(".")
+        found[name] = _number(name, stats[key][inner] if inner else stats[key])
+    return found
+
+
+def _number(name: str, value: Any) -> float:
+    """A scalar as a number; functions are called."""
+    value = value() if callable(value) else value
+    try:
+        number = value.item() if hasattr(value, "item") else value
+        return number if isinstance(number, int) else float(number)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} must be one number, not {value!r}") from None
