@@ -46,7 +46,7 @@ def file_name() -> str:
 
 
 def structure(name: str, **fields: Any) -> type[ctypes.Structure]:
-    """A structure of the library; a field given as a string lists several names of its type."""
+    """A structure of the library with fields in the given order."""
     return type(name, (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 
@@ -127,7 +127,7 @@ def _declare(lib: Any) -> None:
     lib.sc_pool_new.restype, lib.sc_pool_new.argtypes = c_void_p, [c_int64]
     lib.sc_pool_free.restype, lib.sc_pool_free.argtypes = None, [c_void_p]
     lib.sc_free.restype, lib.sc_free.argtypes = None, [c_void_p]
-    functions = {
+    functions: dict[str, list[Any]] = {
         "sc_refine": [MeshStruct, LayerStruct, SettingsStruct, RefinedStruct],
         "sc_see": [c_void_p, c_int64, c_int64, c_int64, SightStruct],
         "sc_fill": [c_void_p, c_int64, c_int64, LinesStruct, SightStruct],
