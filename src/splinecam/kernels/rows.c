@@ -3,6 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "kernel.h"
 #include "pool.h"
 
@@ -68,15 +72,25 @@ typedef struct {
 #include "rows.h"
 #endif
 
+#if defined(__x86_64__)
+/* Whether the processor has the given feature bits, and the system saves the registers. */
+static int has(unsigned ebx, unsigned states) {
+    unsigned a, b, c, d, low, high;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_FMA)) return 0;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    if ((low & states) != states || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    return (b & ebx) == ebx;
+}
+#endif
+
 /* The instructions of this machine decide, not those of the one that compiled the library. */
 static const loops_t *loops(const char **name) {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+    if (has(bit_AVX2 | bit_AVX512F | bit_AVX512DQ, 0xe6)) {
         *name = "avx512";
         return &loops_avx512;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (has(bit_AVX2, 0x06)) {
         *name = "avx2";
         return &loops_avx2;
     }
