@@ -30,7 +30,10 @@ nitpicky = True
 # Names that only say which strings or arrays are meant, and parts that have no page of their own.
 nitpick_ignore_regex = [
     ("py:.*", r"splinecam\.(winners|tree|ops\.register|oracle)(\..*)?"),
-    ("py:.*", r"(AffineMaps|AxesStyle|Floats|Point|Program|Regions|Kind|Extrapolate|optional)"),
+    (
+        "py:.*",
+        r"(AffineMaps|AxesStyle|Every|Floats|Output|Point|Title|Program|Regions|Kind|Extrapolate|optional)",
+    ),
 ]
 
 # The names of other projects that this site refers to, in plain text: nothing is downloaded.

@@ -216,3 +216,28 @@ def test_callbacks_are_imported_lazily_and_say_what_to_install(monkeypatch: pyte
         watch.lightning()
     with pytest.raises(sc.SplineCamError, match=r"splinecam\[huggingface\]"):
         watch.huggingface()
+
+
+def test_one_of_several_outputs_is_watched() -> None:
+    """Models of transformers return a ``ModelOutput``; ``output`` goes on to ``sc.partition``."""
+    outputs = pytest.importorskip("transformers.modeling_outputs")
+
+    class Classifier(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Linear(2, 6), nn.Linear(6, 2)
+
+        def forward(self, x: Tensor) -> Any:
+            hidden = self.body(x).relu()
+            return outputs.SequenceClassifierOutput(
+                logits=self.head(hidden), hidden_states=(hidden,)
+            )
+
+    model = Classifier()
+    watch = sc.watch(model, BOX, every=1, output="logits", points={"any": torch.zeros(3, 2)})
+    watch.step(loss=1.0)
+    part = watch.run[-1].partition
+    assert part.output == "logits"
+    assert part.values.shape[1] == 2
+    part.attach(model)
+    assert part.validate().ok

@@ -70,6 +70,10 @@ COMMON = {
     "PiecewiseLinear.extrapolate": '``"linear"``, ``"constant"`` or ``"periodic"``: how it goes on '
     "outside the knots",
     "PiecewiseLinear.trainable": "whether the values are a parameter, or else a buffer",
+    "Run.plot.options": "as for ``sc.training.plot_run``",
+    "Stats.get.default": "what to return where there is no such number",
+    "Stats.get.key": 'name of a number such as ``"area.mean"``, or of a group of them',
+    "Watch.plot.options": "as for ``sc.training.plot_run``",
     "Residual.body": "what is added to its input",
     "UnsupportedOpError.ops": "what stands in the way, each with its place and the reason",
     "new_axes.domain": "what is to be drawn, for the shape of the figure",

@@ -78,13 +78,11 @@ def sweep(
     ones cost little more than one large one.
 
     model: as for ``partition``. domains: of one input shape, in a list or made on the way. stream:
-    give the partitions one by one instead of a
-    list, when they do not all fit in memory; domains that are made on the way are taken a few
-    hundred at a time. memory: bytes to stay within, apart from the partitions themselves; what does
-    not fit is carried on in halves. max_regions: a ``LimitError`` beyond this many in one domain,
-    with its number.
-
-    The other options are those of ``partition``.
+    give the partitions one by one instead of a list, when they do not all fit in memory; domains
+    that are made on the way are taken a few hundred at a time. output: which of several outputs of
+    the model, as for ``partition``. memory: bytes to stay within, apart from the partitions
+    themselves; what does not fit is carried on in halves. max_regions: a ``LimitError`` beyond this
+    many in one domain, with its number. names: of the classes, as for ``partition``.
 
     >>> model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> domains = [Domain.around(torch.randn(5), side=2.0, seed=i) for i in range(20)]

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from splinecam.capture.batches import fixes_batch
 from splinecam.errors import CaptureError
 
 __all__ = [
@@ -312,11 +313,11 @@ def _known(error: Exception) -> str | None:
             f"the model's control flow depends on the values of its input{at}, "
             f"so it has no fixed graph: {line}. {_TEACH}"
         )
-    if "batch" in text and ("specialize" in text or "Constraints violated" in text):
+    if fixes_batch(error):
         return (
             "the model fixes the size of its batch or mixes the points of the batch: it must "
-            "accept any number of points in dimension 0 and treat each on its own. Where its code "
-            "says len(x) or int(x.shape[0]), write x.shape[0]"
+            "accept any number of points in dimension 0 and treat each on its own. A loop over "
+            "the points, such as [f(row) for row in x], can be written as torch.vmap(f)(x)"
         )
     if "numpy" in line or "tensor subclasses" in line:
         return f"the model leaves torch on the way{at}: {line}. {_TEACH}"

@@ -153,8 +153,9 @@ def is_floating(value: Any) -> bool:
 
 def count_masked(draft: Draft, node: fx.Node, call: dict[str, Any]) -> None:
     """Indexing by a constant mask: the number of entries it picks is a constant too."""
-    given = [item for item in call.get("indices") or () if isinstance(item, Tensor)]
-    masks = [item for item in given if item.dtype == torch.bool]
+    indices = call.get("indices")
+    given = indices if isinstance(indices, list) else []  # for some operations it is a tensor
+    masks = [item for item in given if isinstance(item, Tensor) and item.dtype == torch.bool]
     unknown = draft.batch.unknown(node.meta["val"]) if masks else ()
     if len(masks) == 1 and len(unknown) == 1:
         draft.batch.known[next(iter(unknown))] = int(masks[0].sum())

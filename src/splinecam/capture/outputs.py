@@ -27,6 +27,9 @@ class Lost:
 
 Output = int | str | Callable[[Any], Any] | None
 
+# What a model returns that has no entries, among it the numbers of torch.export.
+_SINGLE = (Tensor, str, int, float, type(None), torch.SymInt, torch.SymFloat, torch.SymBool)
+
 _MISUSE = (KeyError, IndexError, AttributeError, TypeError)
 
 
@@ -115,7 +118,7 @@ def _applied(output: Callable[[Any], Any], result: Any) -> Any:
 
 def _entries(result: Any) -> dict[Any, Any] | None:
     """What a result consists of, by key, index or name; None if it is a single thing."""
-    if isinstance(result, (Tensor, str, int, float, type(None))):
+    if isinstance(result, _SINGLE):
         return None
     if isinstance(result, Mapping):
         return dict(result.items())

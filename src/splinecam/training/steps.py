@@ -66,6 +66,8 @@ def log_steps(last: int, count: int) -> list[int]:
     Training is fast at first and slow later: between two such steps the network changes by about
     as much as between any other two.
 
+    last: the number of the last step. count: how many steps, at most.
+
     >>> log_steps(1000, 10)
     [0, 1, 4, 9, 21, 45, 99, 215, 464, 1000]
     """

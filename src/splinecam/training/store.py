@@ -127,6 +127,8 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
     It can be opened while training goes on, from any process. Partitions are read when they are
     asked for; open the run again to see later steps.
 
+    folder: where the run is stored.
+
     >>> import splinecam as sc, tempfile, torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
     >>> with tempfile.TemporaryDirectory() as folder:

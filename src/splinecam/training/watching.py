@@ -186,7 +186,8 @@ class Watch:
         """Record the network as it is now, whether or not the step is a chosen one.
 
         step: its number, by default the number of calls of ``step`` so far: after a loop of n calls
-        this is n, the number of updates. It is not counted.
+        this is n, the number of updates. It is not counted. scalars: numbers by name, as for
+        ``step``.
         """
         following = self._next
         number = self._count(step)
