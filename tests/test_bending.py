@@ -54,7 +54,7 @@ def _always(monkeypatch: pytest.MonkeyPatch, narrow: int) -> list[str]:
         used.append("along lines")
         along_lines(*args)
 
-    monkeypatch.setattr(kinks, "_FEWEST", 0)
+    monkeypatch.setattr(kinks, "FEWEST", 0)
     monkeypatch.setattr(bending, "_POINT", float("inf"))
     monkeypatch.setattr(bending, "_NARROW", narrow)
     monkeypatch.setattr(evaluate, "_along_lines", noted)

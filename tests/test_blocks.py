@@ -39,7 +39,7 @@ def _same_cells(one: Outcome, other: Outcome) -> bool:
 @pytest.fixture(params=["every vertex", "by kinks"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "by kinks":
-        monkeypatch.setattr(kinks, "_FEWEST", 0)
+        monkeypatch.setattr(kinks, "FEWEST", 0)
         monkeypatch.setattr(bending, "_POINT", float("inf"))
 
 

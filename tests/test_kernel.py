@@ -90,8 +90,7 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def _along_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Find the values at new vertices along their lines, however few there are."""
-    for module in (kinks, refine):
-        monkeypatch.setattr(module, "FEWEST", 0)
+    monkeypatch.setattr(kinks, "FEWEST", 0)
     monkeypatch.setattr(bending, "_POINT", float("inf"))
     monkeypatch.setattr(bending, "_NARROW", 0)
 

@@ -15,12 +15,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from splinecam import kinks
 from splinecam.bits import bits_of, rows_with_bits
 from splinecam.crossed import Zeros, cross_faces
 from splinecam.cutting import UNCLEAR, Doubts, Refinement, cut_edges, draw_chords, unrefined
 from splinecam.functions import Functions
 from splinecam.kernels import Cutting, Kernel
-from splinecam.kinks import FEWEST, find_kinks
+from splinecam.kinks import find_kinks
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY, UV_ERROR
 from splinecam.ragged import take
@@ -64,8 +65,8 @@ def refine(
     doubts += crossed.doubts
     unit = crossed.column if functions.whole else take(functions.label, crossed.column)
     made = draw_chords(mesh, cuts, crossed.drawing, unit, op, max_faces=max_faces)
-    kinks = find_kinks(functions, cuts, made, crossed.column, mesh.num_vertices)
-    return replace(made, doubts=doubts + made.doubts, kinks=kinks)
+    found = find_kinks(functions, cuts, made, crossed.column, mesh.num_vertices)
+    return replace(made, doubts=doubts + made.doubts, kinks=found)
 
 
 def _compiled(
@@ -88,7 +89,7 @@ def _compiled(
         op=op,
         max_faces=max_faces,
         max_chords=_MOST_CHORDS,
-        least_bends=None if jump is None else FEWEST,
+        least_bends=None if jump is None else kinks.FEWEST,
     )
     made = kernel.refine(mesh, cutting)
     if isinstance(made, str):

@@ -32,7 +32,11 @@ typedef pthread_t thread_t;
 #define signal_end(s) pthread_cond_destroy(s)
 #endif
 
-enum { SPIN = 2000, MOST_THREADS = 256 };
+enum {
+    SPIN = 500, /* looks before a thread goes to sleep */
+    MOST_THREADS = 256,
+    CLOSED = 1 << 20, /* subtracted from the number of helpers in a loop when it ends */
+};
 
 typedef struct {
     sc_pool *pool;
@@ -45,9 +49,10 @@ struct sc_pool {
     lock_t lock;
     signal_t begin, end;
     helper_t *helpers;
-    /* One loop at a time. `turn` counts loops; a helper joins when it has changed. */
-    atomic_int turn;
-    atomic_int working; /* helpers that have not finished the loop */
+    /* One loop at a time. `turn` counts loops; a helper looks at the gate when it has changed.
+     * The gate counts the helpers in the loop, and is negative when the loop takes no more: so
+     * nobody waits for a helper that wakes up too late. */
+    atomic_int turn, gate;
     atomic_int status;
     atomic_llong next;
     int closing;
@@ -88,8 +93,12 @@ static void help(helper_t *helper) {
         }
         seen = atomic_load(&pool->turn);
         if (pool->closing) return;
+        int gate = atomic_load(&pool->gate);
+        while (gate >= 0 && !atomic_compare_exchange_weak(&pool->gate, &gate, gate + 1)) {
+        }
+        if (gate < 0) continue;
         take_parts(pool, helper->number);
-        if (atomic_fetch_sub(&pool->working, 1) == 1) {
+        if (atomic_fetch_sub(&pool->gate, 1) == 1 - CLOSED) {
             lock_take(&pool->lock);
             signal_all(&pool->end);
             lock_drop(&pool->lock);
@@ -133,6 +142,7 @@ sc_pool *sc_pool_new(int64_t threads) {
     }
     pool->threads = (int)threads;
     pool->helpers = helpers;
+    atomic_store(&pool->gate, -CLOSED);
     lock_init(&pool->lock);
     signal_init(&pool->begin);
     signal_init(&pool->end);
@@ -156,9 +166,9 @@ void sc_pool_free(sc_pool *pool) {
 
 int sc_threads(const sc_pool *pool) { return pool->threads; }
 
-/* Start the helpers when the first loop needs them: small problems never pay for threads. */
-static void start_helpers(sc_pool *pool) {
-    while (pool->started < pool->threads - 1) {
+/* Start as many helpers as there are parts: small problems never pay for threads. */
+static void start_helpers(sc_pool *pool, int64_t parts) {
+    while (pool->started < pool->threads - 1 && pool->started + 1 < parts) {
         helper_t *helper = &pool->helpers[pool->started];
         helper->pool = pool;
         helper->number = pool->started + 1;
@@ -173,25 +183,26 @@ static void start_helpers(sc_pool *pool) {
 int sc_parallel(sc_pool *pool, int64_t count, int64_t step, sc_work work, void *context) {
     if (count <= 0) return SC_DONE;
     if (pool->threads == 1 || count <= step) return work(context, 0, 0, count);
-    if (pool->started == 0) start_helpers(pool);
-    if (pool->threads == 1) return work(context, 0, 0, count);
+    start_helpers(pool, (count + step - 1) / step);
+    if (pool->started == 0) return work(context, 0, 0, count);
     pool->count = count;
     pool->step = step;
     pool->work = work;
     pool->context = context;
     atomic_store(&pool->next, 0);
     atomic_store(&pool->status, SC_DONE);
-    atomic_store(&pool->working, pool->started);
+    atomic_store(&pool->gate, 0);
     lock_take(&pool->lock);
     atomic_fetch_add(&pool->turn, 1);
     signal_all(&pool->begin);
     lock_drop(&pool->lock);
     take_parts(pool, 0);
-    for (int i = 0; i < SPIN && atomic_load(&pool->working); i++) {
+    atomic_fetch_sub(&pool->gate, CLOSED);
+    for (int i = 0; i < SPIN && atomic_load(&pool->gate) != -CLOSED; i++) {
     }
-    if (atomic_load(&pool->working)) {
+    if (atomic_load(&pool->gate) != -CLOSED) {
         lock_take(&pool->lock);
-        while (atomic_load(&pool->working)) signal_wait(&pool->end, &pool->lock);
+        while (atomic_load(&pool->gate) != -CLOSED) signal_wait(&pool->end, &pool->lock);
         lock_drop(&pool->lock);
     }
     return atomic_load(&pool->status);
