@@ -229,6 +229,7 @@ def test_an_interrupt_leaves_nothing_broken(model: nn.Module, monkeypatch: pytes
 def test_progress_is_silent_when_nobody_watches(
     model: nn.Module, capfd: pytest.CaptureFixture[str]
 ):
+    pytest.importorskip("ipykernel")  # which is there beside notebooks, too
     sc.partition(model, sc.Domain.box(-2, 2))
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""

@@ -10,19 +10,26 @@ from typing import Any
 
 from tqdm import tqdm
 
-__all__ = ["progress_bar", "tell"]
+__all__ = ["in_notebook", "progress_bar", "tell"]
 
 _log = logging.getLogger("splinecam")
 
 
 def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
     """A bar for interactive use; elsewhere it is not shown."""
-    notebook = "ipykernel" in sys.modules
+    notebook = in_notebook()
     interactive = (sys.stderr is not None and sys.stderr.isatty()) or notebook
     bar: Any = tqdm
     if notebook and find_spec("ipywidgets") is not None:  # without which tqdm.auto warns
         bar = import_module("tqdm.auto").tqdm
     return bar(total=total, unit=unit, disable=not (wanted and interactive), leave=False)
+
+
+def in_notebook() -> bool:
+    """Whether the code runs in the kernel of a notebook, not only beside packages for one."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
 
 
 def tell(bar: tqdm[Any], name: str, regions: int) -> None:

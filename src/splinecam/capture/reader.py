@@ -84,17 +84,22 @@ def capture(
     check_output(output)
     input_shape = tuple(int(size) for size in input_shape)
     model = unwrap(model)
-    refuse(model)
-    with EXCLUSIVE, leaves(model), one_output(model, output), torch.no_grad():
-        exported = export_graph(model, input_shape)
-        reader = _Reader(exported, torch.device(device))
-        try:
-            program = reader.read(input_shape)
-            probe(program, reader.draft.rows, reader.draft.describe)
-        except SplineCamError as error:
-            raise explained(error, model, exported, reader.needed) from None
-        except Exception as error:
-            raise explained(error, model, exported, reader.needed) from error
+    with EXCLUSIVE:
+        refuse(model)
+        with leaves(model), one_output(model, output), torch.no_grad():
+            return _capture(model, input_shape, torch.device(device))
+
+
+def _capture(model: nn.Module, input_shape: tuple[int, ...], device: torch.device) -> Program:
+    exported = export_graph(model, input_shape)
+    reader = _Reader(exported, device)
+    try:
+        program = reader.read(input_shape)
+        probe(program, reader.draft.rows, reader.draft.describe)
+    except SplineCamError as error:
+        raise explained(error, model, exported, reader.needed) from None
+    except Exception as error:
+        raise explained(error, model, exported, reader.needed) from error
     return program
 
 
