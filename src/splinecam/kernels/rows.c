@@ -17,6 +17,7 @@ enum {
     WORTH_SHARING = 1 << 12,    /* numbers below which another thread does not pay */
     CELL = 4,                   /* rows in a cell of the grid that gives their order */
     NARROW = 4,                 /* columns below which rows are multiplied one by one */
+    AHEAD = 4,                  /* rows that are asked for before they are read */
     AT_HAND = 16,               /* rows that are looked at while they are in the nearest cache */
 };
 

@@ -175,20 +175,24 @@ TARGET static void NAME(block)(const sc_product *product, const int64_t *rows, i
     for (int64_t u = 0; u < n; u++) peak[u] = 0;
     for (int64_t i = begin; i < end; i++) {
         const double *z = product->z + rows[i] * n;
+        if (i + AHEAD < end) { /* rows of a neighbourhood are scattered over the memory */
+            const double *later = product->z + rows[i + AHEAD] * n;
+            for (int64_t u = 0; u < n; u += 8) __builtin_prefetch(later + u);
+        }
         for (int64_t u = 0; u < n; u++) peak[u] = z[u] > peak[u] ? z[u] : peak[u];
     }
     for (int64_t u = 0; u < n; u++)
         if (peak[u] > 0) room->unit[depth++] = (int32_t)u;
-    for (int64_t i = 0; i < count; i += TILE_ROWS)
-        for (int64_t r = 0; r < TILE_ROWS; r++) {
-            /* The last tile repeats its last row. */
-            const double *z = product->z + rows[begin + (i + r < count ? i + r : count - 1)] * n;
-            double *to = x + i * depth + r;
-            for (int64_t k = 0; k < depth; k++) {
-                double value = z[room->unit[k]];
-                to[k * TILE_ROWS] = value > 0 ? value : 0;
-            }
+    for (int64_t i = 0; i < count; i += TILE_ROWS) {
+        const double *z[TILE_ROWS]; /* the last tile repeats its last row */
+        double *to = x + i * depth;
+        for (int64_t r = 0; r < TILE_ROWS; r++)
+            z[r] = product->z + rows[begin + (i + r < count ? i + r : count - 1)] * n;
+        for (int64_t k = 0; k < depth; k++, to += TILE_ROWS) {
+            int64_t u = room->unit[k];
+            UNROLL for (int r = 0; r < TILE_ROWS; r++) to[r] = z[r][u] > 0 ? z[r][u] : 0;
         }
+    }
     for (int64_t c = 0; c < m; c += TILE_COLUMNS) {
         int64_t left = m - c < TILE_COLUMNS ? m - c : TILE_COLUMNS;
         for (int64_t k = 0; k < depth; k++) {
