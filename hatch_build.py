@@ -19,7 +19,16 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 FOLDER = Path("src/splinecam/kernels")
 SOURCES = ("refine.c", "rows.c", "pool.c")
 # Of the processor only what all of its kind have: rows.c chooses among instructions at run time.
-FLAGS = "-std=c11 -O3 -mcpu=baseline -fno-math-errno -shared -fvisibility=hidden -g0 -s".split()
+FLAGS = [
+    "-std=c11",
+    "-O3",
+    "-mcpu=baseline",
+    "-fno-math-errno",
+    "-shared",
+    "-fvisibility=hidden",
+    "-g0",
+    "-s",
+]
 
 # Systems to build for: what the compiler calls them, and the platform of the wheel.
 TARGETS = {
