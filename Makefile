@@ -9,10 +9,10 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs wheels sanitize clean
+.PHONY: help demo test test-tensors lint bench docs wheels sanitize clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 # Reinstalled when the package's metadata, the pinned versions or the compiled kernel change.
 KERNEL := hatch_build.py $(wildcard src/splinecam/kernels/*.[ch])
@@ -29,6 +29,10 @@ demo: $(STAMP)  ## train a small classifier, compute its partition, write pictur
 
 test: $(STAMP)  ## run all tests
 	$(BIN)/python -m pytest -q -n 2
+
+test-tensors: $(STAMP)  ## run the tests of the geometry without the compiled kernel
+	SPLINECAM_KERNEL=off $(BIN)/python -m pytest -q -n 2 tests/test_properties.py \
+	  tests/test_degenerate.py tests/test_refine.py tests/test_bending.py tests/test_blocks.py
 
 lint: $(STAMP)  ## check format, style and types
 	$(BIN)/ruff format --check .
