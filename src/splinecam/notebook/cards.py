@@ -247,7 +247,7 @@ def _region_svg(region: Region, neighbours: tuple[int, ...]) -> str:
     """The region in colour among the outlines of its neighbours."""
     corners = region.vertices.cpu().numpy()
     low, high = corners.min(0), corners.max(0)
-    room = _ROOM * max(float((high - low).max()), 1e-300)
+    room = _ROOM * (float((high - low).max()) or 1.0)
     others = [
         _polygon(
             region.partition[k].vertices.cpu().numpy(),

@@ -241,7 +241,7 @@ def _wider(kind: Whole) -> Whole:
 
 def _faded(lines: NDArray[np.bool_], share: float) -> NDArray[np.float32]:
     """How much ink lines have, less where they take up much of the picture."""
-    share *= min(1.0, _CROWDED / max(float(lines.mean()), 1e-9))
+    share *= min(1.0, _CROWDED / (float(lines.mean()) or 1.0))
     return lines * np.float32(share)
 
 
