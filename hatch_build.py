@@ -76,3 +76,5 @@ def _compile(folder: Path, library: Path, target: str | None) -> None:
     if library.suffix != ".dll":
         command.append("-fPIC")
     subprocess.run([*command, *SOURCES, "-o", str(library)], cwd=folder, check=True)
+    for beside in folder.glob("*.lib"):  # which Windows links other programs with
+        beside.unlink()

@@ -233,3 +233,20 @@ def test_what_partitions_may_use_by_default_does_not_depend_on_the_machine() -> 
     from splinecam.engine import free_memory
 
     assert free_memory(torch.device("cpu")) == int(0.75 * (8 << 30))
+
+
+def test_wheels_are_built_for_every_target_of_the_build_hook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("hatchling")
+    monkeypatch.syspath_prepend(str(ROOT))
+    import hatch_build
+
+    listed = re.search(r"^TARGETS := (.*)$", text("Makefile"), re.M)
+    assert listed is not None
+    assert listed[1].split() == [*hatch_build.TARGETS]
+    endings = {target: hatch_build._ending(target) for target in hatch_build.TARGETS}
+    assert {*endings.values()} == {"so", "dylib", "dll"}
+    assert endings["x86_64-windows-gnu"] == "dll"
+    folder = ROOT / hatch_build.FOLDER
+    assert {path.name for path in folder.glob("*.c")} == {*hatch_build.SOURCES}
