@@ -7,6 +7,7 @@ BENCH_FLAGS ?=
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PLOT  := $(VENV)/.installed-plot
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-tensors lint bench docs wheels sanitize clean
@@ -15,16 +16,26 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 # Reinstalled when the package's metadata, the pinned versions or the compiled kernel change.
-KERNEL := hatch_build.py $(wildcard src/splinecam/kernels/*.[ch])
-$(STAMP): pyproject.toml constraints.txt $(KERNEL)
+NEEDS := pyproject.toml constraints.txt hatch_build.py $(wildcard src/splinecam/kernels/*.[ch])
+
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; call make PYTHON=/path/to/python3."; exit 1; }
 	$(PYTHON) -m venv $(VENV) || \
 	  { echo "Could not create $(VENV): is the venv module (Debian: python3-venv) there?"; exit 1; }
-	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[$(1)]'
 	@touch $@
+endef
 
-demo: $(STAMP)  ## train a small classifier, compute its partition, write pictures to out/
+# What pictures need, and all that developers need, which takes much longer.
+$(PLOT): $(NEEDS)
+	$(call install,plot)
+
+$(STAMP): $(NEEDS)
+	$(call install,dev)
+	@touch $(PLOT)
+
+demo: $(PLOT)  ## train a small classifier, compute its partition, write pictures to out/
 	$(BIN)/splinecam demo --out out
 
 test: $(STAMP)  ## run all tests
