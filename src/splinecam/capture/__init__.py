@@ -1,6 +1,7 @@
 """From an ``nn.Module`` to a program of affine stages and piecewise-linear cuts.
 
-``graph`` exports the module to a flat graph, with ``batches`` where it reads the size of its batch
+``capturing`` has the ways to a flat graph (``flat``): ``walk`` follows torch's own ``layers``
+directly, ``graph`` exports any other module, with ``batches`` where it reads the size of its batch
 as a plain number; ``diagnosis`` and ``explain`` say why it cannot, or why the graph cannot be used.
 ``reader`` reads the graph node by node with the rules of ``splinecam.ops`` into a ``draft`` (helped
 by ``shapes``, ``constants`` and ``composites``), to which ``cutting``, ``scattered`` and ``masks``
@@ -12,6 +13,6 @@ it keeps its word. What the user has registered is kept as one call by ``leaves`
 ``untouched`` and ``private`` keep it as it was.
 """
 
-from splinecam.capture.reader import capture
+from splinecam.capture.capturing import capture
 
 __all__ = ["capture"]

@@ -42,9 +42,9 @@ class Draft:
     running program, a Size, or a constant.
     """
 
-    def __init__(self, x: fx.Node, device: torch.device) -> None:
+    def __init__(self, x: fx.Node, batch: Batch, device: torch.device) -> None:
         self.device = device
-        self.batch = Batch(x)
+        self.batch = batch
         self.sized = Sized(self.batch, device)
         self.values: dict[fx.Node, Any] = {}
         self.rows: dict[str, Rows] = {}  # of the values that depend on the input
@@ -151,9 +151,8 @@ def is_floating(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
-def count_masked(draft: Draft, node: fx.Node, call: dict[str, Any]) -> None:
+def count_masked(draft: Draft, node: fx.Node, indices: Any) -> None:
     """Indexing by a constant mask: the number of entries it picks is a constant too."""
-    indices = call.get("indices")
     given = indices if isinstance(indices, list) else []  # for some operations it is a tensor
     masks = [item for item in given if isinstance(item, Tensor) and item.dtype == torch.bool]
     unknown = draft.batch.unknown(node.meta["val"]) if masks else ()

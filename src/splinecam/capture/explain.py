@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from splinecam.capture.diagnosis import first_line, quantised
+from splinecam.capture.flat import FlatGraph
 from splinecam.capture.probe import NotFiniteError
 from splinecam.errors import CaptureError, OffendingOp, SplineCamError, UnsupportedOpError
 from splinecam.ops.affine import STATISTICS, TRAINING
@@ -17,13 +17,14 @@ __all__ = ["explained"]
 _LISTED = 5  # tensors that an error names
 
 
-def explained(error: Exception, model: nn.Module, exported: Any, used: set[Any]) -> SplineCamError:
+def explained(
+    error: Exception, model: nn.Module, graph: FlatGraph, used: set[fx.Node]
+) -> SplineCamError:
     """What to raise for an error that a graph led to, with the true reason.
 
-    exported: the program that torch.export made of the model; used: the nodes that the output
-    depends on.
+    used: the nodes that the output depends on.
     """
-    wrong = _not_finite(exported, used)
+    wrong = _not_finite(graph, used)
     undefined = any(bool(tensor.isnan().any()) for tensor in wrong.values())
     if undefined or (wrong and isinstance(error, NotFiniteError)):
         return CaptureError(_weights(wrong))
@@ -39,15 +40,13 @@ def explained(error: Exception, model: nn.Module, exported: Any, used: set[Any])
 # -- weights ---------------------------------------------------------------------------------------
 
 
-def _not_finite(exported: Any, used: set[Any]) -> dict[str, Tensor]:
+def _not_finite(graph: FlatGraph, used: set[fx.Node]) -> dict[str, Tensor]:
     """The parameters, buffers and constants in use that have entries which are not finite."""
-    names = {node.name for node in used}
     found = {}
-    for spec in exported.graph_signature.input_specs:
-        tensor = exported.state_dict.get(spec.target, exported.constants.get(spec.target))
+    for node, (name, tensor) in graph.constants.items():
         floats = isinstance(tensor, Tensor) and tensor.is_floating_point()
-        if floats and spec.arg.name in names and not bool(tensor.isfinite().all()):
-            found[str(spec.target)] = tensor.detach()
+        if floats and node in used and not bool(tensor.isfinite().all()):
+            found[name] = tensor.detach()
     return found
 
 

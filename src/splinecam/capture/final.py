@@ -18,8 +18,8 @@ from torch import Tensor, fx
 
 from splinecam.capture.constants import UnevenRows
 from splinecam.capture.draft import Draft
+from splinecam.capture.flat import FlatGraph
 from splinecam.capture.graph import arguments_of
-from splinecam.capture.shapes import Batch
 from splinecam.errors import CaptureError
 from splinecam.ops import Affine, Terminal, rule_of, target_name
 from splinecam.ops.rejected import MIXES, SMOOTH
@@ -80,17 +80,17 @@ def _run(call: Call, z: Any, batch: int, device: torch.device) -> Any:
     return run(*(resolve(item, env, batch, device) for item in args), **named)
 
 
-def tail_of(x: fx.Node, output: fx.Node, needed: set[fx.Node], batch: Batch) -> Tail | None:
+def tail_of(graph: FlatGraph, needed: set[fx.Node]) -> Tail | None:
     """The nodes from a final softmax, sigmoid or tanh to the output, if there are such."""
-    active = _dependents(x)
+    active = _dependents(graph)
     nodes: list[fx.Node] = []
-    node: Any = output
+    node: Any = graph.output
     while node is not None and node.op == "call_function" and len(needed & set(node.users)) <= 1:
         nodes.append(node)
         rule = rule_of(node.target)
         if isinstance(rule, Terminal):
             example = node.args[0].meta["val"]
-            rows, dim = batch.rows(example), arguments_of(node).get("dim")
+            rows, dim = graph.batch.rows(example), arguments_of(node).get("dim")
             if rows is None or (dim is not None and dim % example.dim() == rows.dim):
                 return None
             return Tail(nodes[::-1], rule.label)
@@ -111,10 +111,10 @@ def _before(node: fx.Node, active: set[fx.Node]) -> Any:
     return before if alike and active.isdisjoint(others) else None
 
 
-def _dependents(x: fx.Node) -> set[fx.Node]:
-    """The nodes whose values depend on those of x, not only on its shape."""
-    active = {x}
-    for node in x.graph.nodes:
+def _dependents(graph: FlatGraph) -> set[fx.Node]:
+    """The nodes whose values depend on those of the input, not only on its shape."""
+    active = {graph.x}
+    for node in graph.nodes:
         value = node.meta.get("val")
         number = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
         if not number and not active.isdisjoint(node.all_input_nodes):

@@ -7,6 +7,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from io import StringIO
 from math import prod
 from typing import Any
@@ -249,7 +250,7 @@ def name_of(node: fx.Node) -> tuple[str, bool]:
     for key, entry in (node.meta.get("nn_module_stack") or {}).items():
         if not str(key).startswith("_empty"):
             path, kind = entry[0], entry[1] if isinstance(entry[1], str) else _qualified(entry[1])
-    path = re.sub(r"@\d+", "", path)
+    path = re.sub(r"@\d+", "", path) if "@" in path else path
     leaf = leaf_of(node)
     if leaf is not None:
         return path or leaf.kind, True
@@ -271,15 +272,21 @@ def location_of(node: fx.Node) -> str:
 
 def argument_names(node: fx.Node) -> tuple[str, ...]:
     """The names of a call's arguments in its schema, in order."""
-    schema = getattr(node.target, "_schema", None)
-    return tuple(argument.name for argument in schema.arguments) if schema else ()
+    return _arguments(node.target)[0]
 
 
 def defaults(node: fx.Node) -> dict[str, Any]:
     """The default values of a call's arguments."""
-    schema = getattr(node.target, "_schema", None)
+    return _arguments(node.target)[1]
+
+
+@cache
+def _arguments(target: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The names of the arguments of an operation, and their default values."""
+    schema = getattr(target, "_schema", None)
     arguments = schema.arguments if schema else ()
-    return {a.name: a.default_value for a in arguments if a.has_default_value()}
+    default = {a.name: a.default_value for a in arguments if a.has_default_value()}
+    return tuple(argument.name for argument in arguments), default
 
 
 def arguments_of(node: fx.Node) -> dict[str, Any]:

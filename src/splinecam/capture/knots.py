@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from math import inf
+from itertools import pairwise
+from math import inf, prod
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +24,8 @@ def spread_knots(
     A knot is dropped where the slope does not change; where only some units drop it, theirs is
     moved to infinity.
     """
+    if _plain(knots):
+        return _same(knots.levels, shape, device), _same(knots.slopes, shape, device)
 
     def spread(value: float | Tensor) -> Tensor:
         wide = torch.as_tensor(value, dtype=torch.float64, device=device).expand(shape)
@@ -37,6 +42,23 @@ def spread_knots(
     for k in range(len(levels)):
         slopes[k + 1] = torch.where(levels[k] == inf, slopes[k], slopes[k + 1])
     return _without_idle(levels, slopes)
+
+
+def _plain(knots: Knots) -> bool:
+    """Whether all units have the same knots, of which none is dropped or moved."""
+    if any(isinstance(value, Tensor) for value in (*knots.levels, *knots.slopes)):
+        return False
+    ends = (-inf, *knots.levels, inf)
+    ascending = all(low < high for low, high in pairwise(ends))
+    return ascending and all(before != after for before, after in pairwise(knots.slopes))
+
+
+def _same(numbers: tuple[Any, ...], shape: list[int], device: torch.device) -> Tensor:
+    """The same numbers for each unit, (K, n)."""
+    wide = np.empty((len(numbers), prod(shape)))
+    for row, number in zip(wide, numbers, strict=True):
+        row.fill(number)
+    return torch.from_numpy(wide).to(device)
 
 
 def _without_idle(levels: list[Tensor], slopes: list[Tensor]) -> tuple[Tensor, Tensor]:

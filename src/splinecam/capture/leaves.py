@@ -145,9 +145,12 @@ def _(x: Tensor, key: int) -> Tensor:
     return x.new_empty(_LIVE[key].shape(x.shape))
 
 
+_LEAF = torch.ops.splinecam.leaf.default
+
+
 def leaf_of(node: fx.Node) -> Leaf | None:
     """The leaf that a node of a graph calls, while it is being captured."""
-    if node.target is not torch.ops.splinecam.leaf.default:
+    if node.target is not _LEAF:
         return None
     key: Any = node.args[1]
     return _LIVE[key]

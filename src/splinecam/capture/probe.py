@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any
 
 import torch
@@ -41,16 +42,23 @@ def probe(program: Program, rows: Mapping[str, Rows], describe: Describe) -> Non
     live = {program.input_name: x.to(program.device)}
     for i, stage in enumerate(program.stages):
         out = program.advance(i, live)
-        alone = program.advance(i, {name: _blend(value) for name, value in live.items()})
-        for name in stage.live_out:
-            if not _agree(alone[name], _blend(out[name]), out[name].abs().amax()):
-                _blame(program, stage, live, rows, describe)
+        if not _holds(program, i, live, out):
+            _blame(program, stage, live, rows, describe)
         live = out
         if stage.cut is not None:
-            _probe_cut(stage.cut, out[stage.cut.argument], describe)
+            if not stage.cut.rectifies:  # of the positive part all is known
+                _probe_cut(stage.cut, out[stage.cut.argument], describe)
             live[stage.cut.result] = stage.cut.apply(out[stage.cut.argument])
             needed = program.stages[i + 1].live_in
             live = {name: live[name] for name in needed}
+
+
+def _holds(program: Program, i: int, live: Mapping[str, Tensor], out: dict[str, Tensor]) -> bool:
+    """Whether a stage is affine and takes each point by itself, with finite results."""
+    if program.product(i) is not None:  # of a product all is known
+        return all(isfinite(_size(value)) for value in out.values())
+    alone = program.advance(i, {name: _blend(value) for name, value in live.items()})
+    return all(_agree(alone[name], _blend(out[name]), _size(out[name])) for name in out)
 
 
 def _probe_cut(cut: Cut, pair: Tensor, describe: Describe) -> None:
@@ -59,7 +67,7 @@ def _probe_cut(cut: Cut, pair: Tensor, describe: Describe) -> None:
     made = cut.operation(argument)
     if not bool(made.isfinite().all()):
         raise NotFiniteError(str(describe(cut.result, _INFINITE)))
-    size = torch.maximum(argument.abs().amax(), made.abs().amax())
+    size = max(_size(argument), _size(made))
     if not _agree(cut.operation(argument[:1]), made[:1], size):
         raise UnsupportedOpError([describe(cut.result, "it mixes the points of the batch")])
     if not _as_claimed(cut, _flat(argument), _flat(made), size):
@@ -67,14 +75,13 @@ def _probe_cut(cut: Cut, pair: Tensor, describe: Describe) -> None:
         raise UnsupportedOpError([describe(cut.result, reason)])
 
 
-def _as_claimed(cut: Cut, z: Tensor, made: Tensor, size: Tensor) -> bool:
+def _as_claimed(cut: Cut, z: Tensor, made: Tensor, size: float) -> bool:
     """Whether a cut with the argument z (B, n) gives what its kind says, (B, units)."""
     if isinstance(cut, KnotCut):
         if cut.period is not None or made.shape != z.shape:
             return True  # a table of functions, whose slopes are not told apart
         # With a constant taken off, the function is the sum of its bends; these round like knots.
-        knots = cut.levels[cut.levels.isfinite()].abs()
-        size = torch.maximum(size, knots.max()) if knots.numel() else size
+        size = max(size, _size(cut.levels[cut.levels.isfinite()]))
         return _constant(made - _bends(cut, z), size)
     if isinstance(cut, MaxCut):
         return torch.equal(made, _extremes(cut, z))
@@ -95,7 +102,7 @@ def _flat(value: Tensor) -> Tensor:
     return value.reshape(value.shape[0], -1)
 
 
-def _constant(value: Tensor, size: Tensor) -> bool:
+def _constant(value: Tensor, size: float) -> bool:
     return _agree(value, value[:1].expand(value.shape), size)
 
 
@@ -111,11 +118,16 @@ def _extremes(cut: MaxCut, z: Tensor) -> Tensor:
 
 
 def _blend(value: Tensor) -> Tensor:
-    return WEIGHT * value[:1] + (1 - WEIGHT) * value[1:]
+    return torch.lerp(value[1:], value[:1], WEIGHT)
 
 
-def _agree(a: Tensor, b: Tensor, size: Tensor) -> bool:
-    return a.shape == b.shape and bool(((a - b).abs() <= SLACK * size).all())
+def _size(value: Tensor) -> float:
+    """The largest modulus, which is not a number if one of them is not."""
+    return float(torch.linalg.vector_norm(value, torch.inf)) if value.numel() else 0.0
+
+
+def _agree(a: Tensor, b: Tensor, size: float) -> bool:
+    return a.shape == b.shape and _size(a - b) <= SLACK * size
 
 
 def _blame(
@@ -145,7 +157,7 @@ def _blame(
         if step.rule is None or not isinstance(made, Tensor):
             continue
         layout = rows.get(step.name, Rows())
-        size = bound[step.name].magnitude.amax()
+        size = float(bound[step.name].magnitude.amax())
         if not bool(made.isfinite().all()):
             raise NotFiniteError(str(describe(step.name, _INFINITE)))
         pair = layout.out(made)

@@ -1,4 +1,4 @@
-"""From an ``nn.Module`` to a program of affine stages and piecewise-linear cuts."""
+"""From the graph of a model to a program of affine stages and piecewise-linear cuts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from splinecam.capture.composites import Emitter
 from splinecam.capture.constants import (
@@ -25,27 +25,21 @@ from splinecam.capture.cutting import (
     add_sort,
     uses_places,
 )
-from splinecam.capture.diagnosis import refuse
 from splinecam.capture.draft import Draft, count_masked, is_floating, mixes_points
-from splinecam.capture.explain import explained
 from splinecam.capture.final import Final, tail_of
+from splinecam.capture.flat import FlatGraph
 from splinecam.capture.graph import (
     argument_names,
     arguments_of,
     defaults,
-    export_graph,
     needed_by,
 )
-from splinecam.capture.leaves import leaves
 from splinecam.capture.masks import add_comparison, add_masked
-from splinecam.capture.outputs import Output, check_output, one_output
-from splinecam.capture.private import EXCLUSIVE
 from splinecam.capture.probe import probe
 from splinecam.capture.scattered import add_scattered
 from splinecam.capture.staging import make_stages, refs
 from splinecam.capture.taught import add_taught, taught_of
-from splinecam.capture.untouched import unwrap
-from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
+from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.ops import (
     CREATORS,
     Affine,
@@ -66,76 +60,43 @@ from splinecam.ops.rejected import CONSTANT_PLACES, MASK, PLACES, PRODUCT, RANDO
 from splinecam.program import Program, Step
 from splinecam.values import DEVICE, Ref, resolve
 
-__all__ = ["capture"]
+__all__ = ["Reader"]
 
 
-def capture(
-    model: nn.Module,
-    input_shape: tuple[int, ...],
-    *,
-    device: torch.device | str = "cpu",
-    output: Output = None,
-) -> Program:
-    """Turn a piecewise-linear model into a :class:`Program`; the model is left as it was.
-
-    ``input_shape`` is the shape of one input, without the batch. ``output`` selects one of several
-    outputs: an index, a name, or a function of the model's result.
-    """
-    check_output(output)
-    input_shape = tuple(int(size) for size in input_shape)
-    model = unwrap(model)
-    with EXCLUSIVE:
-        refuse(model)
-        with leaves(model), one_output(model, output), torch.no_grad():
-            return _capture(model, input_shape, torch.device(device))
-
-
-def _capture(model: nn.Module, input_shape: tuple[int, ...], device: torch.device) -> Program:
-    exported = export_graph(model, input_shape)
-    reader = _Reader(exported, device)
-    try:
-        program = reader.read(input_shape)
-        probe(program, reader.draft.rows, reader.draft.describe)
-    except SplineCamError as error:
-        raise explained(error, model, exported, reader.needed) from None
-    except Exception as error:
-        raise explained(error, model, exported, reader.needed) from error
-    return program
-
-
-class _Reader:
+class Reader:
     """Reads the graph once, in order: folds constants, sorts nodes into steps and cuts."""
 
-    def __init__(self, exported: Any, device: torch.device) -> None:
-        self.exported = exported
+    def __init__(self, graph: FlatGraph, device: torch.device) -> None:
+        self.graph = graph
         self.device = device
-        self.x, self.output = _ends(exported)
-        self.needed = needed_by(self.output)
-        self.draft = Draft(self.x, device)
-        self.tail = tail_of(self.x, self.output, self.needed, self.draft.batch)
+        self.output = graph.output
+        self.needed = needed_by(graph.output)
+        self.draft = Draft(graph.x, graph.batch, device)
+        self.tail = tail_of(graph, self.needed)
 
     def read(self, input_shape: tuple[int, ...]) -> Program:
+        """The program of the graph, which is run on random points to see that it is right."""
         draft, output = self.draft, self.output
-        nodes = {node.name: node for node in self.exported.graph.nodes}
-        for spec in self.exported.graph_signature.input_specs:
-            if spec.kind.name != "USER_INPUT":
-                draft.values[nodes[spec.arg.name]] = self._constant(spec.target)
-        for node in nodes.values():
+        for node, (_, value) in self.graph.constants.items():
+            draft.values[node] = self._constant(value)
+        for node in self.graph.nodes:
             if node.op == "get_attr":
                 draft.values[node] = None  # the graph of a branch: its caller is rejected
             if node.op == "call_function" and node in self.needed:
                 self._node(node)
         result, final = self._result()
-        return Program(
+        program = Program(
             input_shape=input_shape,
             output_shape=tuple(draft.batch.shape_at(output.meta["val"], 1)[1:]),
-            input_name=self.x.name,
+            input_name=self.graph.x.name,
             output_name=result.name,
             stages=make_stages(draft.finished(), draft.sized.steps, draft.rows, result.name),
             stripped=None if self.tail is None else self.tail.label,
             final=final,
             device=self.device,
         )
+        probe(program, draft.rows, draft.describe)
+        return program
 
     def _result(self) -> tuple[Ref, Final | None]:
         """What is left of the output, if nothing speaks against it, and what was left out."""
@@ -155,11 +116,8 @@ class _Reader:
             )
         return (result, None) if self.tail is None else self.tail.finish(self.draft, self.output)
 
-    def _constant(self, target: str) -> Any:
+    def _constant(self, found: Any) -> Any:
         """A parameter, a buffer or a constant of the model: a copy on the program's device."""
-        found = self.exported.state_dict.get(target)
-        if found is None:
-            found = self.exported.constants.get(target)
         if not isinstance(found, Tensor):
             return found
         dtype = torch.float64 if found.is_floating_point() else found.dtype
@@ -253,7 +211,8 @@ class _Reader:
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         rule, names = taught_of(node) or rule_of(node.target), argument_names(node)
         call = defaults(node) | dict(zip(names, args, strict=False)) | kwargs
-        count_masked(self.draft, node, call)
+        if "indices" in call:
+            count_masked(self.draft, node, call["indices"])
         unread = rule.shape_only if isinstance(rule, Affine) else ()
         read = [ref.name for key, item in call.items() if key not in unread for ref in refs(item)]
         masks = [name for name in dict.fromkeys(read) if name in self.draft.masks]
@@ -387,25 +346,3 @@ class _Reader:
             for i, ref in enumerate(self.draft.values[node]):
                 if i in used:
                     self.draft.body.append(part_of(ref, node, i, EXACT))
-
-
-def _ends(exported: Any) -> tuple[fx.Node, fx.Node]:
-    """The input and the output of a graph."""
-    signature = exported.graph_signature
-    nodes = {node.name: node for node in exported.graph.nodes}
-    inputs = [
-        nodes[spec.arg.name] for spec in signature.input_specs if spec.kind.name == "USER_INPUT"
-    ]
-    ends = zip(signature.output_specs, list(nodes.values())[-1].args[0], strict=True)
-    outputs = [node for spec, node in ends if spec.kind.name == "USER_OUTPUT"]
-    if len(inputs) != 1:
-        raise CaptureError(f"the model has {len(inputs)} inputs: it must have one tensor")
-    if len(outputs) != 1:
-        raise CaptureError(
-            f"the model returns {len(outputs)} values: it must return one tensor. "
-            "Wrap it in a module that returns the one to be explained."
-        )
-    output = outputs[0]
-    if not isinstance(output, fx.Node) or not isinstance(output.meta.get("val"), Tensor):
-        raise CaptureError("the model must return a tensor")
-    return inputs[0], output

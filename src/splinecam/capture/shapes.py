@@ -12,8 +12,10 @@ from torch import Tensor, fx, nn
 from splinecam.errors import CaptureError
 from splinecam.values import Rows, Size
 
-__all__ = ["Batch", "dynamic_shapes"]
+__all__ = ["Batch", "FirstDimension", "dynamic_shapes"]
 
+_PLAIN = Rows()
+_ROWS = Size((1).__mul__)
 _KINDS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
@@ -100,3 +102,28 @@ class Batch:
         if len(found) != 1 or not found[0][1].is_Integer:
             return None
         return Rows(found[0][0], int(found[0][1]))
+
+
+class FirstDimension(Batch):
+    """The batch where it is the first dimension of every value, and of no other size."""
+
+    def __init__(self) -> None:
+        self.known = {}
+
+    def unknown(self, value: Any) -> set[Any]:
+        return set()
+
+    def learn(self, value: Tensor, same: Tensor) -> None:
+        pass
+
+    def size(self, value: Any) -> Any:
+        return value
+
+    def shape(self, value: Tensor) -> list[Any]:
+        return [_ROWS, *value.shape[1:]]
+
+    def shape_at(self, value: Tensor, batch: int) -> list[int]:
+        return [batch, *value.shape[1:]]
+
+    def rows(self, value: Tensor) -> Rows | None:
+        return _PLAIN

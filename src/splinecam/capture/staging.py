@@ -19,14 +19,20 @@ _NAMES = ("source", "argument", "result")
 
 def refs(item: Any) -> Iterator[Ref]:
     """Every Ref in nested lists, tuples and dictionaries."""
-    if isinstance(item, Ref):
-        yield item
-    elif isinstance(item, dict):
-        for part in item.values():
-            yield from refs(part)
+    found: list[Ref] = []
+    _collect(item, found)
+    return iter(found)
+
+
+def _collect(item: Any, found: list[Ref]) -> None:
+    if type(item) is Ref:
+        found.append(item)
     elif isinstance(item, (list, tuple)):
         for part in item:
-            yield from refs(part)
+            _collect(part, found)
+    elif isinstance(item, dict):
+        for part in item.values():
+            _collect(part, found)
 
 
 def make_stages(
@@ -48,7 +54,8 @@ def make_stages(
     for part, cut in zip(reversed(parts), [None, *reversed(cuts)], strict=True):
         if cut is not None:
             names: dict[str, Any] = {key: _border(getattr(cut, key), rows) for key in _NAMES}
-            cut = replace(cut, **names)
+            if any(getattr(cut, key) != name for key, name in names.items()):
+                cut = replace(cut, **names)
             live.pop(cut.result, None)
             live |= {cut.source: None, cut.argument: None}
         stage = _stage(part, tuple(live), cut, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -198,6 +199,7 @@ def register(names: str, rule: Rule) -> None:
         if key in _RULES:
             raise ValueError(f"{key} has a rule already")
         _RULES[key] = rule
+    rule_of.cache_clear()
 
 
 def affine(names: str, **fields: Any) -> None:
@@ -205,6 +207,7 @@ def affine(names: str, **fields: Any) -> None:
     register(names, Affine(**fields))
 
 
+@cache
 def target_name(target: object, *, overload: bool = False) -> str:
     """The readable name of a graph node's target: ``aten.relu``, or ``aten.max.dim`` in full."""
     schema = getattr(target, "_schema", None)
@@ -214,6 +217,7 @@ def target_name(target: object, *, overload: bool = False) -> str:
     return f"{name}.{schema.overload_name or 'default'}" if overload else name
 
 
+@cache
 def rule_of(target: object) -> Rule | None:
     """The rule of a graph node's target; one overload may differ from the others."""
     full = target_name(target, overload=True)
