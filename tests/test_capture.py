@@ -1072,7 +1072,11 @@ def test_the_model_is_left_as_it_was(last: nn.Module) -> None:
 # --- rules that are wrong
 
 
-@pytest.mark.parametrize("call", [pooled, group_sort, max_min, shared])
+def leaky(m: Fn, x: Tensor) -> Tensor:
+    return F.leaky_relu(m.a(x))
+
+
+@pytest.mark.parametrize("call", [pooled, group_sort, max_min, leaky])
 def test_the_probe_finds_cuts_that_are_not_as_they_claim(
     call: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

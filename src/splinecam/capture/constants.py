@@ -19,6 +19,7 @@ __all__ = [
     "Sized",
     "UnevenRows",
     "constant_call",
+    "copied",
     "filled",
     "has_size",
     "is_like_another",
@@ -122,6 +123,12 @@ def constant_call(target: Any, *args: Any, **kwargs: Any) -> Any:
     value = target(*args, **kwargs)
     empty = target_name(target) in ("aten.empty", "aten.new_empty", "aten.empty_strided")
     return wide(torch.zeros_like(value) if empty else value)
+
+
+def copied(tensor: Tensor, device: torch.device) -> Tensor:
+    """A copy of a weight for a program: floating-point numbers in float64."""
+    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to(device=device, dtype=dtype, copy=True)
 
 
 def wide(value: Any) -> Any:

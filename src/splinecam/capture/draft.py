@@ -157,7 +157,7 @@ def count_masked(draft: Draft, node: fx.Node, indices: Any) -> None:
     masks = [item for item in given if isinstance(item, Tensor) and item.dtype == torch.bool]
     unknown = draft.batch.unknown(node.meta["val"]) if masks else ()
     if len(masks) == 1 and len(unknown) == 1:
-        draft.batch.known[next(iter(unknown))] = int(masks[0].sum())
+        draft.batch.know(next(iter(unknown)), int(masks[0].sum()))
 
 
 def mixes_points(draft: Draft, node: fx.Node, rule: Affine, call: dict[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ from torch import Tensor, fx
 from splinecam.capture.shapes import Batch
 from splinecam.errors import CaptureError
 
-__all__ = ["FlatGraph", "flattened"]
+__all__ = ["FlatGraph", "flattened", "structure_of"]
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,13 @@ def _ends(signature: Any, nodes: dict[str, fx.Node]) -> tuple[fx.Node, fx.Node]:
     if not isinstance(output, fx.Node) or not isinstance(output.meta.get("val"), Tensor):
         raise CaptureError("the model must return a tensor")
     return inputs[0], output
+
+
+def structure_of(graph: FlatGraph) -> list[Any]:
+    """All of a graph but the values of its constants, to be compared with another's."""
+    parts: list[Any] = [graph.x.meta["val"].shape, graph.output.name]
+    for node in graph.nodes:
+        parts += (node.name, node.target, node.meta.get("nn_module_stack"))
+        parts += (item.name if isinstance(item, fx.Node) else item for item in node.args)
+    parts += (tensor.shape for _, tensor in graph.constants.values())
+    return parts

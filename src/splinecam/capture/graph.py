@@ -65,13 +65,17 @@ def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
     return values.view(2, *input_shape).to(device=device, dtype=dtype)
 
 
-def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
-    """The model's exported program without in-place operations; the model stays as it was."""
+def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> tuple[Any, bool]:
+    """The model's exported program without in-place operations; the model stays as it was.
+
+    The second result says whether the program is the same for any values of the weights, with which
+    it may be used again.
+    """
     with warnings.catch_warnings(), _quiet(), torch.no_grad(), untouched(model):
         warnings.simplefilter("ignore")
         x = _example(model, input_shape)
         try:
-            exported = _export_known(model, x)
+            exported, known = _export_known(model, x)
         except CaptureError:
             raise
         except Exception as error:
@@ -82,11 +86,21 @@ def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> Any:
                 with known_values(model):
                     exported = export_any_batch(model, x, _export, _functional)
             if exported is not None:
-                return exported
-            if known := known_cause(error, model, input_shape):
-                raise CaptureError(known) from None
+                return exported, False
+            if cause := known_cause(error, model, input_shape):
+                raise CaptureError(cause) from None
             raise CaptureError(unknown_cause(error, input_shape)) from error
-        return _functional(exported)
+        exported = _functional(exported)
+        return exported, not known and _depends_on_weights_alone(exported)
+
+
+def _depends_on_weights_alone(exported: Any) -> bool:
+    """Whether a program has no constants but weights, and changes none of them."""
+    signature = exported.graph_signature
+    inputs = {spec.kind.name for spec in signature.input_specs}
+    outputs = {spec.kind.name for spec in signature.output_specs}
+    weights = {"USER_INPUT", "PARAMETER", "BUFFER"}
+    return inputs <= weights and outputs == {"USER_OUTPUT"}
 
 
 def _functional(exported: Any) -> Any:
@@ -112,25 +126,28 @@ def _maps_over_dimensions(graph: fx.Graph) -> bool:
     return any(getattr(node.target, "__name__", "") == "_add_batch_dim" for node in graph.nodes)
 
 
-def _export_known(model: nn.Module, x: Tensor) -> Any:
-    """Export a model; one that reads values is given those of its parameters and buffers."""
+def _export_known(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
+    """Export a model; one that reads values is given those of its parameters and buffers.
+
+    The second result says whether it may have read any.
+    """
     try:
         exported = _export(model, x)
         if not any(str(symbol).startswith("u") for symbol in exported.range_constraints):
-            return exported
+            return exported, False
     except CaptureError:
         raise
     except Exception as first:
         try:
             with known_values(model):
-                return _export(model, x)
+                return _export(model, x), True
         except Exception as second:
             raise second if _READS_VALUES.search(str(first)) else first from None
     try:  # sizes or numbers that were not known
         with known_values(model):
-            return _export(model, x)
+            return _export(model, x), True
     except Exception:
-        return exported
+        return exported, True
 
 
 def _export(model: nn.Module, x: Tensor) -> Any:

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["known_values"]
+__all__ = ["known_values", "named_tensors"]
 
 # Functions whose results leave torch: Python numbers, lists and arrays.
 _READS = frozenset(
@@ -37,11 +37,11 @@ def known_values(model: nn.Module) -> Iterator[None]:
     ``self.shape.tolist()`` fail even where the tensor is a parameter or a buffer. In this context
     they give the values that the tensor has; what depends on the input remains unknown.
     """
-    values = {name: _copied(tensor) for name, tensor in _tensors(model).items()}
+    values = {name: _copied(tensor) for name, tensor in named_tensors(model).items()}
     mode = _Known()
 
     def begin(module: nn.Module, *_: Any) -> None:
-        mode.start({name: (t, values[name]) for name, t in _tensors(module).items()})
+        mode.start({name: (t, values[name]) for name, t in named_tensors(module).items()})
 
     handle = model.register_forward_pre_hook(begin, prepend=True)
     try:
@@ -51,7 +51,7 @@ def known_values(model: nn.Module) -> Iterator[None]:
         handle.remove()
 
 
-def _tensors(model: nn.Module) -> dict[str, Tensor]:
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name; one that several modules share has several names."""
     named = (
         *model.named_parameters(remove_duplicate=False),

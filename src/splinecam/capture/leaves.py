@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import wraps
@@ -157,18 +157,23 @@ def leaf_of(node: fx.Node) -> Leaf | None:
 
 
 @contextmanager
-def leaves(model: nn.Module) -> Iterator[None]:
-    """Meanwhile, every module of a registered class is one call of ``splinecam::leaf``."""
+def leaves(model: nn.Module, numbers: Iterable[int] = ()) -> Iterator[tuple[int, ...]]:
+    """Meanwhile, every module of a registered class is one call of ``splinecam::leaf``.
+
+    numbers: by which a graph that was captured before calls these modules; without it, new ones,
+    which are the result.
+    """
     found = {
         module: rule for module in model.modules() if (rule := taught_class(module)) is not None
     }
-    made = {next(_KEYS): Leaf(module, rule) for module, rule in found.items()}
+    keys = iter(numbers) if numbers else _KEYS
+    made = {next(keys): Leaf(module, rule) for module, rule in found.items()}
     before = [(module, vars(module).get("forward")) for module in found]
     _LIVE.update(made)
     try:
         for (key, leaf), module in zip(made.items(), found, strict=True):
             vars(module)["forward"] = _stand_in(key, leaf.kind, module.forward)
-        yield
+        yield tuple(made)
     finally:
         for key in made:
             del _LIVE[key]

@@ -32,7 +32,13 @@ class NotFiniteError(CaptureError):
 Describe = Callable[[str, str], OffendingOp]
 
 
-def probe(program: Program, rows: Mapping[str, Rows], describe: Describe) -> None:
+def _unknown(name: str, reason: str) -> OffendingOp:
+    return OffendingOp(name, "", "", reason)
+
+
+def probe(
+    program: Program, rows: Mapping[str, Rows] | None = None, describe: Describe = _unknown
+) -> None:
     """Run two random points, and their blend alone, through every stage; raise if they disagree.
 
     Every cut is run on the two points, on one alone and on its opposite.
@@ -43,7 +49,7 @@ def probe(program: Program, rows: Mapping[str, Rows], describe: Describe) -> Non
     for i, stage in enumerate(program.stages):
         out = program.advance(i, live)
         if not _holds(program, i, live, out):
-            _blame(program, stage, live, rows, describe)
+            _blame(program, stage, live, rows or {}, describe)
         live = out
         if stage.cut is not None:
             if not stage.cut.rectifies:  # of the positive part all is known

@@ -12,6 +12,7 @@ from torch import Tensor, fx
 from splinecam.capture.composites import Emitter
 from splinecam.capture.constants import (
     constant_call,
+    copied,
     filled,
     has_size,
     is_like_another,
@@ -73,19 +74,29 @@ class Reader:
         self.needed = needed_by(graph.output)
         self.draft = Draft(graph.x, graph.batch, device)
         self.tail = tail_of(graph, self.needed)
+        self.emitted: list[fx.Node] = []
 
     def read(self, input_shape: tuple[int, ...]) -> Program:
         """The program of the graph, which is run on random points to see that it is right."""
+        try:
+            program = self._read(input_shape)
+            probe(program, self.draft.rows, self.draft.describe)
+            return program
+        finally:
+            for node in reversed(self.emitted):  # the graph may be read again
+                node.graph.erase_node(node)
+
+    def _read(self, input_shape: tuple[int, ...]) -> Program:
         draft, output = self.draft, self.output
         for node, (_, value) in self.graph.constants.items():
-            draft.values[node] = self._constant(value)
+            draft.values[node] = copied(value, self.device) if isinstance(value, Tensor) else value
         for node in self.graph.nodes:
             if node.op == "get_attr":
                 draft.values[node] = None  # the graph of a branch: its caller is rejected
             if node.op == "call_function" and node in self.needed:
                 self._node(node)
         result, final = self._result()
-        program = Program(
+        return Program(
             input_shape=input_shape,
             output_shape=tuple(draft.batch.shape_at(output.meta["val"], 1)[1:]),
             input_name=self.graph.x.name,
@@ -95,8 +106,6 @@ class Reader:
             final=final,
             device=self.device,
         )
-        probe(program, draft.rows, draft.describe)
-        return program
 
     def _result(self) -> tuple[Ref, Final | None]:
         """What is left of the output, if nothing speaks against it, and what was left out."""
@@ -115,13 +124,6 @@ class Reader:
                 "(batch, ...) with one row for each point"
             )
         return (result, None) if self.tail is None else self.tail.finish(self.draft, self.output)
-
-    def _constant(self, found: Any) -> Any:
-        """A parameter, a buffer or a constant of the model: a copy on the program's device."""
-        if not isinstance(found, Tensor):
-            return found
-        dtype = torch.float64 if found.is_floating_point() else found.dtype
-        return found.detach().to(device=self.device, dtype=dtype, copy=True)
 
     # --- one node
 
@@ -157,7 +159,7 @@ class Reader:
         source: Any = node.args[0] if node.args else None
         tensor = self.draft.values.get(source)
         if self.draft.batch.unknown(value) and isinstance(tensor, Tensor) and tensor.numel() == 1:
-            self.draft.batch.known[value.node.expr] = tensor.item()
+            self.draft.batch.know(value.node.expr, tensor.item())
         return self.draft.batch.size(value)
 
     def _template(self, item: Any) -> Any:
@@ -261,6 +263,7 @@ class Reader:
         if isinstance(result, str):
             return result
         self.needed.update(emit.nodes)
+        self.emitted += emit.nodes
         before = len(self.draft.offending)
         for new in emit.nodes:
             self._node(new)

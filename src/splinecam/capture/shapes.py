@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from splinecam.errors import CaptureError
 from splinecam.values import Rows, Size
@@ -46,6 +47,14 @@ class Batch:
             )
         self.symbol = size.node.expr
         self.known: dict[Any, Any] = {}  # other symbols, whose values are constants of the model
+        self._shapes: Any = WeakIdKeyDictionary()
+        self._rows: Any = WeakIdKeyDictionary()
+
+    def know(self, symbol: Any, number: Any) -> None:
+        """Note the value of another symbol."""
+        self.known[symbol] = number
+        self._shapes.clear()
+        self._rows.clear()
 
     def expression(self, value: Any) -> Any:
         """The expression of a symbolic number, with what is known filled in."""
@@ -63,7 +72,7 @@ class Batch:
         for size, known in zip(value.shape, same.shape, strict=True):
             if len(self.unknown(size)) == 1 and self.expression(size).is_Symbol:
                 number = self.expression(known) if isinstance(known, torch.SymInt) else known
-                self.known[self.expression(size)] = number
+                self.know(self.expression(size), number)
 
     def size(self, value: Any) -> Any:
         """A number of the graph, as it is or as a function of the batch."""
@@ -85,7 +94,9 @@ class Batch:
 
     def shape(self, value: Tensor) -> list[Any]:
         """The shape of a value in a graph."""
-        return [self.size(size) for size in value.shape]
+        if value not in self._shapes:
+            self._shapes[value] = [self.size(size) for size in value.shape]
+        return list(self._shapes[value])
 
     def shape_at(self, value: Tensor, batch: int) -> list[int]:
         """The shape that a value has for so many points."""
@@ -93,6 +104,12 @@ class Batch:
 
     def rows(self, value: Tensor) -> Rows | None:
         """Where a value keeps the batch; None if it has lost it or mixed its points."""
+        if value not in self._rows:
+            self._rows[value] = self._find_rows(value)
+        found: Rows | None = self._rows[value]
+        return found
+
+    def _find_rows(self, value: Tensor) -> Rows | None:
         sizes: list[Any] = list(value.shape)
         found = [
             (dim, self.expression(size) / self.symbol)

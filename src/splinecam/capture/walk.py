@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.module import _has_any_global_hook
-from torch.utils._device import DeviceContext
 
 from splinecam.capture.flat import FlatGraph
 from splinecam.capture.layers import LAYERS, Unusual, Walk
+from splinecam.capture.modes import any_mode
 from splinecam.capture.shapes import FirstDimension
 from splinecam.ops.register import taught_class
 
@@ -32,7 +32,7 @@ _CALLS = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__", "__iter
 
 def walked(model: nn.Module, input_shape: tuple[int, ...]) -> FlatGraph | None:
     """The graph of a chain or a tree of torch's own layers; None for any other model."""
-    if _has_any_global_hook() or _modes():  # type: ignore[no-untyped-call]
+    if _has_any_global_hook() or any_mode():  # type: ignore[no-untyped-call]
         return None
     walk = Walk(input_shape)
     try:
@@ -43,14 +43,6 @@ def walked(model: nn.Module, input_shape: tuple[int, ...]) -> FlatGraph | None:
     if len(walk.nodes) == 1 or not _alike(tensors):
         return None
     return FlatGraph(walk.nodes, walk.x, output, walk.constants, FirstDimension())
-
-
-def _modes() -> bool:
-    """Whether torch is in a mode in which functions may do something else than usual."""
-    functions = range(torch._C._len_torch_function_stack())
-    others = [i for i in functions if type(torch._C._get_function_stack_at(i)) is not DeviceContext]
-    dispatch = torch._C._len_torch_dispatch_stack()
-    return bool(others) or dispatch > 0 or torch._C._is_any_autocast_enabled()
 
 
 def _alike(tensors: list[Tensor]) -> bool:

@@ -199,7 +199,6 @@ def register(names: str, rule: Rule) -> None:
         if key in _RULES:
             raise ValueError(f"{key} has a rule already")
         _RULES[key] = rule
-    rule_of.cache_clear()
 
 
 def affine(names: str, **fields: Any) -> None:
@@ -217,7 +216,6 @@ def target_name(target: object, *, overload: bool = False) -> str:
     return f"{name}.{schema.overload_name or 'default'}" if overload else name
 
 
-@cache
 def rule_of(target: object) -> Rule | None:
     """The rule of a graph node's target; one overload may differ from the others."""
     full = target_name(target, overload=True)
