@@ -10,7 +10,7 @@ import torch
 from common import Table, alone, in_turns, perceptron, seconds, warm_up
 
 import splinecam as sc
-from splinecam.capture import capture
+from splinecam._capture import capture
 from splinecam.engine import run
 
 DOMAINS = 90

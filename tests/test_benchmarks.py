@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.capture import capture
+from splinecam._capture import capture
 from splinecam.engine import run
 from splinecam.testing import Abs
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam import bending, evaluate, kinks
+from splinecam._capture import capture
 from splinecam.bending import Bags, Sums
 from splinecam.births import Births, Kinks
-from splinecam.capture import capture
 from splinecam.engine import run
 
 

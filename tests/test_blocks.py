@@ -8,7 +8,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam import bending, engine, functions, kinks, refine, weave
-from splinecam.capture import capture
+from splinecam._capture import capture
 from splinecam.engine import Outcome, run
 
 

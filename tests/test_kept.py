@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 import splinecam as sc
-from splinecam.capture import capture, capturing
-from splinecam.capture.fingerprint import Opaque, fingerprint
-from splinecam.capture.kept import forget, kept
+from splinecam._capture import capture, capturing
+from splinecam._capture.fingerprint import Opaque, fingerprint
+from splinecam._capture.kept import forget, kept
 from splinecam.program import Program
 
 Change = Callable[[Any], Any]

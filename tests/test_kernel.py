@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam import bending, evaluate, kinks, refine, state
+from splinecam._capture import capture
 from splinecam.births import Births
-from splinecam.capture import capture
 from splinecam.engine import Outcome, run
 from splinecam.functions import Functions
 from splinecam.kernels import (

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm
 
 import splinecam as sc
-from splinecam.capture import capture
-from splinecam.capture.capturing import captured_by_export, captured_by_walk
+from splinecam._capture import capture
+from splinecam._capture.capturing import captured_by_export, captured_by_walk
 from splinecam.cuts import KnotCut, MaxCut
 from splinecam.program import Program
 

@@ -18,9 +18,9 @@ from splinecam import neurons as _neurons
 from splinecam import plot as _plot
 from splinecam import stats as _stats
 from splinecam import validate as _validate
-from splinecam.capture import capture
-from splinecam.capture.outputs import Lost, Output, check_output
-from splinecam.capture.private import dtype_of
+from splinecam._capture import capture
+from splinecam._capture.outputs import Lost, Output, check_output
+from splinecam._capture.private import dtype_of
 from splinecam.domain import Domain
 from splinecam.engine import Frame, Outcome, run
 from splinecam.errors import SplineCamError

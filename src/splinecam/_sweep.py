@@ -11,9 +11,9 @@ from typing import Any, Literal, overload
 import torch
 from torch import nn
 
+from splinecam._capture import capture
+from splinecam._capture.outputs import Output, check_output
 from splinecam._partition import Partition, record_of, require_module
-from splinecam.capture import capture
-from splinecam.capture.outputs import Output, check_output
 from splinecam.domain import Domain
 from splinecam.engine import Outcome, free_memory
 from splinecam.errors import LimitError

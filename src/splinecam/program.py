@@ -98,7 +98,7 @@ class Program:
     """A network in float64, ready to be run stage by stage on any number of points.
 
     >>> from torch import nn
-    >>> from splinecam.capture import capture
+    >>> from splinecam._capture import capture
     >>> program = capture(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)), (2,))
     >>> program(torch.zeros(5, 2)).shape
     torch.Size([5, 1])

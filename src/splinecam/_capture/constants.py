@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.capture.shapes import Batch
-from splinecam.capture.staging import refs
+from splinecam._capture.shapes import Batch
+from splinecam._capture.staging import refs
 from splinecam.ops import Affine, rule_of, target_name
 from splinecam.program import Step
 from splinecam.values import Ref, Size

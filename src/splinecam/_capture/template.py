@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from splinecam.capture.constants import copied
-from splinecam.capture.draft import Draft
-from splinecam.capture.flat import FlatGraph
+from splinecam._capture.constants import copied
+from splinecam._capture.draft import Draft
+from splinecam._capture.flat import FlatGraph
 from splinecam.ops import Affine, Maximum, Piecewise, Sort, Terminal, rule_of
 from splinecam.program import Program, Stage, Step
 

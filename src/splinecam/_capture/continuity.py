@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.capture.draft import Draft
-from splinecam.capture.staging import refs
+from splinecam._capture.draft import Draft
+from splinecam._capture.staging import refs
 from splinecam.choices import ChoiceCut
 from splinecam.cuts import KnotCut
 from splinecam.ops import Bound

@@ -13,6 +13,6 @@ it keeps its word. What the user has registered is kept as one call by ``leaves`
 ``untouched`` and ``private`` keep it as it was.
 """
 
-from splinecam.capture.capturing import capture
+from splinecam._capture.capturing import capture
 
 __all__ = ["capture"]

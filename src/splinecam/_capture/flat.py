@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from splinecam.capture.shapes import Batch
+from splinecam._capture.shapes import Batch
 from splinecam.errors import CaptureError
 
 __all__ = ["FlatGraph", "flattened", "structure_of"]

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.capture.constants import UnevenRows
-from splinecam.capture.draft import Draft, is_floating
-from splinecam.capture.knots import spread_knots
-from splinecam.capture.staging import refs
+from splinecam._capture.constants import UnevenRows
+from splinecam._capture.draft import Draft, is_floating
+from splinecam._capture.knots import spread_knots
+from splinecam._capture.staging import refs
 from splinecam.cuts import KnotCut, MaxCut, Operation, SortCut
 from splinecam.ops import Affine, Maximum, Piecewise, Sort, target_name
 from splinecam.ops.rejected import INDICES, MIXES, UNPOOLED

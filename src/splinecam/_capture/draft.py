@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.capture.constants import Sized, parts_of
-from splinecam.capture.graph import location_of, name_of
-from splinecam.capture.leaves import leaf_of
-from splinecam.capture.shapes import Batch
-from splinecam.capture.staging import refs
+from splinecam._capture.constants import Sized, parts_of
+from splinecam._capture.graph import location_of, name_of
+from splinecam._capture.leaves import leaf_of
+from splinecam._capture.shapes import Batch
+from splinecam._capture.staging import refs
 from splinecam.cuts import Cut
 from splinecam.errors import OffendingOp
 from splinecam.ops import Affine, target_name

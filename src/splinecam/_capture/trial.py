@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splinecam.capture.probe import SLACK, WEIGHT
+from splinecam._capture.probe import SLACK, WEIGHT
 
 __all__ = ["Problem", "try_out"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.capture.constants import UnevenRows
-from splinecam.capture.draft import Draft
+from splinecam._capture.constants import UnevenRows
+from splinecam._capture.draft import Draft
 from splinecam.cuts import MaxCut, Operation
 from splinecam.ops import Affine, Scatter, target_name
 from splinecam.ops.rejected import MIXES, PRODUCT

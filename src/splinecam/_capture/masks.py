@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.capture.continuity import Sides, slope_of, steepness_of
-from splinecam.capture.cutting import EXACT, expanded
-from splinecam.capture.draft import Draft, Mask
-from splinecam.capture.knots import spread_knots
-from splinecam.capture.staging import refs
+from splinecam._capture.continuity import Sides, slope_of, steepness_of
+from splinecam._capture.cutting import EXACT, expanded
+from splinecam._capture.draft import Draft, Mask
+from splinecam._capture.knots import spread_knots
+from splinecam._capture.staging import refs
 from splinecam.choices import ChoiceCut, choose
 from splinecam.cuts import KnotCut, Operation
 from splinecam.ops import Affine, Comparison, Knots, target_name

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam.capture.batches import fixes_batch
+from splinecam._capture.batches import fixes_batch
 from splinecam.errors import CaptureError
 
 __all__ = [

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.capture.constants import UnevenRows
-from splinecam.capture.draft import Draft
-from splinecam.capture.flat import FlatGraph
-from splinecam.capture.graph import arguments_of
+from splinecam._capture.constants import UnevenRows
+from splinecam._capture.draft import Draft
+from splinecam._capture.flat import FlatGraph
+from splinecam._capture.graph import arguments_of
 from splinecam.errors import CaptureError
 from splinecam.ops import Affine, Terminal, rule_of, target_name
 from splinecam.ops.rejected import MIXES, SMOOTH

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from splinecam.capture.modes import any_mode
+from splinecam._capture.modes import any_mode
 from splinecam.ops.register import registrations
 
 __all__ = ["Opaque", "fingerprint"]

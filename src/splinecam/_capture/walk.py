@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from splinecam.capture.flat import FlatGraph
-from splinecam.capture.layers import LAYERS, Unusual, Walk
-from splinecam.capture.modes import any_mode
-from splinecam.capture.shapes import FirstDimension
+from splinecam._capture.flat import FlatGraph
+from splinecam._capture.layers import LAYERS, Unusual, Walk
+from splinecam._capture.modes import any_mode
+from splinecam._capture.shapes import FirstDimension
 from splinecam.ops.register import taught_class
 
 __all__ = ["walked"]

@@ -10,21 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam.capture.diagnosis import refuse
-from splinecam.capture.explain import explained
-from splinecam.capture.fingerprint import fingerprint
-from splinecam.capture.flat import flattened, structure_of
-from splinecam.capture.graph import export_graph
-from splinecam.capture.kept import Kept, keep, kept
-from splinecam.capture.known import named_tensors
-from splinecam.capture.leaves import leaves
-from splinecam.capture.outputs import Output, check_output, one_output
-from splinecam.capture.private import EXCLUSIVE
-from splinecam.capture.probe import probe
-from splinecam.capture.reader import Reader
-from splinecam.capture.template import Template, template_of
-from splinecam.capture.untouched import unwrap
-from splinecam.capture.walk import walked
+from splinecam._capture.diagnosis import refuse
+from splinecam._capture.explain import explained
+from splinecam._capture.fingerprint import fingerprint
+from splinecam._capture.flat import flattened, structure_of
+from splinecam._capture.graph import export_graph
+from splinecam._capture.kept import Kept, keep, kept
+from splinecam._capture.known import named_tensors
+from splinecam._capture.leaves import leaves
+from splinecam._capture.outputs import Output, check_output, one_output
+from splinecam._capture.private import EXCLUSIVE
+from splinecam._capture.probe import probe
+from splinecam._capture.reader import Reader
+from splinecam._capture.template import Template, template_of
+from splinecam._capture.untouched import unwrap
+from splinecam._capture.walk import walked
 from splinecam.errors import SplineCamError
 from splinecam.program import Program
 

@@ -12,8 +12,8 @@ from typing import Any
 from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from splinecam.capture.flat import FlatGraph
-from splinecam.capture.template import Template
+from splinecam._capture.flat import FlatGraph
+from splinecam._capture.template import Template
 
 __all__ = ["Kept", "forget", "keep", "kept"]
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from torch import Tensor, fx, nn
 
-from splinecam.capture.diagnosis import first_line, quantised
-from splinecam.capture.flat import FlatGraph
-from splinecam.capture.probe import NotFiniteError
+from splinecam._capture.diagnosis import first_line, quantised
+from splinecam._capture.flat import FlatGraph
+from splinecam._capture.probe import NotFiniteError
 from splinecam.errors import CaptureError, OffendingOp, SplineCamError, UnsupportedOpError
 from splinecam.ops.affine import STATISTICS, TRAINING
 

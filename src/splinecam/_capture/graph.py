@@ -15,17 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from splinecam.capture.batches import export_any_batch, fixes_batch
-from splinecam.capture.diagnosis import (
+from splinecam._capture.batches import export_any_batch, fixes_batch
+from splinecam._capture.diagnosis import (
     first_line,
     known_cause,
     last_of_the_user,
     unknown_cause,
 )
-from splinecam.capture.known import known_values
-from splinecam.capture.leaves import leaf_of
-from splinecam.capture.shapes import dynamic_shapes
-from splinecam.capture.untouched import untouched
+from splinecam._capture.known import known_values
+from splinecam._capture.leaves import leaf_of
+from splinecam._capture.shapes import dynamic_shapes
+from splinecam._capture.untouched import untouched
 from splinecam.errors import CaptureError
 from splinecam.ops import Affine, Maximum, Piecewise, Sort, rule_of, target_name
 

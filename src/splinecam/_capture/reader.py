@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.capture.composites import Emitter
-from splinecam.capture.constants import (
+from splinecam._capture.composites import Emitter
+from splinecam._capture.constants import (
     constant_call,
     copied,
     filled,
@@ -18,7 +18,7 @@ from splinecam.capture.constants import (
     is_like_another,
     part_of,
 )
-from splinecam.capture.cutting import (
+from splinecam._capture.cutting import (
     EXACT,
     add_knots,
     add_maxima,
@@ -26,20 +26,20 @@ from splinecam.capture.cutting import (
     add_sort,
     uses_places,
 )
-from splinecam.capture.draft import Draft, count_masked, is_floating, mixes_points
-from splinecam.capture.final import Final, tail_of
-from splinecam.capture.flat import FlatGraph
-from splinecam.capture.graph import (
+from splinecam._capture.draft import Draft, count_masked, is_floating, mixes_points
+from splinecam._capture.final import Final, tail_of
+from splinecam._capture.flat import FlatGraph
+from splinecam._capture.graph import (
     argument_names,
     arguments_of,
     defaults,
     needed_by,
 )
-from splinecam.capture.masks import add_comparison, add_masked
-from splinecam.capture.probe import probe
-from splinecam.capture.scattered import add_scattered
-from splinecam.capture.staging import make_stages, refs
-from splinecam.capture.taught import add_taught, taught_of
+from splinecam._capture.masks import add_comparison, add_masked
+from splinecam._capture.probe import probe
+from splinecam._capture.scattered import add_scattered
+from splinecam._capture.staging import make_stages, refs
+from splinecam._capture.taught import add_taught, taught_of
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.ops import (
     CREATORS,

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.capture.constants import has_size
-from splinecam.capture.differences import differentiable
-from splinecam.capture.draft import Draft
-from splinecam.capture.leaves import Leaf, as_columns, leaf_of
-from splinecam.capture.staging import refs
-from splinecam.capture.trial import Problem, try_out
+from splinecam._capture.constants import has_size
+from splinecam._capture.differences import differentiable
+from splinecam._capture.draft import Draft
+from splinecam._capture.leaves import Leaf, as_columns, leaf_of
+from splinecam._capture.staging import refs
+from splinecam._capture.trial import Problem, try_out
 from splinecam.cuts import KnotCut, LeafCut, Operation
 from splinecam.ops import Affine, Bound, target_name
 from splinecam.ops.measure import measured_bound
