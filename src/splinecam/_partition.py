@@ -21,6 +21,7 @@ from splinecam import validate as _validate
 from splinecam._capture import capture
 from splinecam._capture.outputs import Lost, Output, check_output
 from splinecam._capture.private import dtype_of
+from splinecam._captured import Captured, model_of
 from splinecam.domain import Domain
 from splinecam.engine import Frame, Outcome, run
 from splinecam.errors import SplineCamError
@@ -52,7 +53,7 @@ _ABSENT = (
 
 
 def partition(
-    model: nn.Module,
+    model: nn.Module | Captured,
     domain: Domain,
     *,
     output: Output = None,
@@ -65,13 +66,14 @@ def partition(
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
-    changed. output: which of several outputs of the model, as an index into a tuple, a key of a
-    dict, the name of a field, or a function of the model's result. device: where to compute, by
-    default a GPU if there is one. memory: bytes to stay within, as a number or written ``"4GB"``
-    (default: most of what the device has free). max_regions: stop with a ``LimitError`` beyond this
-    many. names: what the classes are called, in the order of the outputs, or two names for a single
-    output; pictures and tables use them, and ``part.names`` changes them. progress: show a bar, in
-    interactive use only; elsewhere the logger ``splinecam`` tells of each step at level INFO.
+    changed. A network from ``capture`` stands for its model as it is now. output: which of several
+    outputs of the model, as an index into a tuple, a key of a dict, the name of a field, or a
+    function of the model's result. device: where to compute, by default a GPU if there is one.
+    memory: bytes to stay within, as a number or written ``"4GB"`` (default: most of what the device
+    has free). max_regions: stop with a ``LimitError`` beyond this many. names: what the classes are
+    called, in the order of the outputs, or two names for a single output; pictures and tables use
+    them, and ``part.names`` changes them. progress: show a bar, in interactive use only; elsewhere
+    the logger ``splinecam`` tells of each step at level INFO.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -79,14 +81,15 @@ def partition(
     >>> part.validate().ok
     True
     """
-    require_module(model)
+    network, output, device = model_of(model, output, device)
+    require_module(network)
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_output(output)
     memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
     limits = memory, max_regions
     with torch.inference_mode(False):
-        return _partition(model, domain, output, device_of(device), *limits, names, progress)
+        return _partition(network, domain, output, device_of(device), *limits, names, progress)
 
 
 def require_module(model: object) -> None:

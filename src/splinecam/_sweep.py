@@ -13,6 +13,7 @@ from torch import nn
 
 from splinecam._capture import capture
 from splinecam._capture.outputs import Output, check_output
+from splinecam._captured import Captured, model_of
 from splinecam._partition import Partition, record_of, require_module
 from splinecam.domain import Domain
 from splinecam.engine import Outcome, free_memory
@@ -36,7 +37,7 @@ _ALIKE = 4.0
 
 @overload
 def sweep(
-    model: nn.Module,
+    model: nn.Module | Captured,
     domains: Iterable[Domain],
     *,
     stream: Literal[False] = False,
@@ -49,7 +50,7 @@ def sweep(
 ) -> list[Partition]: ...
 @overload
 def sweep(
-    model: nn.Module,
+    model: nn.Module | Captured,
     domains: Iterable[Domain],
     *,
     stream: Literal[True],
@@ -61,7 +62,7 @@ def sweep(
     progress: bool = True,
 ) -> Iterator[Partition]: ...
 def sweep(
-    model: nn.Module,
+    model: nn.Module | Captured,
     domains: Iterable[Domain],
     *,
     stream: bool = False,
@@ -91,14 +92,15 @@ def sweep(
     True
     >>> largest = max(len(part) for part in sweep(model, domains, stream=True))
     """
-    require_module(model)
+    network, output, device = model_of(model, output, device)
+    require_module(network)
     if isinstance(domains, Domain) or not isinstance(domains, Iterable):
         raise TypeError(
             f"domains must be a list or another iterable of domains, not {kind_of(domains)}"
         )
     check_output(output)
     limits = memory_of(memory), limit_of("max_regions", max_regions)
-    found = _sweep(model, domains, output, device_of(device), *limits, names, progress)
+    found = _sweep(network, domains, output, device_of(device), *limits, names, progress)
     return found if stream else list(found)
 
 
