@@ -560,8 +560,16 @@ def test_attributes_that_are_read_by_name_count() -> None:
     _assert_fresh(model)
 
 
-def test_pure_functions_are_seen_through(exports: _Exports) -> None:
-    model = _Reads(_calls_math)
+@torch.no_grad()
+def _decorated(module: Any, x: Tensor) -> Tensor:
+    return x.relu() * module.gate
+
+
+@pytest.mark.parametrize("function", [_calls_math, _decorated])
+def test_pure_functions_are_seen_through(
+    function: Callable[[Any, Tensor], Tensor], exports: _Exports
+) -> None:
+    model = _Reads(function)
     capture(model, (2,))
     capture(model, (2,))
     assert exports.count == 1

@@ -190,6 +190,8 @@ class _Sight:
         elif isinstance(value, Enum):
             self.add(kind)
             self.parts.append(value.name)
+        elif kind in (torch.no_grad, torch.enable_grad):
+            self.parts.append(kind)
         elif isinstance(value, logging.Logger):
             self.parts += (logging.Logger, value.name)
         elif kind.__module__ in ("torch._ops", "typing", "torch._jit_internal"):

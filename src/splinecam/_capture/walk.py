@@ -8,6 +8,7 @@ computes lead to ``torch.export``.
 
 from __future__ import annotations
 
+import os
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from splinecam.ops.register import taught_class
 
 __all__ = ["walked"]
 
-_TORCH = str(Path(torch.__file__).parent)
+_TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CALLS = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__", "__iter__", "forward")
