@@ -4,15 +4,17 @@ The library is plain C (``refine.c``, ``rows.c``, ``pool.c``), built when the pa
 Where it is missing everything works by tensor operations, only slower.
 """
 
-from splinecam.kernels.kernel import Cutting, Kernel, available, kernel_for
-from splinecam.kernels.rows import FusedOutput, LineRows, Product, Sight
+from splinecam.kernels.kernel import Cutting, Dense, Kernel, Seen, available, kernel_for
+from splinecam.kernels.refined import History
+from splinecam.kernels.rows import LineRows, Sight
 
 __all__ = [
     "Cutting",
-    "FusedOutput",
+    "Dense",
+    "History",
     "Kernel",
     "LineRows",
-    "Product",
+    "Seen",
     "Sight",
     "available",
     "kernel_for",
