@@ -68,10 +68,8 @@ class Signs:
 
 def all_bits(m: int, device: torch.device) -> Tensor:
     """The words of m bits that are all set."""
-    words = torch.full((-(-m // 64),), -1, device=device)
-    if m % 64:
-        words[-1:].fill_((1 << m % 64) - 1)
-    return words
+    rest = [(1 << m % 64) - 1] if m % 64 else []
+    return torch.tensor([-1] * (m // 64) + rest, dtype=torch.int64, device=device)
 
 
 class SignWriter:

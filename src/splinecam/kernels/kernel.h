@@ -144,7 +144,6 @@ enum sc_bound { SC_MODULUS, SC_ERROR, SC_LATER_ERROR, SC_POSITIVE_MODULUS, SC_PO
 typedef struct sc_pool sc_pool;
 
 SC_EXPORT int64_t sc_version(void);
-SC_EXPORT const char *sc_instructions(void);
 SC_EXPORT sc_pool *sc_pool_new(int64_t threads);
 SC_EXPORT void sc_pool_free(sc_pool *pool);
 SC_EXPORT void sc_free(void *block);

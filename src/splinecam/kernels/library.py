@@ -128,7 +128,6 @@ def library() -> Any:
 
 
 def _declare(lib: Any) -> None:
-    lib.sc_instructions.restype = ctypes.c_char_p
     lib.sc_pool_new.restype, lib.sc_pool_new.argtypes = c_void_p, [c_int64]
     lib.sc_pool_free.restype, lib.sc_pool_free.argtypes = None, [c_void_p]
     lib.sc_free.restype, lib.sc_free.argtypes = None, [c_void_p]

@@ -19,26 +19,14 @@ TARGET static void NAME(range)(const double *table, int64_t n, const int64_t *ro
                                int64_t end, double *restrict low, double *restrict high,
                                double *restrict size) {
     for (int64_t i = begin; i < end; i += 4) { /* at the end some rows are read again */
-        int64_t j = i + 1 < end ? i + 1 : end - 1, k = i + 2 < end ? i + 2 : end - 1;
-        int64_t l = i + 3 < end ? i + 3 : end - 1;
+        int64_t j = MIN(i + 1, end - 1), k = MIN(i + 2, end - 1), l = MIN(i + 3, end - 1);
         const double *a = table + (rows ? rows[i] : i) * n, *b = table + (rows ? rows[j] : j) * n;
         const double *c = table + (rows ? rows[k] : k) * n, *d = table + (rows ? rows[l] : l) * n;
         for (int64_t u = 0; u < n; u++) {
             double p = a[u], q = b[u], r = c[u], s = d[u];
-            double pq = p < q ? p : q, rs = r < s ? r : s, least = pq < rs ? pq : rs;
-            low[u] = least < low[u] ? least : low[u];
-            pq = p > q ? p : q;
-            rs = r > s ? r : s;
-            double most = pq > rs ? pq : rs;
-            high[u] = most > high[u] ? most : high[u];
-            p = fabs(p);
-            q = fabs(q);
-            r = fabs(r);
-            s = fabs(s);
-            pq = p < q ? p : q;
-            rs = r < s ? r : s;
-            least = pq < rs ? pq : rs;
-            size[u] = least < size[u] ? least : size[u];
+            low[u] = MIN(MIN(MIN(p, q), MIN(r, s)), low[u]);
+            high[u] = MAX(MAX(MAX(p, q), MAX(r, s)), high[u]);
+            size[u] = MIN(MIN(MIN(fabs(p), fabs(q)), MIN(fabs(r), fabs(s))), size[u]);
         }
     }
 }
@@ -80,9 +68,11 @@ TARGET static void NAME(few)(const double *row, int64_t n, int64_t rectified, in
     }
 }
 
-/* The range and the signs of some rows; room: (units). */
+/* The range and the signs of some rows. */
 TARGET static void NAME(see)(const double *table, const int64_t *rows, int64_t begin, int64_t end,
-                             sc_sight *sight, double *room) {
+                             worker_t *own) {
+    sc_sight *sight = &own->sight;
+    double *room = own->size;
     int64_t n = sight->units, words = (n + 63) / 64;
     int near = 0;
     if (!n || begin == end) return;
@@ -95,7 +85,7 @@ TARGET static void NAME(see)(const double *table, const int64_t *rows, int64_t b
         const double *row = table + at * n;
         uint64_t *positive = sight->positive + at * words, *negative = sight->negative + at * words;
         for (int64_t w = 0; w < words; w++) {
-            int64_t count = n - 64 * w < 64 ? n - 64 * w : 64;
+            int64_t count = MIN(n - 64 * w, 64);
             const double *limit = near ? sight->least + 64 * w : NULL;
             positive[w] = NAME(above)(row + 64 * w, limit, 1.0, count);
             negative[w] = near ? NAME(above)(row + 64 * w, limit, -1.0, count)
@@ -116,7 +106,7 @@ TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *line
         const int64_t *unit = lines->unit + k;
         for (int64_t j = 0; j < count; j++) {
             double s = lines->place[k + j];
-            weight[j] = (t < s ? t : s) * (1 - (t > s ? t : s)) * lines->bend[k + j];
+            weight[j] = MIN(t, s) * (1 - MAX(t, s)) * lines->bend[k + j];
         }
         for (; c + 4 * LANES <= width; c += 4 * LANES) {
             vec sum[4];
@@ -154,9 +144,11 @@ TARGET static void NAME(mix)(const double *restrict a, const double *restrict b,
     } while (0)
 
 /* New rows of the lines [begin, end): the slope changes up to a row count with t_j (1 - t), those
- * behind it with t (1 - t_j). found: (slope changes of a line); room: (5, width). */
+ * behind it with t (1 - t_j). */
 TARGET static void NAME(sum)(double *table, int64_t width, const sc_lines *lines, int64_t begin,
-                             int64_t end, int64_t *found, double *room) {
+                             int64_t end, worker_t *own) {
+    int64_t *found = own->found;
+    double *room = own->weight;
     double *restrict ahead = room, *restrict behind = room + width;
     double *restrict ahead_rest = room + 2 * width, *restrict behind_rest = room + 3 * width;
     int64_t low = 0, high = lines->count;
@@ -240,9 +232,9 @@ TARGET static void NAME(tile)(int64_t depth, const double *x, const double *y, d
 /* The rows of a block of a product; the units that are zero in all of them are left out.
  * x: (depth, TILE_ROWS) per tile of rows, y: (depth, TILE_COLUMNS) per tile of columns. */
 TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64_t count,
-                               block_t *room, double *table) {
+                               worker_t *room, double *table) {
     int64_t n = dense->units, m = dense->width, depth = 0, rectified = dense->rectified;
-    double *x = room->x, *y = room->y, *peak = room->peak;
+    double *x = room->x, *y = room->y, *peak = room->peak, floor = rectified ? 0 : -INFINITY;
     const double *const *row = room->row;
     if (m < NARROW) { /* too few columns for tiles; x has the transposed columns */
         for (int64_t u = 0; u < n; u++)
@@ -259,22 +251,21 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
         const double *z = row[i];
         if (i + AHEAD < count) /* rows of a neighbourhood are scattered over the memory */
             for (int64_t u = 0; u < n; u += 8) __builtin_prefetch(row[i + AHEAD] + u);
-        for (int64_t u = 0; u < n; u++) peak[u] = z[u] > peak[u] ? z[u] : peak[u];
+        for (int64_t u = 0; u < n; u++) peak[u] = MAX(z[u], peak[u]);
     }
     for (int64_t u = 0; u < n; u++)
         if (peak[u] > 0) room->unit[depth++] = (int32_t)u;
     for (int64_t i = 0; i < count; i += TILE_ROWS) {
         const double *z[TILE_ROWS]; /* the last tile repeats its last row */
         double *to = x + i * depth;
-        for (int64_t r = 0; r < TILE_ROWS; r++) z[r] = row[i + r < count ? i + r : count - 1];
+        for (int64_t r = 0; r < TILE_ROWS; r++) z[r] = row[MIN(i + r, count - 1)];
         for (int64_t k = 0; k < depth; k++, to += TILE_ROWS) {
             int64_t u = room->unit[k];
-            UNROLL for (int r = 0; r < TILE_ROWS; r++)
-                to[r] = z[r][u] > 0 || !rectified ? z[r][u] : 0;
+            UNROLL for (int r = 0; r < TILE_ROWS; r++) to[r] = z[r][u] < floor ? 0 : z[r][u];
         }
     }
     for (int64_t c = 0; c < m; c += TILE_COLUMNS) {
-        int64_t left = m - c < TILE_COLUMNS ? m - c : TILE_COLUMNS;
+        int64_t left = MIN(m - c, TILE_COLUMNS);
         for (int64_t k = 0; k < depth; k++) {
             const double *column = dense->column + room->unit[k] * m + c;
             double *to = y + k * TILE_COLUMNS;
@@ -283,15 +274,12 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
         }
         for (int64_t i = 0; i < count; i += TILE_ROWS) {
             double out[TILE_ROWS * TILE_COLUMNS];
-            int64_t last = count - i < TILE_ROWS ? count - i : TILE_ROWS;
+            int64_t last = MIN(count - i, TILE_ROWS);
             NAME(tile)(depth, x + i * depth, y, out);
             for (int64_t r = 0; r < last; r++) {
                 double *to = table + rows[i + r] * m + c;
-                const double *from = out + r * TILE_COLUMNS;
-                if (dense->bias)
-                    for (int64_t j = 0; j < left; j++) to[j] = from[j] + dense->bias[c + j];
-                else
-                    for (int64_t j = 0; j < left; j++) to[j] = from[j];
+                const double *bias = dense->bias ? dense->bias + c : ZEROS;
+                for (int64_t j = 0; j < left; j++) to[j] = out[r * TILE_COLUMNS + j] + bias[j];
             }
         }
     }
