@@ -51,7 +51,7 @@ def follow_lines(monkeypatch: pytest.MonkeyPatch, narrow: float = float("inf")) 
     narrow: columns up to which running sums are tried.
     """
     monkeypatch.setattr(kinks, "FEWEST", 0)
-    for name in ("TENSORS", "COMPILED"):
+    for name in ("TENSORS", "LOOPS", "DENSE"):
         costs = getattr(bending, name)._replace(point=float("inf"), narrow=narrow)
         monkeypatch.setattr(bending, name, costs)
 

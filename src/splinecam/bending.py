@@ -22,7 +22,7 @@ from torch.nn.functional import embedding_bag, pad
 from splinecam.births import Births, Kinks
 from splinecam.ragged import entries_of, offsets_of, owners_of, take
 
-__all__ = ["COMPILED", "TENSORS", "Bags", "Costs", "Sums"]
+__all__ = ["DENSE", "LOOPS", "TENSORS", "Bags", "Costs", "Sums"]
 
 _FIXED_BITS = 61  # of a running sum's whole numbers, which may wrap around
 
@@ -45,13 +45,16 @@ class Costs(NamedTuple):
     narrow: float
     least: float = 0.0
 
-    def cheapest(self, new: Sequence[tuple[int, int, int]], width: int) -> tuple[list[str], float]:
-        """The cheaper ways to find values, so many per vertex: "terms" or "sums"; and their cost.
+    def ways(
+        self, new: Sequence[tuple[int, int, int]], width: int, numbers: int, products: int
+    ) -> list[str] | None:
+        """How to find the values at new vertices, "terms" or "sums"; None: by the stage itself.
 
         new: of vertices on edges and of those inside faces their number, that of the slope changes
-        of all lines, and that over the lines of all vertices.
+        of all lines, and that over the lines of all vertices; width: values per vertex; numbers:
+        values before and after the stage; products: how many numbers are multiplied for them.
         """
-        ways, total = [], 0.0
+        ways, total, count = [], 0.0, 0
         for vertices, changes, terms in new:
             costs = {"terms": (2 * vertices + terms) * width * self.term}
             if width <= self.narrow:
@@ -59,18 +62,15 @@ class Costs(NamedTuple):
             way = min(costs, key=costs.__getitem__)
             ways.append(way)
             total += costs[way]
-        return ways, total
-
-    def direct(self, count: int, numbers: int, product: int) -> float:
-        """The cost of sending so many new vertices through the stage instead.
-
-        numbers: per vertex, before and after it; product: how many are multiplied for that.
-        """
-        return count * (self.point * numbers + self.product * product)
+            count += vertices
+        direct = count * (self.point * numbers + self.product * products)
+        return None if direct <= max(total, self.least) else ways
 
 
 TENSORS = Costs(term=1.5, change=12.0, point=6.0, product=1 / 16, narrow=64)
-COMPILED = Costs(term=0.8, change=7.0, point=1.5, product=0.13, narrow=math.inf, least=1e6)
+# Of the compiled kernel, in nanoseconds: where it evaluates the stage, and where it does not.
+DENSE = Costs(term=0.8, change=7.0, point=1.5, product=0.13, narrow=math.inf, least=1e6)
+LOOPS = Costs(term=0.8, change=7.0, point=6.0, product=0.5, narrow=math.inf, least=1e6)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from splinecam.predicates import EPS, SAFETY
 from splinecam.program import Program
 from splinecam.signs import Signs, all_bits
 from splinecam.state import Ready, State, extended, room_for
-from splinecam.values import Ref
 
 __all__ = ["WIDE", "evaluate_dense"]
 
@@ -36,13 +35,14 @@ class _Input:
 
 def evaluate_dense(program: Program, index: int, state: State, kernel: Kernel) -> Ready | None:
     """Evaluate a stage that is one product with a matrix; None if it is not, or not known how."""
-    cut, step = program.stages[index].cut, program.product(index)
-    if step is None or (cut is not None and not _by_signs(cut)):
+    cut, dense = program.stages[index].cut, program.dense(index)
+    if dense is None or (cut is not None and not _by_signs(cut)):
         return None
-    given, history = _input(step.args[0], state), state.history
+    name, step = dense
+    weight: Tensor = step.args[1]
+    given, history = _input(name, weight.shape[1], state), state.history
     if given is None or (history is None and state.known < state.mesh.num_vertices):
         return None
-    weight: Tensor = step.args[1]
     bias: Tensor | None = step.args[2] if len(step.args) > 2 else None
     width, units = weight.shape
     ways = _DIRECT if history is None else _ways(history, units, width)
@@ -72,32 +72,27 @@ def _by_signs(cut: Cut) -> bool:
     return isinstance(cut, KnotCut) and cut.at_zero and prod(cut.shape) <= WIDE
 
 
-def _input(argument: object, state: State) -> _Input | None:
-    """What is multiplied, if the compiled loops can find it."""
-    if not isinstance(argument, Ref):
-        return None
-    name, cut = argument.name, state.pending
+def _input(name: str, units: int, state: State) -> _Input | None:
+    """What is multiplied, so many numbers for each vertex, if the kernel can find it."""
+    cut = state.pending
     if cut is not None and cut.result == name:
         if not cut.rectifies:
             return None
-        given = _Input(state.rows[cut.argument], True, state.bounds[name])
+        z, rectified = state.rows[cut.argument], True
     elif state.made is None and state.grown is None and name in state.rows:
-        given = _Input(state.rows[name], False, state.bounds[name])
+        z, rectified = state.rows[name], False
     else:
         return None
-    return given if given.z.dim() == 2 and given.z.is_contiguous() else None
+    if prod(z.shape[1:]) != units or not z.is_contiguous():
+        return None
+    return _Input(z.view(z.shape[0], units), rectified, state.bounds[name])
 
 
 def _ways(history: History, units: int, width: int) -> tuple[str, str]:
     """How to find the values at new vertices, on edges and inside faces."""
-    points, crossings = history.points, history.crossings
-    if not history.bends:
-        return _DIRECT
-    new = [(points, points, history.edge_terms), (crossings, 2 * crossings, history.inside_terms)]
-    costs = bending.COMPILED
-    direct = costs.direct(points + crossings, units + width, units * width)
-    ways, cost = costs.cheapest(new, width)
-    return _DIRECT if direct <= max(cost, costs.least) else (ways[0], ways[1])
+    costs = bending.DENSE
+    ways = costs.ways(history.counts, width, units + width, units * width)
+    return _DIRECT if ways is None or not history.bends else (ways[0], ways[1])
 
 
 def _ready(seen: Seen, width: int) -> Ready:

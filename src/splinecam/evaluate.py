@@ -133,7 +133,7 @@ def evaluate(
         return ready
     stage, vertices, writer = program.stages[index], state.mesh.num_vertices, None
     bounds = program.bounds(index, {name: state.bounds[name] for name in stage.live_in})
-    lines = _lines(program, index, state, bounds)
+    lines = _lines(program, index, state, bounds, kernel)
     if lines is not None:
         bounds = {  # lines between values that lie on lines themselves
             name: Bound(magnitude, error + 2 * EPS * magnitude)
@@ -167,7 +167,9 @@ class _Lines:
     columns: dict[str, Tensor]
 
 
-def _lines(program: Program, index: int, state: State, bounds: dict[str, Bound]) -> _Lines | None:
+def _lines(
+    program: Program, index: int, state: State, bounds: dict[str, Bound], kernel: Kernel | None
+) -> _Lines | None:
     """The lines of the new vertices, if it pays to follow them."""
     made, cut = state.made, state.pending
     if made is None or made.kinks is None or made.kept is not None or cut is None:
@@ -181,13 +183,16 @@ def _lines(program: Program, index: int, state: State, bounds: dict[str, Bound])
     woven = int(made.kinks[1].line.shape[0])
     placed, rest = (made.inside.select(part) for part in (slice(woven), slice(woven, None)))
     new = list(zip(made.kinks, (made.on_edges, placed), strict=True))
-    terms = torch.stack([kinks.per_vertex().sum() for kinks in made.kinks]).tolist()
-    counts = [
-        (births.count, kinks.count, term) for (kinks, births), term in zip(new, terms, strict=True)
-    ]
-    ways, cost = bending.TENSORS.cheapest(counts, width)
-    product = n * width if program.product(index) is not None else 0
-    if cost >= bending.TENSORS.direct(made.on_edges.count + woven, n + width, product):
+    if kernel is None or made.history is None:
+        costs, terms = bending.TENSORS, [kinks.per_vertex().sum() for kinks in made.kinks]
+        counts = [
+            (births.count, kinks.count, term)
+            for (kinks, births), term in zip(new, torch.stack(terms).tolist(), strict=True)
+        ]
+    else:
+        costs, counts = bending.LOOPS, made.history.counts
+    ways = costs.ways(counts, width, n + width, program.products[index])
+    if ways is None:
         return None
     live = {
         name: size if name == cut.result else state.rows[name][:1]
@@ -221,17 +226,17 @@ def _along_lines(
     first = state.known
     for kinks, births, way in lines.new:
         if births.count:
-            if way == "sums":
+            if sink.kernel is not None and (way == "terms" or state.history is not None):
+                _by_loops(first, births, kinks, lines.columns, sink, way)
+            elif way == "sums":
                 _by_sums(first, births, kinks, lines.columns, sink)
-            elif sink.kernel is None:
-                _by_bags(first, births, kinks, lines.columns, sink, block)
             else:
-                _by_loops(first, births, kinks, lines.columns, sink)
+                _by_bags(first, births, kinks, lines.columns, sink, block)
         first += births.count
 
 
 def _by_loops(
-    first: int, births: Births, kinks: Kinks, columns: dict[str, Tensor], sink: _Sink
+    first: int, births: Births, kinks: Kinks, columns: dict[str, Tensor], sink: _Sink, way: str
 ) -> None:
     """Values at the new vertices from ``first`` on by compiled loops."""
     if sink.kernel is None:
@@ -239,7 +244,7 @@ def _by_loops(
     for name, rows in sink.rows.items():
         table = rows.view(sink.vertices, -1)
         along = LineRows(first, births, kinks, columns[name])
-        sink.kernel.fill(table, along, sink.sight_of(name))
+        sink.kernel.fill(table, along, sink.sight_of(name), way)
         if sink.sight is None and name == sink.source:
             sink.look(first, births.count)
 

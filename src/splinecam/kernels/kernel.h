@@ -152,7 +152,7 @@ SC_EXPORT int sc_refine(sc_pool *pool, const sc_mesh *mesh, const sc_layer *laye
 SC_EXPORT int sc_see(sc_pool *pool, const double *table, int64_t rows, int64_t begin, int64_t end,
                      sc_sight *sight);
 SC_EXPORT int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width,
-                      const sc_lines *lines, sc_sight *sight);
+                      const sc_lines *lines, int64_t way, sc_sight *sight);
 SC_EXPORT int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sight *sight);
 
 #endif

@@ -130,10 +130,10 @@ class Kernel:
         seen = byref(sight.struct)
         self._done(self._lib.sc_see(self._pool, _of(table), table.shape[0], start, end, seen))
 
-    def fill(self, table: Tensor, lines: LineRows, sight: Sight) -> None:
+    def fill(self, table: Tensor, lines: LineRows, sight: Sight, way: str = "terms") -> None:
         """Fill in the new rows of a table (V, m)."""
         rows, width = table.shape
-        given = byref(lines.struct()), byref(sight.struct)
+        given = byref(lines.struct()), WAYS[way], byref(sight.struct)
         self._done(self._lib.sc_fill(self._pool, _of(table), rows, width, *given))
 
     def dense(self, mesh: Mesh, layer: Dense, table: Tensor, *, look: bool) -> Seen:

@@ -134,7 +134,7 @@ def _declare(lib: Any) -> None:
     functions: dict[str, list[Any]] = {
         "sc_refine": [MeshStruct, LayerStruct, SettingsStruct, RefinedStruct],
         "sc_see": [c_void_p, c_int64, c_int64, c_int64, SightStruct],
-        "sc_fill": [c_void_p, c_int64, c_int64, LinesStruct, SightStruct],
+        "sc_fill": [c_void_p, c_int64, c_int64, LinesStruct, c_int64, SightStruct],
         "sc_dense_layer": [DenseStruct, c_void_p, SightStruct],
     }
     for name, arguments in functions.items():

@@ -110,6 +110,12 @@ class History:
         self.edge_terms, self.inside_terms = int(refined.edge_terms), int(refined.inside_terms)
         self.bends = bool(refined.bends)
 
+    @property
+    def counts(self) -> list[tuple[int, int, int]]:
+        """Of the new vertices on edges and of those inside faces: see ``bending.Costs``."""
+        on_edges = (self.points, self.points, self.edge_terms)
+        return [on_edges, (self.crossings, 2 * self.crossings, self.inside_terms)]
+
     def structs(self, column: int, units: int) -> tuple[Any, Any]:
         """The new vertices as the library takes them.
 

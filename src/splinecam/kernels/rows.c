@@ -227,7 +227,8 @@ static int check_lines(const sc_lines *lines, int64_t rows, int64_t *most) {
 
 /* Running sums take the rows line by line, and every row at one of its line's slope changes. */
 static int check_sums(const sc_lines *lines) {
-    uint64_t wrong = 0;
+    uint64_t wrong = lines->count && !lines->lines;
+    if (wrong) return 0;
     for (int64_t i = 0; i < lines->count; i++) {
         int64_t line = lines->line[i], at = lines->at[i];
         wrong |= at < lines->offset[line] || at >= lines->offset[line + 1];
@@ -260,16 +261,29 @@ static int sum_part(void *context, int thread, int64_t begin, int64_t end) {
     return SC_DONE;
 }
 
+/* The values at new vertices from those of the vertices before them. */
+static int follow_lines(job_t *job, sc_pool *pool, const sc_lines *lines, int64_t way) {
+    int64_t part = part_of(job->width);
+    job->lines = lines;
+    if (way == SC_TERMS) return sc_parallel(pool, lines->count, part, fill_part, job);
+    int64_t mean = lines->entries / (lines->lines + 1) + 1;
+    int status = sc_parallel(pool, lines->lines, part / mean + 1, sum_part, job);
+    if (status || !job->sight->units) return status;
+    job->begin = lines->first;
+    return sc_parallel(pool, lines->count, part, see_part, job);
+}
+
 int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width, const sc_lines *lines,
-            sc_sight *sight) {
+            int64_t way, sc_sight *sight) {
     int64_t most = 0;
-    if (!pool || !table || !lines || !sight || width < 0 || !check_lines(lines, rows, &most))
+    if (!pool || !table || !lines || !sight || width < 0 || !check_lines(lines, rows, &most) ||
+        (sight->units && sight->units != width) ||
+        (way != SC_TERMS && (way != SC_SUMS || !check_sums(lines))))
         return SC_MALFORMED;
-    if (sight->units && sight->units != width) return SC_MALFORMED;
     int status = SC_NO_MEMORY;
-    job_t job = {.loops = loops(), .lines = lines, .table = table, .width = width};
+    job_t job = {.loops = loops(), .table = table, .width = width};
     if (open_job(&job, sight, sc_threads(pool), most))
-        status = sc_parallel(pool, lines->count, part_of(width), fill_part, &job);
+        status = follow_lines(&job, pool, lines, way);
     close_job(&job);
     return status;
 }
@@ -400,18 +414,6 @@ static int order_rows(job_t *job, int64_t rows) {
     if (fine && job->lines) fine = find_lines(job, rank, (rows + job->step - 1) / job->step);
     free(rank);
     return fine;
-}
-
-/* The values at new vertices from those of the vertices before them. */
-static int follow_lines(job_t *job, sc_pool *pool, const sc_lines *lines, int64_t way) {
-    int64_t part = part_of(job->width);
-    job->lines = lines;
-    if (way == SC_TERMS) return sc_parallel(pool, lines->count, part, fill_part, job);
-    int64_t mean = lines->entries / (lines->lines + 1) + 1;
-    int status = sc_parallel(pool, lines->lines, part / mean + 1, sum_part, job);
-    if (status || !job->sight->units) return status;
-    job->begin = lines->first;
-    return sc_parallel(pool, lines->count, part, see_part, job);
 }
 
 static int multiply(job_t *job, sc_pool *pool) {
