@@ -335,7 +335,7 @@ class Run:
         low, high = ready.low, ready.high
         functions = cut.functions(z, error, low, high, ready.signs)
         if functions is not None:
-            return partial(refine, state.mesh, functions, index, kernel=self.place.kernel)
+            return partial(refine, state.mesh, functions, index, kernel=self.place.refiner)
         if not isinstance(cut, MaxCut):
             raise TypeError(f"{type(cut).__name__} does not say what to cut by")
         if cut.smallest:

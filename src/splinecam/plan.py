@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.cuts import Cut, KnotCut
-from splinecam.kernels import Kernel, kernel_for
+from splinecam.kernels import Kernel, Refiner, gpu_kernel_for, kernel_for
 from splinecam.mesh import Mesh
 from splinecam.options import device_of
 from splinecam.program import Program
@@ -74,17 +74,24 @@ def free_memory(device: torch.device) -> int:
 
 @dataclass(frozen=True)
 class Place:
-    """A device: the program there, the bytes to stay within, and the compiled kernel, if any."""
+    """A device: the program there, the bytes to stay within, and compiled kernels, if any.
+
+    kernel: for a CPU; refiner: what refines meshes there.
+    """
 
     program: Program
     memory: int
     kernel: Kernel | None = None
+    refiner: Refiner | None = None
 
     @classmethod
     def of(cls, program: Program, memory: int | None = None, *, compiled: bool = True) -> Place:
         """The program's device; memory: by default what is free there."""
-        kernel = kernel_for(program.device) if compiled else None
-        return cls(program, free_memory(program.device) if memory is None else memory, kernel)
+        device = program.device
+        memory = free_memory(device) if memory is None else memory
+        kernel = kernel_for(device) if compiled else None
+        refiner = kernel or (gpu_kernel_for(device) if compiled else None)
+        return cls(program, memory, kernel, refiner)
 
     @property
     def device(self) -> torch.device:

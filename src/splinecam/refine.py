@@ -20,7 +20,7 @@ from splinecam.bits import bits_of, rows_with_bits
 from splinecam.crossed import Zeros, cross_faces
 from splinecam.cutting import UNCLEAR, Doubts, Refinement, cut_edges, draw_chords, unrefined
 from splinecam.functions import Functions
-from splinecam.kernels import Cutting, Kernel
+from splinecam.kernels import Cutting, Refiner
 from splinecam.kinks import find_kinks
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY, UV_ERROR
@@ -42,7 +42,7 @@ def refine(
     op: int,
     *,
     max_faces: int | None = None,
-    kernel: Kernel | None = None,
+    kernel: Refiner | None = None,
 ) -> Refinement:
     """Cut every face along the zero sets of the functions; ``op`` is their provenance.
 
@@ -70,18 +70,22 @@ def refine(
 
 
 def _compiled(
-    kernel: Kernel, mesh: Mesh, functions: Functions, op: int, max_faces: int | None
+    kernel: Refiner, mesh: Mesh, functions: Functions, op: int, max_faces: int | None
 ) -> Refinement | None:
     """The refinement by compiled loops, or None where it needs more care.
 
     The cells and their order are those of the tensor operations.
     """
     found, jump = functions.found, functions.jump
-    if found is None or not found.clear:  # so that the signs of whole layers are known
+    if found is None:  # the signs of whole layers are not known
+        return None
+    if not found.clear and not kernel.sees_zeros:
         return None
     cutting = Cutting(
         z=functions.z,
         positive=found.positive,
+        negative=found.negative,
+        wanted=functions.wanted,
         error=functions.error,
         jump=torch.zeros_like(functions.error) if jump is None else jump,
         uv_error=UV_ERROR,

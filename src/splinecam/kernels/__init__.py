@@ -1,10 +1,12 @@
 """The compiled library and its thin Python face: arrays in, arrays out; it knows no networks.
 
 The library is plain C (``refine.c``, ``rows.c``, ``pool.c``), built when the package is installed.
-Where it is missing everything works by tensor operations, only slower.
+Where it is missing everything works by tensor operations, only slower. For GPUs there are the steps
+of ``refine.cu``, which are compiled when they are first needed.
 """
 
-from splinecam.kernels.kernel import Cutting, Kernel, available, kernel_for
+from splinecam.kernels.gpu import gpu_kernel_for
+from splinecam.kernels.kernel import Cutting, Kernel, Refiner, available, kernel_for
 from splinecam.kernels.rows import FusedOutput, LineRows, Product, Sight
 
 __all__ = [
@@ -13,7 +15,9 @@ __all__ = [
     "Kernel",
     "LineRows",
     "Product",
+    "Refiner",
     "Sight",
     "available",
+    "gpu_kernel_for",
     "kernel_for",
 ]
