@@ -6,6 +6,7 @@ import ctypes
 import logging
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +15,37 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam import kinks, refine
+from splinecam import envelope, kinks, refine
 from splinecam.capture import capture
 from splinecam.engine import Outcome, run
 from splinecam.kernels import gpu, gpu_kernel_for
-from splinecam.kernels.gpu import SOURCE, GpuKernel, RunStruct
+from splinecam.kernels.gpu import GpuKernel
+from splinecam.kernels.nvrtc import source_of, struct_of
 from splinecam.plan import Place, Plan
 from splinecam.together import run_together
 from test_kernel import NETS, _assert_same, _mlp
 
 CPU = torch.device("cpu")
-COMPILER = shutil.which("cc") or shutil.which("gcc")
+COMPILER = shutil.which("cc") or shutil.which("gcc") or ""
+SOURCES = ("refine.cu", "envelope.cu")
 BOX = sc.Domain.box(-3, 3)
 
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="needs a C compiler")
 
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> GpuKernel:
     """The kernel with steps that loop over all items."""
-    made = tmp_path_factory.mktemp("kernel") / "steps.so"
+    folder = tmp_path_factory.mktemp("kernel")
     flags = ("-x", "c", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
-    subprocess.run([str(COMPILER), *flags, str(SOURCE), "-o", str(made), "-lm"], check=True)
-    library = ctypes.CDLL(str(made))
+    libraries = {}
+    for name in SOURCES:
+        made = str(folder / f"{name}.so")
+        subprocess.run([COMPILER, *flags, str(source_of(name)), "-o", made, "-lm"], check=True)
+        libraries[name] = ctypes.CDLL(made)
 
-    def launch(name: str, given: Any, count: int) -> None:
-        getattr(library, f"all_{name}")(ctypes.byref(given), ctypes.c_int64(count))
+    def launch(source: str, step: str, given: Any, count: int) -> None:
+        getattr(libraries[source], f"all_{step}")(ctypes.byref(given), ctypes.c_int64(count))
 
     return GpuKernel(launch)
 
@@ -147,13 +153,48 @@ def test_the_limit_of_regions_is_kept(kernel: GpuKernel) -> None:
 
 
 @needs_compiler
-def test_the_structure_is_as_long_as_in_the_source(tmp_path: Path) -> None:
-    asked = tmp_path / "asked.c"
-    text = SOURCE.read_text() + "\nint main(void) { return sizeof(run_t) / 8; }\n"
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_structure_is_as_long_as_in_the_source(source: str, tmp_path: Path) -> None:
+    asked, made = tmp_path / "asked.c", str(tmp_path / "asked")
+    text = source_of(source).read_text() + "\nint main(void) { return sizeof(run_t) / 8; }\n"
     asked.write_text(text)
-    subprocess.run([str(COMPILER), str(asked), "-o", str(tmp_path / "asked"), "-lm"], check=True)
-    found = subprocess.run([str(tmp_path / "asked")], check=False).returncode
-    assert found == len(RunStruct._fields_) == ctypes.sizeof(RunStruct) / 8
+    where = f"-I{source_of(source).parent}"
+    subprocess.run([COMPILER, where, str(asked), "-o", made, "-lm"], check=True)
+    found = subprocess.run([made], check=False).returncode
+    struct = struct_of(source)
+    assert found == len(struct._fields_) == ctypes.sizeof(struct) / 8
+
+
+POOLS: dict[str, Any] = {
+    "pool": lambda: nn.Sequential(*_mlp(2, 24, 24), nn.Unflatten(1, (6, 4)), nn.MaxPool1d(4)),
+    "pool of relus": lambda: nn.Sequential(
+        *_mlp(2, 24, 24), nn.ReLU(), nn.Unflatten(1, (6, 4)), nn.MaxPool1d(4), nn.Flatten()
+    ),
+    "one maximum of many": lambda: nn.Sequential(
+        *_mlp(2, 20, 60), nn.Unflatten(1, (1, 60)), nn.MaxPool1d(60), nn.Flatten()
+    ),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", POOLS)
+def test_the_same_winners(name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, seen = envelope.Judge.judge, []
+
+    def noted(judge: Any, mesh: Any, contests: Any) -> Any:
+        found = judged(judge, mesh, contests)
+        if judge.kernel is not None:
+            seen.append((found, judged(replace(judge, kernel=None), mesh, contests)))
+        return found
+
+    monkeypatch.setattr(envelope.Judge, "judge", noted)
+    fast, plain = both(kernel, POOLS[name]().double(), BOX)
+    _assert_same(fast.mesh, plain.mesh)
+    assert seen
+    for one, other in seen:
+        assert torch.equal(one.kind, other.kind)
+        assert torch.equal(one.pair, other.pair)
+        assert torch.allclose(one.side, other.side, atol=1e-12)
 
 
 def test_without_a_compiler_tensor_operations_do_it(
@@ -162,7 +203,7 @@ def test_without_a_compiler_tensor_operations_do_it(
     def fails(device: torch.device) -> None:
         raise OSError("there is no NVRTC")
 
-    monkeypatch.setattr(gpu, "_launcher", fails)
+    monkeypatch.setattr(gpu, "launcher", fails)
     gpu_kernel_for.cache_clear()
     assert gpu_kernel_for(CPU) is None
     with caplog.at_level(logging.INFO, logger="splinecam"):

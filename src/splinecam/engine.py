@@ -340,7 +340,8 @@ class Run:
             raise TypeError(f"{type(cut).__name__} does not say what to cut by")
         if cut.smallest:
             z, low, high = -z, -high, -low
-        return partial(refine_maxima, state.mesh, z, cut.groups, error, low, high, index)
+        cutting = z, cut.groups, error, low, high, index
+        return partial(refine_maxima, state.mesh, *cutting, kernel=self.place.gpu)
 
 
 def _more_memory(memory: int) -> str:

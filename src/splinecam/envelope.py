@@ -20,6 +20,7 @@ from torch import Tensor
 
 from splinecam.field import Field
 from splinecam.groups import Groups
+from splinecam.kernels import GpuKernel
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY
 from splinecam.ragged import blocks_of, following, lengths, offsets_of, owners_of, take_rows
@@ -61,10 +62,14 @@ class Contests:
 
 @dataclass(frozen=True)
 class Judge:
-    """Says who wins: field: the values of all units; error: (n,) their rounding errors."""
+    """Says who wins: field: the values of all units; error: (n,) their rounding errors.
+
+    kernel: does it in one go on a GPU.
+    """
 
     field: Field
     error: Tensor
+    kernel: GpuKernel | None = None
 
     def at(self, vertex: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
         """Values and tolerances (N, R) of units at vertices, (N, R) and (N,)."""
@@ -73,6 +78,9 @@ class Judge:
     def judge(self, mesh: Mesh, contests: Contests) -> Verdict:
         """How the contests stand."""
         face, units = contests.face, contests.units
+        if self.kernel is not None:
+            tolerance = SAFETY * self.error
+            return Verdict(*self.kernel.judge(mesh, self.field.table, tolerance, face, units))
         parts = [
             self._judge(mesh, face[rows], units[rows])
             for rows in self._blocks(mesh, units.shape[1], face)

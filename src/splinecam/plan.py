@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.cuts import Cut, KnotCut
-from splinecam.kernels import Kernel, Refiner, gpu_kernel_for, kernel_for
+from splinecam.kernels import GpuKernel, Kernel, Refiner, gpu_kernel_for, kernel_for
 from splinecam.mesh import Mesh
 from splinecam.options import device_of
 from splinecam.program import Program
@@ -76,13 +76,13 @@ def free_memory(device: torch.device) -> int:
 class Place:
     """A device: the program there, the bytes to stay within, and compiled kernels, if any.
 
-    kernel: for a CPU; refiner: what refines meshes there.
+    kernel: of a CPU; gpu: of a GPU.
     """
 
     program: Program
     memory: int
     kernel: Kernel | None = None
-    refiner: Refiner | None = None
+    gpu: GpuKernel | None = None
 
     @classmethod
     def of(cls, program: Program, memory: int | None = None, *, compiled: bool = True) -> Place:
@@ -90,12 +90,16 @@ class Place:
         device = program.device
         memory = free_memory(device) if memory is None else memory
         kernel = kernel_for(device) if compiled else None
-        refiner = kernel or (gpu_kernel_for(device) if compiled else None)
-        return cls(program, memory, kernel, refiner)
+        return cls(program, memory, kernel, gpu_kernel_for(device) if compiled else None)
 
     @property
     def device(self) -> torch.device:
         return self.program.device
+
+    @property
+    def refiner(self) -> Refiner | None:
+        """What refines meshes there."""
+        return self.kernel or self.gpu
 
 
 @dataclass

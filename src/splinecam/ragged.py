@@ -104,10 +104,9 @@ def entries_of(begin: Tensor, end: Tensor, offsets: Tensor, total: int | None = 
 
 def following(offsets: Tensor, total: int) -> Tensor:
     """The entry after each one around its row, (N,): the last is followed by the first."""
-    after = torch.arange(1, total + 1, device=offsets.device)
-    filled = offsets[1:] > offsets[:-1]
-    after[offsets[1:][filled] - 1] = offsets[:-1][filled]
-    return after
+    after = torch.arange(1, total + 2, device=offsets.device)
+    begin, end = offsets[:-1], offsets[1:]
+    return after.scatter_(0, torch.where(end > begin, end - 1, total), begin)[:total]
 
 
 def blocks_of(counts: Tensor, limit: int) -> list[tuple[int, int]]:

@@ -2,16 +2,17 @@
 
 The library is plain C (``refine.c``, ``rows.c``, ``pool.c``), built when the package is installed.
 Where it is missing everything works by tensor operations, only slower. For GPUs there are the steps
-of ``refine.cu``, which are compiled when they are first needed.
+of ``refine.cu`` and ``envelope.cu``, which are compiled when they are first needed.
 """
 
-from splinecam.kernels.gpu import gpu_kernel_for
+from splinecam.kernels.gpu import GpuKernel, gpu_kernel_for
 from splinecam.kernels.kernel import Cutting, Kernel, Refiner, available, kernel_for
 from splinecam.kernels.rows import FusedOutput, LineRows, Product, Sight
 
 __all__ = [
     "Cutting",
     "FusedOutput",
+    "GpuKernel",
     "Kernel",
     "LineRows",
     "Product",

@@ -1,17 +1,12 @@
 """Refinement on a GPU: the steps of ``refine.cu``, with running sums by torch in between.
 
-The source is compiled when it is first needed, by the compiler that comes with CUDA builds of torch
-(NVRTC). Where that is missing everything works by tensor operations, only slower.
+Where they cannot be compiled everything works by tensor operations, only slower.
 """
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import re
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,36 +14,12 @@ from torch import Tensor
 
 from splinecam.births import Births, Kinks
 from splinecam.kernels.kernel import Cutting, Refined
+from splinecam.kernels.nvrtc import Launch, launcher, struct_of
 from splinecam.mesh import Mesh
 
-__all__ = ["SOURCE", "GpuKernel", "RunStruct", "gpu_kernel_for"]
-
-SOURCE = Path(__file__).with_name("refine.cu")
-_THREADS = 256  # of one block
+__all__ = ["GpuKernel", "gpu_kernel_for"]
 
 _log = logging.getLogger("splinecam")
-
-Launch = Callable[[str, Any, int], None]
-"""Runs a step, by its name, with a ``RunStruct`` for so many items."""
-
-
-def _fields() -> list[tuple[str, Any]]:
-    """The fields of the structure in the source: numbers and addresses, eight bytes each."""
-    body = re.search(r"typedef struct \{(.*?)\} run_t;", SOURCE.read_text(), re.DOTALL)
-    if body is None:
-        raise ValueError(f"{SOURCE.name} does not describe its arguments")
-    found: list[tuple[str, Any]] = []
-    for line in re.sub(r"/\*.*?\*/", "", body[1], flags=re.DOTALL).split(";"):
-        for name in re.sub(r"^(const )?(unsigned )?\w+", "", line.strip()).split(","):
-            real = line.strip().startswith("double") and "*" not in name
-            found.append((name.strip(" *"), ctypes.c_double if real else ctypes.c_int64))
-    return [field for field in found if field[0]]
-
-
-class RunStruct(ctypes.Structure):
-    """What all steps are given: sizes, and addresses of arrays."""
-
-    _fields_ = _fields()
 
 
 @cache
@@ -57,23 +28,50 @@ def gpu_kernel_for(device: torch.device) -> GpuKernel | None:
     if device.type != "cuda":
         return None
     try:
-        return GpuKernel(_launcher(device))
+        return GpuKernel(launcher(device))
     except (AttributeError, ImportError, OSError, RuntimeError) as error:
         _log.info("no kernel for %s, which is slower: %s", device, error)
         return None
 
 
 # Arrays of real numbers among the results.
-_REAL = frozenset({"point_t", "point_bend", "cross_t", "slot_t", "slot_bend", "made_uv"})
+_REAL = frozenset({"point_t", "point_bend", "cross_t", "slot_t", "slot_bend", "made_uv", "side"})
 
 
-class _Refining:
-    """One refinement: the structure that its steps are given, and the arrays it points to."""
+class _Work:
+    """The structure that the steps of a source are given, and the arrays it points to."""
 
-    def __init__(self, launch: Launch, mesh: Mesh, cutting: Cutting) -> None:
-        self.launch, self.device = launch, mesh.uv.device
+    def __init__(
+        self, launch: Launch, source: str, arrays: dict[str, Tensor], **numbers: float
+    ) -> None:
+        self._launch, self._source = launch, source
+        self.device = next(iter(arrays.values())).device
         self.arrays: dict[str, Tensor] = {}
-        self.run: Any = RunStruct(
+        self.run: Any = struct_of(source)(**numbers)
+        for name, array in arrays.items():
+            self.point(name, array.contiguous())
+
+    @classmethod
+    def refining(cls, launch: Launch, mesh: Mesh, cutting: Cutting) -> _Work:
+        """What is to be refined."""
+        return cls(
+            launch,
+            "refine.cu",
+            {
+                "uv": mesh.uv,
+                "edge": mesh.edges,
+                "offset": mesh.offsets,
+                "corner": mesh.corners,
+                "edge_op": mesh.edge_op,
+                "edge_unit": mesh.edge_unit,
+                "vertex_op": mesh.vertex_op,
+                "z": cutting.z,
+                "positive": cutting.positive,
+                "negative": cutting.negative,
+                "error": cutting.error,
+                "jump": cutting.jump,
+                "wanted": cutting.wanted,
+            },
             vertices=mesh.num_vertices,
             edges=mesh.num_edges,
             faces=mesh.num_faces,
@@ -85,23 +83,6 @@ class _Refining:
             uv_error=cutting.uv_error,
             safety=cutting.safety,
         )
-        given = {
-            "uv": mesh.uv,
-            "edge": mesh.edges,
-            "offset": mesh.offsets,
-            "corner": mesh.corners,
-            "edge_op": mesh.edge_op,
-            "edge_unit": mesh.edge_unit,
-            "vertex_op": mesh.vertex_op,
-            "z": cutting.z,
-            "positive": cutting.positive,
-            "negative": cutting.negative,
-            "error": cutting.error,
-            "jump": cutting.jump,
-            "wanted": cutting.wanted,
-        }
-        for name, array in given.items():
-            self.point(name, array.contiguous())
 
     def point(self, name: str, array: Tensor) -> None:
         """Have the structure point to an array, and keep this."""
@@ -118,7 +99,7 @@ class _Refining:
         """Run steps for so many items each."""
         if count:
             for name in names:
-                self.launch(name, self.run, count)
+                self._launch(self._source, name, self.run, count)
 
     def sum_up(self, name: str, rows: int = 1) -> Tensor:
         """Running sums of the rows of an array, in its place."""
@@ -131,7 +112,7 @@ class _Refining:
 
 
 class GpuKernel:
-    """The steps of ``refine.cu`` on one device; launch: runs a step for all items."""
+    """The compiled steps on one device; launch: runs a step for all items."""
 
     sees_zeros = True
 
@@ -140,14 +121,39 @@ class GpuKernel:
 
     def refine(self, mesh: Mesh, cutting: Cutting) -> Refined | str:
         """The mesh cut along zero sets, or why not: unchanged, delicate, too many."""
-        work = _Refining(self._launch, mesh, cutting)
+        work = _Work.refining(self._launch, mesh, cutting)
         for part in (self._edges, self._chords, self._cut):
             reason = part(work, cutting)
             if reason:
                 return reason
         return _refined(work)
 
-    def _edges(self, work: _Refining, cutting: Cutting) -> str | None:
+    def judge(
+        self, mesh: Mesh, table: Tensor, tolerance: Tensor, face: Tensor, units: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """How contests stand, of groups of units (N, R) in faces (N,): see ``envelope.Verdict``.
+
+        table, tolerance: (V, n) and (n,) values of all units, and how far they may be off.
+        """
+        arrays = {
+            "uv": mesh.uv,
+            "edge": mesh.edges,
+            "offset": mesh.offsets,
+            "corner": mesh.corners,
+            "table": table,
+            "tolerance": tolerance,
+            "face": face,
+            "member": units,
+            "status": torch.zeros_like(mesh.offsets[:1]),
+        }
+        sizes = {"size": units.shape[1], "units": table.shape[1], "width": mesh.uv.shape[1]}
+        work, count = _Work(self._launch, "envelope.cu", arrays, **sizes), face.shape[0]
+        work.room({"kind": count, "pair": 2 * count, "side": count})
+        work.steps(count, "judge")
+        kind, pair, side = (work.result(name) for name in ("kind", "pair", "side"))
+        return kind, pair.view(-1, 2), side
+
+    def _edges(self, work: _Work, cutting: Cutting) -> str | None:
         """Count the new vertices on edges, and around faces."""
         run = work.run
         work.point("status", torch.zeros(2, dtype=torch.int64, device=work.device))
@@ -166,7 +172,7 @@ class GpuKernel:
         run.new_corners = kept + run.places + 2 * run.chords  # besides those at crossings
         return None if run.points else "unchanged"
 
-    def _chords(self, work: _Refining, cutting: Cutting) -> str | None:
+    def _chords(self, work: _Work, cutting: Cutting) -> str | None:
         """Find the new vertices on edges, the chords between them, and count their crossings."""
         run = work.run
         points, marks, chords = run.points, run.marks, run.chords
@@ -200,7 +206,7 @@ class GpuKernel:
             return "delicate"
         return "too many" if cutting.max_faces is not None and faces > cutting.max_faces else None
 
-    def _cut(self, work: _Refining, cutting: Cutting) -> str | None:
+    def _cut(self, work: _Work, cutting: Cutting) -> str | None:
         """Write the refined subdivision."""
         run = work.run
         points, chords, crossings = run.points, run.chords, run.crossings
@@ -243,7 +249,7 @@ class GpuKernel:
         return "delicate" if bool(work.arrays["status"][0]) else None
 
 
-def _refined(work: _Refining) -> Refined:
+def _refined(work: _Work) -> Refined:
     names = ("offset", "corner", "edge_op", "edge_unit", "vertex_op")
     uv, edges, *rest = (work.result(f"made_{name}") for name in ("uv", "edge", *names))
     kinks = None
@@ -261,50 +267,3 @@ def _refined(work: _Refining) -> Refined:
         Births(*(work.result(f"cross_{name}") for name in ("start", "end", "t"))),
         kinks,
     )
-
-
-# -- the compiler ------------------------------------------------------------------------------
-
-
-def _launcher(device: torch.device) -> Launch:
-    """Compile the source for a GPU; what runs its steps on torch's current stream."""
-    with torch.cuda.device(device):
-        torch.cuda.current_stream()  # so that torch has made a context
-        driver, module = torch.cuda._utils._get_gpu_runtime_library(), ctypes.c_void_p()
-        _check(driver.cuModuleLoadData(ctypes.byref(module), _compiled(device)))
-    functions: dict[str, ctypes.c_void_p] = {}
-    for name in re.findall(r"^STEP\((\w+)\)$", SOURCE.read_text(), re.MULTILINE):
-        function = functions[name] = ctypes.c_void_p()
-        called = f"all_{name}".encode()
-        _check(driver.cuModuleGetFunction(ctypes.byref(function), module, called))
-
-    def launch(name: str, run: Any, count: int) -> None:
-        stream = ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream)
-        items, blocks = ctypes.c_int64(count), -(-count // _THREADS)
-        given = (ctypes.c_void_p * 2)(ctypes.addressof(run), ctypes.addressof(items))
-        sizes = (blocks, 1, 1, _THREADS, 1, 1, 0)
-        _check(driver.cuLaunchKernel(functions[name], *sizes, stream, given, None))
-
-    return launch
-
-
-def _compiled(device: torch.device) -> bytes:
-    """The source as machine code of a GPU."""
-    nvrtc, program = torch.cuda._utils._get_gpu_rtc_library(), ctypes.c_void_p()
-    major, minor = torch.cuda.get_device_capability(device)
-    options = [f"--gpu-architecture=sm_{major}{minor}".encode(), b"--fmad=false"]
-    source = SOURCE.read_bytes()
-    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"refine.cu", 0, None, None))
-    given = (ctypes.c_char_p * len(options))(*options)
-    _check(nvrtc.nvrtcCompileProgram(program, len(options), given))
-    size = ctypes.c_size_t()
-    _check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
-    code = ctypes.create_string_buffer(size.value)
-    _check(nvrtc.nvrtcGetCUBIN(program, code))
-    _check(nvrtc.nvrtcDestroyProgram(ctypes.byref(program)))
-    return code.raw
-
-
-def _check(status: int) -> None:
-    if status:
-        raise RuntimeError(f"error {status} of CUDA")

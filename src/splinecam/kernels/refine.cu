@@ -1,42 +1,11 @@
 /* Cut the faces of a planar subdivision along the zero sets of functions, where nothing is close:
  * what refine.c does, in steps for a GPU.
  *
- * Every step is a function of one item, such as an edge or a chord. gpu.py runs a step for all
- * items at once, and sums up what the steps count in between. The source is CUDA and also plain C,
- * in which tests compile it.
- *
  * Every decision is made with a margin that covers rounding. Where the margin is too small a step
  * says so in `status`; all later steps do nothing, and the caller uses its robust method.
  */
-#ifdef __CUDACC__
-#define DEVICE static __device__ __forceinline__
-#define POPCOUNT(x) __popcll(x)
-#define LOWEST_BIT(x) (__ffsll((long long)(x)) - 1)
-#define ADD_ONE(at) ((whole)atomicAdd((word *)(at), 1ull))
-#define AT_LEAST(at, value) atomicMax(at, value)
-#define STEP(name)                                                                     \
-    extern "C" __global__ void all_##name(const __grid_constant__ run_t run, whole count) { \
-        whole item = (whole)blockIdx.x * blockDim.x + threadIdx.x;                     \
-        if (item < count && !run.status[0]) name(&run, item);                          \
-    }
-#else
-#include <math.h>
-#define DEVICE static
-#define POPCOUNT(x) __builtin_popcountll(x)
-#define LOWEST_BIT(x) __builtin_ctzll(x)
-#define ADD_ONE(at) ((*(at))++)
-#define AT_LEAST(at, value) (*(at) = *(at) > (value) ? *(at) : (value))
-#define STEP(name)                                                    \
-    void all_##name(const run_t *run, whole count) {                  \
-        for (whole item = 0; item < count && !run->status[0]; item++) \
-            name(run, item);                                          \
-    }
-#endif
+#include "steps.h"
 
-typedef long long whole;
-typedef unsigned long long word;
-
-/* The same fields in the same order as in gpu.py. */
 typedef struct {
     whole vertices, edges, faces, corners, width, units, words, op;
     whole points, marks, touched, chords, places, crossings, new_corners, bends;
