@@ -184,7 +184,9 @@ def test_the_same_winners(name: str, kernel: GpuKernel, monkeypatch: pytest.Monk
     def noted(judge: Any, mesh: Any, contests: Any) -> Any:
         found = judged(judge, mesh, contests)
         if judge.kernel is not None:
-            seen.append((found, judged(replace(judge, kernel=None), mesh, contests)))
+            plain = replace(judge, kernel=None)
+            seen.append((found, judged(plain, mesh, contests)))
+            assert torch.equal(judge.hopeless(mesh, contests), plain.hopeless(mesh, contests))
         return found
 
     monkeypatch.setattr(envelope.Judge, "judge", noted)

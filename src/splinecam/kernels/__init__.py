@@ -5,11 +5,12 @@ Where it is missing everything works by tensor operations, only slower. For GPUs
 of ``refine.cu`` and ``envelope.cu``, which are compiled when they are first needed.
 """
 
-from splinecam.kernels.gpu import GpuKernel, gpu_kernel_for
+from splinecam.kernels.gpu import Contest, GpuKernel, gpu_kernel_for
 from splinecam.kernels.kernel import Cutting, Kernel, Refiner, available, kernel_for
 from splinecam.kernels.rows import FusedOutput, LineRows, Product, Sight
 
 __all__ = [
+    "Contest",
     "Cutting",
     "FusedOutput",
     "GpuKernel",

@@ -11,6 +11,7 @@ typedef struct {
     const whole *face, *member;  /* (contests), (contests, size) */
     whole *status, *kind, *pair;
     double *side;
+    unsigned char *hopeless; /* (contests, size) */
 } run_t;
 
 /* One contest: its members, and the corners of its face. */
@@ -146,4 +147,38 @@ DEVICE void judge(const run_t *r, whole i) {
     }
 }
 
+DEVICE double sum_of(const contest_t *c, whole m) {
+    double sum = 0;
+    for (whole k = c->begin; k < c->end; k++) sum += values(c, k)[c->member[m]];
+    return sum;
+}
+
+/* Whether a member of a contest loses everywhere to the winner in the middle, or repeats the member
+ * that is next above it there. */
+DEVICE void doom(const run_t *r, whole item) {
+    whole i = item / r->size, m = item % r->size, f = r->face[i], top = m, next = -1;
+    contest_t c = {r, r->member + i * r->size, r->offset[f], r->offset[f + 1]};
+    double own = sum_of(&c, m), highest = own, least = 1 / 0.0;
+    for (whole k = 0; k < r->size; k++) {
+        double sum = sum_of(&c, k);
+        if (sum > highest || (sum == highest && k < top)) {
+            highest = sum;
+            top = k;
+        }
+        if ((sum > own || (sum == own && k < m)) && sum <= least) {
+            least = sum;
+            next = k;
+        }
+    }
+    int lost = 1, same = next >= 0;
+    for (whole k = c.begin; k < c.end; k++) {
+        const double *z = values(&c, k);
+        double at = z[c.member[m]], reach = slack(&c, m);
+        lost = lost && at + reach < z[c.member[top]] - slack(&c, top);
+        same = same && fabs(z[c.member[next]] - at) <= slack(&c, next) + reach;
+    }
+    r->hopeless[item] = lost || same;
+}
+
 STEP(judge)
+STEP(doom)

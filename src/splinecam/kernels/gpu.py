@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from splinecam.kernels.kernel import Cutting, Refined
 from splinecam.kernels.nvrtc import Launch, launcher, struct_of
 from splinecam.mesh import Mesh
 
-__all__ = ["GpuKernel", "gpu_kernel_for"]
+__all__ = ["Contest", "GpuKernel", "gpu_kernel_for"]
 
 _log = logging.getLogger("splinecam")
 
@@ -36,6 +36,19 @@ def gpu_kernel_for(device: torch.device) -> GpuKernel | None:
 
 # Arrays of real numbers among the results.
 _REAL = frozenset({"point_t", "point_bend", "cross_t", "slot_t", "slot_bend", "made_uv", "side"})
+
+
+class Contest(NamedTuple):
+    """Groups of units (N, R) in faces (N,) of a mesh.
+
+    table, tolerance: (V, n) and (n,) values of all units, and how far they may be off.
+    """
+
+    mesh: Mesh
+    table: Tensor
+    tolerance: Tensor
+    face: Tensor
+    units: Tensor
 
 
 class _Work:
@@ -84,6 +97,23 @@ class _Work:
             safety=cutting.safety,
         )
 
+    @classmethod
+    def judging(cls, launch: Launch, contest: Contest) -> _Work:
+        """What is to be judged."""
+        mesh, (size, units) = contest.mesh, (contest.units.shape[1], contest.table.shape[1])
+        arrays = {
+            "uv": mesh.uv,
+            "edge": mesh.edges,
+            "offset": mesh.offsets,
+            "corner": mesh.corners,
+            "table": contest.table,
+            "tolerance": contest.tolerance,
+            "face": contest.face,
+            "member": contest.units,
+            "status": torch.zeros_like(mesh.offsets[:1]),
+        }
+        return cls(launch, "envelope.cu", arrays, size=size, units=units, width=mesh.uv.shape[1])
+
     def point(self, name: str, array: Tensor) -> None:
         """Have the structure point to an array, and keep this."""
         self.arrays[name] = array
@@ -128,30 +158,21 @@ class GpuKernel:
                 return reason
         return _refined(work)
 
-    def judge(
-        self, mesh: Mesh, table: Tensor, tolerance: Tensor, face: Tensor, units: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """How contests stand, of groups of units (N, R) in faces (N,): see ``envelope.Verdict``.
-
-        table, tolerance: (V, n) and (n,) values of all units, and how far they may be off.
-        """
-        arrays = {
-            "uv": mesh.uv,
-            "edge": mesh.edges,
-            "offset": mesh.offsets,
-            "corner": mesh.corners,
-            "table": table,
-            "tolerance": tolerance,
-            "face": face,
-            "member": units,
-            "status": torch.zeros_like(mesh.offsets[:1]),
-        }
-        sizes = {"size": units.shape[1], "units": table.shape[1], "width": mesh.uv.shape[1]}
-        work, count = _Work(self._launch, "envelope.cu", arrays, **sizes), face.shape[0]
+    def judge(self, contest: Contest) -> tuple[Tensor, Tensor, Tensor]:
+        """How contests stand: see ``envelope.Verdict``."""
+        work, count = _Work.judging(self._launch, contest), contest.face.shape[0]
         work.room({"kind": count, "pair": 2 * count, "side": count})
         work.steps(count, "judge")
         kind, pair, side = (work.result(name) for name in ("kind", "pair", "side"))
         return kind, pair.view(-1, 2), side
+
+    def hopeless(self, contest: Contest) -> Tensor:
+        """Units that need not be looked at any more, (N, R): see ``envelope.Judge.hopeless``."""
+        work = _Work.judging(self._launch, contest)
+        found = torch.empty(contest.units.shape, dtype=torch.bool, device=work.device)
+        work.point("hopeless", found)
+        work.steps(found.numel(), "doom")
+        return found
 
     def _edges(self, work: _Work, cutting: Cutting) -> str | None:
         """Count the new vertices on edges, and around faces."""
