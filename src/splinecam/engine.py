@@ -194,9 +194,11 @@ class Run:
         """What was found, where the plan wants the result."""
         output, error = output_of(self.program, state)
         found = Outcome(state.mesh, output, error, self.cut_errors, state.doubts)
+        if self.plan.make_second is None:
+            return found
         if not self.at_second:
             self.plan.tell()
-        return moved(found, self.plan.last.device)
+        return moved(found, self.plan.second.device)
 
     def finish(
         self, state: State, index: int, share: float = 1.0, ready: Ready | None = None

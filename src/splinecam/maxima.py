@@ -24,7 +24,7 @@ from splinecam.field import Field, Pairs
 from splinecam.groups import Groups
 from splinecam.kernels import GpuKernel
 from splinecam.mesh import Mesh
-from splinecam.ragged import offsets_of, owners_of, take_rows
+from splinecam.ragged import counts_of, offsets_of, owners_of, take_rows
 from splinecam.strokes import Halves, draw_strokes, halve
 
 __all__ = ["refine_maxima"]
@@ -209,7 +209,7 @@ class _Work:
         edge = (mesh.edge_unit <= _HELPER).nonzero()[:, 0]
         order = mesh.edge_unit[edge].argsort(descending=True)
         edge = edge[order]
-        offsets = offsets_of(torch.bincount(_HELPER - mesh.edge_unit[edge], minlength=self.lines))
+        offsets = offsets_of(counts_of(_HELPER - mesh.edge_unit[edge], self.lines))
         beside = mesh.halfedge_face().view(-1, 2)
         unit = edge.new_full(edge.shape, self.nobody)
         for helpers in self.helpers:

@@ -10,6 +10,7 @@ from torch import Tensor
 __all__ = [
     "argsort_rows",
     "blocks_of",
+    "counts_of",
     "entries_of",
     "following",
     "lengths",
@@ -63,6 +64,11 @@ def offsets_of(counts: Tensor) -> Tensor:
     out = counts.new_zeros(counts.shape[0] + 1)
     torch.cumsum(counts, 0, out=out[1:])
     return out
+
+
+def counts_of(owners: Tensor, rows: int) -> Tensor:
+    """How many entries each of so many rows has; a GPU need not wait, as for ``bincount``."""
+    return owners.new_zeros(rows).scatter_add_(0, owners, torch.ones_like(owners))
 
 
 def owners_of(counts: Tensor, total: int | None = None) -> Tensor:
