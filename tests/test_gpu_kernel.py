@@ -73,14 +73,14 @@ def test_the_same_cells_and_values(name: str, kernel: GpuKernel) -> None:
 def test_the_same_refinement(name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinks, "FEWEST", 0)
     pairs: list[tuple[Any, Any]] = []
-    compiled = refine._compiled
+    compiled = refine._by_gpu
 
     def noted(kernel: Any, mesh: Any, functions: Any, op: int, most: int | None) -> Any:
         fast = compiled(kernel, mesh, functions, op, most)
         pairs.append((fast, refine.refine(mesh, functions, op)))
         return fast
 
-    monkeypatch.setattr(refine, "_compiled", noted)
+    monkeypatch.setattr(refine, "_by_gpu", noted)
     both(kernel, NETS[name](), BOX)
     assert pairs
     for fast, plain in pairs:

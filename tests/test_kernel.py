@@ -364,8 +364,7 @@ def _cutting(mesh: Mesh, units: int) -> Cutting:
     words = _words(mesh.num_vertices, units)
     Kernel(1).see(z, 0, mesh.num_vertices, Sight(torch.zeros(units).double(), words[0], words[1]))
     error = torch.full((units,), 1e-16).double()
-    signs, ones = (words[0], ~words[0], error > -1), torch.ones(units).double()
-    return Cutting(z, *signs, error, ones, 4e-16, 8.0, 0, None, 999, 0)
+    return Cutting(z, words[0], error, torch.ones(units).double(), 4e-16, 8.0, 0, None, 999, 0)
 
 
 def _square() -> Mesh:

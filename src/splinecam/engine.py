@@ -337,7 +337,9 @@ class Run:
         low, high = ready.low, ready.high
         functions = cut.functions(z, error, low, high, ready.signs)
         if functions is not None:
-            return partial(refine, state.mesh, functions, index, kernel=self.place.refiner)
+            return partial(
+                refine, state.mesh, functions, index, kernel=self.place.kernel, gpu=self.place.gpu
+            )
         if not isinstance(cut, MaxCut):
             raise TypeError(f"{type(cut).__name__} does not say what to cut by")
         if cut.smallest:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.cuts import Cut, KnotCut
-from splinecam.kernels import GpuKernel, Kernel, Refiner, gpu_kernel_for, kernel_for
+from splinecam.kernels import GpuKernel, Kernel, gpu_kernel_for, kernel_for
 from splinecam.mesh import Mesh
 from splinecam.options import device_of
 from splinecam.program import Program
@@ -95,11 +95,6 @@ class Place:
     @property
     def device(self) -> torch.device:
         return self.program.device
-
-    @property
-    def refiner(self) -> Refiner | None:
-        """What refines meshes there."""
-        return self.kernel or self.gpu
 
 
 @dataclass

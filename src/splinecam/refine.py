@@ -20,7 +20,7 @@ from splinecam.bits import bits_of, rows_with_bits
 from splinecam.crossed import Zeros, cross_faces
 from splinecam.cutting import UNCLEAR, Doubts, Refinement, cut_edges, draw_chords, unrefined
 from splinecam.functions import Functions
-from splinecam.kernels import Cutting, Refiner
+from splinecam.kernels import Cutting, GpuKernel, Kernel, Layer
 from splinecam.kinks import find_kinks
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY, UV_ERROR
@@ -42,15 +42,19 @@ def refine(
     op: int,
     *,
     max_faces: int | None = None,
-    kernel: Refiner | None = None,
+    kernel: Kernel | None = None,
+    gpu: GpuKernel | None = None,
 ) -> Refinement:
     """Cut every face along the zero sets of the functions; ``op`` is their provenance.
 
-    kernel: the compiled loops, which cut where nothing comes close to anything else.
+    kernel: the compiled loops, which cut where nothing comes close to anything else; gpu: the same
+    for a GPU.
     """
     if not functions.m:
         return unrefined(mesh, [])
     made = None if kernel is None else _compiled(kernel, mesh, functions, op, max_faces)
+    if gpu is not None:
+        made = _by_gpu(gpu, mesh, functions, op, max_faces)
     if made is not None:
         return made
     signs, unclear = functions.signs()
@@ -70,22 +74,18 @@ def refine(
 
 
 def _compiled(
-    kernel: Refiner, mesh: Mesh, functions: Functions, op: int, max_faces: int | None
+    kernel: Kernel, mesh: Mesh, functions: Functions, op: int, max_faces: int | None
 ) -> Refinement | None:
     """The refinement by compiled loops, or None where it needs more care.
 
     The cells and their order are those of the tensor operations.
     """
     found, jump = functions.found, functions.jump
-    if found is None:  # the signs of whole layers are not known
-        return None
-    if not found.clear and not kernel.sees_zeros:
+    if found is None or not found.clear:  # so that the signs of whole layers are known
         return None
     cutting = Cutting(
         z=functions.z,
         positive=found.positive,
-        negative=found.negative,
-        wanted=functions.wanted,
         error=functions.error,
         jump=torch.zeros_like(functions.error) if jump is None else jump,
         uv_error=UV_ERROR,
@@ -96,6 +96,33 @@ def _compiled(
         least_bends=None if jump is None else kinks.FEWEST,
     )
     made = kernel.refine(mesh, cutting)
+    if isinstance(made, str):
+        return unrefined(mesh, []) if made == "unchanged" else None
+    return Refinement(made.mesh, made.on_edges, made.inside, [], kinks=made.kinks)
+
+
+def _by_gpu(
+    gpu: GpuKernel, mesh: Mesh, functions: Functions, op: int, max_faces: int | None
+) -> Refinement | None:
+    """The same by the steps for a GPU, which find out themselves where something vanishes."""
+    found, jump = functions.found, functions.jump
+    if found is None:
+        return None
+    layer = Layer(
+        z=functions.z,
+        positive=found.positive,
+        negative=found.negative,
+        error=functions.error,
+        jump=torch.zeros_like(functions.error) if jump is None else jump,
+        wanted=functions.wanted,
+        uv_error=UV_ERROR,
+        safety=SAFETY,
+        op=op,
+        max_faces=max_faces,
+        max_chords=_MOST_CHORDS,
+        least_bends=None if jump is None else kinks.FEWEST,
+    )
+    made = gpu.refine(mesh, layer)
     if isinstance(made, str):
         return unrefined(mesh, []) if made == "unchanged" else None
     return Refinement(made.mesh, made.on_edges, made.inside, [], kinks=made.kinks)

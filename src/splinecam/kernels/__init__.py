@@ -5,8 +5,8 @@ Where it is missing everything works by tensor operations, only slower. For GPUs
 of ``refine.cu`` and ``envelope.cu``, which are compiled when they are first needed.
 """
 
-from splinecam.kernels.gpu import Contest, GpuKernel, gpu_kernel_for
-from splinecam.kernels.kernel import Cutting, Kernel, Refiner, available, kernel_for
+from splinecam.kernels.gpu import Contest, GpuKernel, Layer, gpu_kernel_for
+from splinecam.kernels.kernel import Cutting, Kernel, available, kernel_for
 from splinecam.kernels.rows import FusedOutput, LineRows, Product, Sight
 
 __all__ = [
@@ -15,9 +15,9 @@ __all__ = [
     "FusedOutput",
     "GpuKernel",
     "Kernel",
+    "Layer",
     "LineRows",
     "Product",
-    "Refiner",
     "Sight",
     "available",
     "gpu_kernel_for",

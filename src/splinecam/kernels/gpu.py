@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from splinecam.births import Births, Kinks
-from splinecam.kernels.kernel import Cutting, Refined
 from splinecam.kernels.nvrtc import Launch, launcher, struct_of
 from splinecam.mesh import Mesh
 
-__all__ = ["Contest", "GpuKernel", "gpu_kernel_for"]
+__all__ = ["Contest", "GpuKernel", "Layer", "Refined", "gpu_kernel_for"]
 
 _log = logging.getLogger("splinecam")
 
@@ -36,6 +35,38 @@ def gpu_kernel_for(device: torch.device) -> GpuKernel | None:
 
 # Arrays of real numbers among the results.
 _REAL = frozenset({"point_t", "point_bend", "cross_t", "slot_t", "slot_bend", "made_uv", "side"})
+
+
+class Layer(NamedTuple):
+    """Functions to cut by, z (V, n), with their signs as words (V, W).
+
+    error, jump, wanted: (n,) rounding, the change of slope where a function vanishes, and whether
+    it may change sign. uv_error, safety: the rounding of a coordinate, and how many times errors are
+    tolerances; op: the number of the layer; max_faces: None for any number; max_chords: of one
+    face; least_bends: new vertices from which slope changes are wanted, None for never.
+    """
+
+    z: Tensor
+    positive: Tensor
+    negative: Tensor
+    error: Tensor
+    jump: Tensor
+    wanted: Tensor
+    uv_error: float
+    safety: float
+    op: int
+    max_faces: int | None
+    max_chords: int
+    least_bends: int | None
+
+
+class Refined(NamedTuple):
+    """A refined mesh, its new vertices on edges and inside faces, and the slope changes there."""
+
+    mesh: Mesh
+    on_edges: Births
+    inside: Births
+    kinks: tuple[Kinks, Kinks] | None
 
 
 class Contest(NamedTuple):
@@ -65,7 +96,7 @@ class _Work:
             self.point(name, array.contiguous())
 
     @classmethod
-    def refining(cls, launch: Launch, mesh: Mesh, cutting: Cutting) -> _Work:
+    def refining(cls, launch: Launch, mesh: Mesh, layer: Layer) -> _Work:
         """What is to be refined."""
         return cls(
             launch,
@@ -78,23 +109,23 @@ class _Work:
                 "edge_op": mesh.edge_op,
                 "edge_unit": mesh.edge_unit,
                 "vertex_op": mesh.vertex_op,
-                "z": cutting.z,
-                "positive": cutting.positive,
-                "negative": cutting.negative,
-                "error": cutting.error,
-                "jump": cutting.jump,
-                "wanted": cutting.wanted,
+                "z": layer.z,
+                "positive": layer.positive,
+                "negative": layer.negative,
+                "error": layer.error,
+                "jump": layer.jump,
+                "wanted": layer.wanted,
             },
             vertices=mesh.num_vertices,
             edges=mesh.num_edges,
             faces=mesh.num_faces,
             corners=mesh.corners.shape[0],
             width=mesh.uv.shape[1],
-            units=cutting.z.shape[1],
-            words=cutting.positive.shape[1],
-            op=cutting.op,
-            uv_error=cutting.uv_error,
-            safety=cutting.safety,
+            units=layer.z.shape[1],
+            words=layer.positive.shape[1],
+            op=layer.op,
+            uv_error=layer.uv_error,
+            safety=layer.safety,
         )
 
     @classmethod
@@ -144,16 +175,14 @@ class _Work:
 class GpuKernel:
     """The compiled steps on one device; launch: runs a step for all items."""
 
-    sees_zeros = True
-
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
 
-    def refine(self, mesh: Mesh, cutting: Cutting) -> Refined | str:
+    def refine(self, mesh: Mesh, layer: Layer) -> Refined | str:
         """The mesh cut along zero sets, or why not: unchanged, delicate, too many."""
-        work = _Work.refining(self._launch, mesh, cutting)
+        work = _Work.refining(self._launch, mesh, layer)
         for part in (self._edges, self._chords, self._cut):
-            reason = part(work, cutting)
+            reason = part(work, layer)
             if reason:
                 return reason
         return _refined(work)
@@ -174,7 +203,7 @@ class GpuKernel:
         work.steps(found.numel(), "doom")
         return found
 
-    def _edges(self, work: _Work, cutting: Cutting) -> str | None:
+    def _edges(self, work: _Work, layer: Layer) -> str | None:
         """Count the new vertices on edges, and around faces."""
         run = work.run
         work.point("status", torch.zeros(2, dtype=torch.int64, device=work.device))
@@ -188,12 +217,12 @@ class GpuKernel:
         ends = [work.arrays["first"][-1:], work.arrays["before"][-1:], sums[:, -1]]
         close, most, *sizes = torch.cat([work.arrays["status"], *ends]).tolist()
         run.points, run.marks, run.touched, run.chords, run.places, kept = sizes
-        if close or most > 2 * cutting.max_chords:
+        if close or most > 2 * layer.max_chords:
             return "delicate"
         run.new_corners = kept + run.places + 2 * run.chords  # besides those at crossings
         return None if run.points else "unchanged"
 
-    def _chords(self, work: _Work, cutting: Cutting) -> str | None:
+    def _chords(self, work: _Work, layer: Layer) -> str | None:
         """Find the new vertices on edges, the chords between them, and count their crossings."""
         run = work.run
         points, marks, chords = run.points, run.marks, run.chords
@@ -225,13 +254,13 @@ class GpuKernel:
         faces = run.faces + chords + run.crossings
         if close:
             return "delicate"
-        return "too many" if cutting.max_faces is not None and faces > cutting.max_faces else None
+        return "too many" if layer.max_faces is not None and faces > layer.max_faces else None
 
-    def _cut(self, work: _Work, cutting: Cutting) -> str | None:
+    def _cut(self, work: _Work, layer: Layer) -> str | None:
         """Write the refined subdivision."""
         run = work.run
         points, chords, crossings = run.points, run.chords, run.crossings
-        slots, least = 2 * crossings, cutting.least_bends
+        slots, least = 2 * crossings, layer.least_bends
         run.bends = least is not None and points + crossings >= least
         run.new_corners += 2 * slots
         edges = run.edges + points + chords + slots

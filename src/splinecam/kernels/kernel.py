@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from ctypes import byref
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from splinecam.kernels.library import (
 from splinecam.kernels.rows import LineRows, Product, Sight
 from splinecam.mesh import Mesh
 
-__all__ = ["Cutting", "Kernel", "Refined", "Refiner", "available", "kernel_for"]
+__all__ = ["Cutting", "Kernel", "Refined", "available", "kernel_for"]
 
 
 def available() -> bool:
@@ -40,7 +40,6 @@ def kernel_for(device: torch.device) -> Kernel | None:
 class Cutting(NamedTuple):
     """Functions to cut by, z (V, n): their signs as words (V, W), error and slope jump, (n,).
 
-    wanted: (n,) booleans, which of them may change sign.
     uv_error, safety: the rounding of a coordinate, and how many times errors are tolerances.
     op: the number of the layer; max_faces: None for any number; max_chords: of one face;
     least_bends: new vertices from which slope changes are wanted, None for never.
@@ -48,8 +47,6 @@ class Cutting(NamedTuple):
 
     z: Tensor
     positive: Tensor
-    negative: Tensor
-    wanted: Tensor
     error: Tensor
     jump: Tensor
     uv_error: float
@@ -69,21 +66,8 @@ class Refined(NamedTuple):
     kinks: tuple[Kinks, Kinks] | None
 
 
-class Refiner(Protocol):
-    """What refines a mesh where nothing comes close to anything else.
-
-    sees_zeros: whether it finds out itself that some function vanishes at a vertex.
-    """
-
-    sees_zeros: bool
-
-    def refine(self, mesh: Mesh, cutting: Cutting) -> Refined | str: ...
-
-
 class Kernel:
     """The compiled loops with a pool of threads that lives as long as this object."""
-
-    sees_zeros = False
 
     def __init__(self, threads: int) -> None:
         self._lib = library()
