@@ -41,8 +41,8 @@ class Layer(NamedTuple):
     """Functions to cut by, z (V, n), with their signs as words (V, W).
 
     error, jump, wanted: (n,) rounding, the change of slope where a function vanishes, and whether
-    it may change sign. uv_error, safety: the rounding of a coordinate, and how many times errors are
-    tolerances; op: the number of the layer; max_faces: None for any number; max_chords: of one
+    it may change sign; uv_error, safety: the rounding of a coordinate, and how many times errors
+    are tolerances; op: the number of the layer; max_faces: None for any number; max_chords: of one
     face; least_bends: new vertices from which slope changes are wanted, None for never.
     """
 
