@@ -7,6 +7,7 @@ functions change sign along edges, and at which places of its boundary a chord m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from splinecam.births import Births, Kinks
 from splinecam.chords import Arrangement, Chords, Lines, Loops, Spans, Woven
 from splinecam.edgecuts import TWICE, UNCLEAR, Doubts, EdgeCuts, cut_edges
 from splinecam.errors import LimitError
+from splinecam.kernels import History
 from splinecam.mesh import Mesh
 from splinecam.predicates import UV_ERROR
 from splinecam.ragged import (
@@ -38,6 +40,7 @@ __all__ = [
     "Drawing",
     "EdgeCuts",
     "Ends",
+    "KernelRefinement",
     "Refinement",
     "boundaries",
     "chords_between",
@@ -56,7 +59,8 @@ class Refinement:
 
     early: vertices made before those, level by level. kept: (V,) which of all these vertices the
     mesh still has; by default all. lines: those that were drawn, and woven, their crossings in
-    general position; kinks: on the edges, and on these lines.
+    general position; kinks: on the edges, and on these lines. history: all of this in the memory of
+    the compiled kernel, if that made it.
     """
 
     mesh: Mesh
@@ -68,6 +72,30 @@ class Refinement:
     lines: Lines | None = None
     woven: Woven | None = None
     kinks: tuple[Kinks, Kinks] | None = None
+    history: History | None = None
+
+
+class KernelRefinement(Refinement):
+    """A refinement by the compiled kernel, whose tensors are made when they are asked for."""
+
+    def __init__(self, mesh: Mesh, history: History) -> None:
+        vars(self).update(mesh=mesh, history=history, doubts=[])
+
+    @cached_property
+    def _tensors(self) -> tuple[Births, Births, tuple[Kinks, Kinks] | None]:
+        return vars(self)["history"].tensors()  # type: ignore[no-any-return]
+
+    @property
+    def on_edges(self) -> Births:
+        return self._tensors[0]
+
+    @property
+    def inside(self) -> Births:
+        return self._tensors[1]
+
+    @property
+    def kinks(self) -> tuple[Kinks, Kinks] | None:
+        return self._tensors[2]
 
 
 # -- chords -----------------------------------------------------------------------------------

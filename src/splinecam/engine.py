@@ -16,19 +16,19 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from splinecam.cuts import Cut, MaxCut
+from splinecam.cuts import Cut, KnotCut, MaxCut
 from splinecam.cutting import Doubts, Refinement
 from splinecam.domain import Domain
 from splinecam.errors import LimitError
-from splinecam.evaluate import Ready, evaluate
+from splinecam.evaluate import evaluate
 from splinecam.maxima import refine_maxima
-from splinecam.mesh import Mesh, polygon_mesh
+from splinecam.mesh import Mesh, kept, polygon_mesh
 from splinecam.ops import Bound
 from splinecam.plan import Place, Plan, crossing_units, free_memory, moved, vertices_after
 from splinecam.predicates import EPS
 from splinecam.program import Program
-from splinecam.refine import refine
-from splinecam.state import State, room_for
+from splinecam.refine import ClearLayer, refine, refine_compiled
+from splinecam.state import Ready, State, room_for
 from splinecam.tiles import Tile, cut_in_two, glue
 
 __all__ = [
@@ -96,9 +96,9 @@ class Outcome:
         """
         return Outcome(
             self.mesh.kept(),
-            self.output.clone(),
-            self.error.clone(),
-            {name: error.clone() for name, error in self.cut_errors.items()},
+            kept(self.output),
+            kept(self.error),
+            {name: kept(error) for name, error in self.cut_errors.items()},
             [(name, Doubts(doubt.uv.clone(), doubt.reason)) for name, doubt in self.doubts],
         )
 
@@ -127,15 +127,14 @@ def run(
     program's device, with which memory and kernel.
     """
     plan = plan or Plan.of(program, memory=memory, compiled=compiled)
+    corners, x = Frame.of(domain).to_local(domain.corners), domain.embed(domain.corners)
     with torch.inference_mode():
-        outcome = _run(plan, domain, max_regions, report)
+        state = first_state(plan.first.program, polygon_mesh(corners), x)
+        outcome = _run(plan, state, max_regions, report)
     return outcome.kept()
 
 
-def _run(plan: Plan, domain: Domain, max_regions: int | None, report: Report) -> Outcome:
-    program = plan.first.program
-    corners = Frame.of(domain).to_local(domain.corners)
-    state = first_state(program, polygon_mesh(corners), domain.embed(domain.corners))
+def _run(plan: Plan, state: State, max_regions: int | None, report: Report) -> Outcome:
     computation = Run(plan, max_regions, report)
     try:
         state = computation.finish(state, 0)
@@ -301,11 +300,8 @@ class Run:
         error = state.bounds[cut.source].error.reshape(-1)
         if ready.signs is None:
             error = error + EPS * torch.maximum(ready.low.abs(), ready.high.abs())
-        made = self._refine(
-            state.mesh, cut.name, self._refinement(cut, state, z, error, ready, index)
-        )
-        state.adopt(made, cut)
-        state.bounds[cut.result] = cut.bound(state.bounds[cut.argument], ready.low, ready.high)
+        refinement = partial(self._refinement, cut, state.mesh, z, error, ready, index)
+        state.adopt(self._refine(state.mesh, cut.name, refinement), cut, ready)
         known = self.cut_errors.get(cut.name)
         if known is not None:  # perhaps on another device
             error = torch.maximum(known.to(error.device), error)
@@ -331,21 +327,32 @@ class Run:
             ) from None
 
     def _refinement(
-        self, cut: Cut, state: State, z: Tensor, error: Tensor, ready: Ready, index: int
-    ) -> Callable[..., Refinement]:
-        """How to cut: along straight lines, or along the borders between winners."""
-        low, high = ready.low, ready.high
-        functions = cut.functions(z, error, low, high, ready.signs)
+        self,
+        cut: Cut,
+        mesh: Mesh,
+        z: Tensor,
+        error: Tensor,
+        ready: Ready,
+        index: int,
+        *,
+        max_faces: int,
+    ) -> Refinement:
+        """Cut along straight lines, or along the borders between winners."""
+        low, high, signs, place = ready.low, ready.high, ready.signs, self.place
+        if place.kernel is not None and isinstance(cut, KnotCut) and signs and signs.clear:
+            layer = ClearLayer(z, signs.positive, error, cut.jump)
+            made = refine_compiled(place.kernel, mesh, layer, index, max_faces=max_faces)
+            if made is not None:
+                return made
+        functions = cut.functions(z, error, low, high, signs)
         if functions is not None:
-            return partial(
-                refine, state.mesh, functions, index, kernel=self.place.kernel, gpu=self.place.gpu
-            )
+            return refine(mesh, functions, index, max_faces=max_faces, gpu=place.gpu)
         if not isinstance(cut, MaxCut):
             raise TypeError(f"{type(cut).__name__} does not say what to cut by")
         if cut.smallest:
             z, low, high = -z, -high, -low
         cutting = z, cut.groups, error, low, high, index
-        return partial(refine_maxima, state.mesh, *cutting, kernel=self.place.gpu)
+        return refine_maxima(mesh, *cutting, max_faces=max_faces, kernel=place.gpu)
 
 
 def _more_memory(memory: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from math import prod, sqrt
 from pathlib import Path
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.cuts import Cut, KnotCut
-from splinecam.kernels import GpuKernel, Kernel, gpu_kernel_for, kernel_for
+from splinecam.kernels import GpuKernel, History, Kernel, gpu_kernel_for, kernel_for
 from splinecam.mesh import Mesh
 from splinecam.options import device_of
 from splinecam.program import Program
@@ -184,7 +184,11 @@ def _moved_once(value: Any, device: torch.device, done: dict[int, Any]) -> Any:
     if isinstance(value, (list, tuple)):
         items = [_moved(item, device, done) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, History):
+        return None  # the memory of the compiled kernel stays where it is
     if is_dataclass(value) and not isinstance(value, (type, Cut)):
+        # Meshes and refinements of the compiled kernel become ordinary ones.
+        kind = next(base for base in type(value).__mro__ if "__dataclass_params__" in vars(base))
         parts = {each.name: getattr(value, each.name) for each in fields(value)}
-        return replace(value, **{name: _moved(part, device, done) for name, part in parts.items()})
+        return kind(**{name: _moved(part, device, done) for name, part in parts.items()})
     return value

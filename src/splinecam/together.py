@@ -24,11 +24,10 @@ from splinecam.engine import (
     first_state,
 )
 from splinecam.errors import LimitError
-from splinecam.evaluate import Ready
 from splinecam.plan import Plan
 from splinecam.program import Program
 from splinecam.stack import part_of, share_out, stack, unstack
-from splinecam.state import State
+from splinecam.state import Ready, State
 
 __all__ = ["run_together"]
 

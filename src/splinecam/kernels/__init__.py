@@ -6,18 +6,20 @@ of ``refine.cu`` and ``envelope.cu``, which are compiled when they are first nee
 """
 
 from splinecam.kernels.gpu import Contest, GpuKernel, Layer, gpu_kernel_for
-from splinecam.kernels.kernel import Cutting, Kernel, available, kernel_for
-from splinecam.kernels.rows import FusedOutput, LineRows, Product, Sight
+from splinecam.kernels.kernel import Cutting, Dense, Kernel, Seen, available, kernel_for
+from splinecam.kernels.refined import History
+from splinecam.kernels.rows import LineRows, Sight
 
 __all__ = [
     "Contest",
     "Cutting",
-    "FusedOutput",
+    "Dense",
     "GpuKernel",
+    "History",
     "Kernel",
     "Layer",
     "LineRows",
-    "Product",
+    "Seen",
     "Sight",
     "available",
     "gpu_kernel_for",

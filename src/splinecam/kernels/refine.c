@@ -16,7 +16,7 @@
 #include "kernel.h"
 #include "pool.h"
 
-enum { PART = 512, PARTS = 16, SHORT = 24 };
+enum { PART = 2048, PARTS = 16, SHORT = 24 };
 
 typedef struct {
     sc_pool *pool;
@@ -116,7 +116,7 @@ static int cut_edges(void *context, int thread, int64_t begin, int64_t end) {
             double shift = layer->error[unit[g]] / bend[g], known = reach;
             reach = shift + least / length;
             if (g > start && !(t[g] - t[g - 1] > safety * (known + reach))) return SC_DELICATE;
-            bend[g] *= layer->jump[unit[g]];
+            if (layer->jump) bend[g] *= layer->jump[unit[g]];
             between(ua, ub, t[g], width, run->place + g * width);
             run->blur[2 * g] = x * shift;
             run->blur[2 * g + 1] = y * shift;
@@ -754,7 +754,7 @@ static int find_bends(void *context, int thread, int64_t begin, int64_t end) {
             double q = layer->z[made->point_end[g] * n + unit];
             double value = fabs(p + run->t[g] * (q - p)) / (s > 0.5 ? s : 1 - s);
             made->slot_unit[k] = unit;
-            made->slot_bend[k] = layer->jump[unit] * value;
+            made->slot_bend[k] = layer->jump ? layer->jump[unit] * value : value;
         }
     return SC_DONE;
 }
@@ -831,9 +831,16 @@ static int refine(run_t *run) {
     made->point_first[edges] = (int64_t)points;
     status = sc_parallel(run->pool, edges, part_of(edges), divide_edges, run);
     if (!status) status = sc_parallel(run->pool, made->faces, part_of(made->faces), copy_faces, run);
-    if (!status && made->bends)
-        status = sc_parallel(run->pool, made->chords, part_of(made->chords), find_bends, run);
-    return status;
+    if (status || !made->bends) return status;
+    for (int64_t e = 0; e < edges; e++) {
+        int64_t count = run->first[e + 1] - run->first[e];
+        made->edge_terms += count * count;
+    }
+    for (int64_t x = 0; x < made->crossings; x++) {
+        int64_t chord = made->cross_chord[x];
+        made->inside_terms += made->slot_first[chord + 1] - made->slot_first[chord];
+    }
+    return sc_parallel(run->pool, made->chords, part_of(made->chords), find_bends, run);
 }
 
 int sc_refine(sc_pool *pool, const sc_mesh *mesh, const sc_layer *layer,

@@ -15,6 +15,7 @@ enum {
     FEWEST_ROWS = 32,           /* rows of a block, however wide ... */
     MOST_ROWS = 256,            /* ... or narrow */
     WORTH_SHARING = 1 << 12,    /* numbers below which another thread does not pay */
+    WORTH_A_THREAD = 1 << 22,   /* products below which no thread is started */
     CELL = 4,                   /* rows in a cell of the grid that gives their order */
     NARROW = 4,                 /* columns below which rows are multiplied one by one */
     AHEAD = 4,                  /* rows that are asked for before they are read */
@@ -32,16 +33,21 @@ enum {
 #define P16(i) P4(i), P4(i + 4), P4(i + 8), P4(i + 12)
 static const uint64_t PLACES[64] = {P16(0), P16(16), P16(32), P16(48)};
 
-/* What one thread needs for a block of a product. */
+/* What one thread needs for a block of a product: its rows, of which some are mixed, packed parts
+ * of both factors, and the units that are not zero in all rows. */
 typedef struct {
-    double *x, *y, *peak;
+    const double **row;
+    double *mixed, *x, *y, *peak;
     int32_t *unit;
 } block_t;
 
 typedef struct {
     void (*see)(const double *, const int64_t *, int64_t, int64_t, sc_sight *, double *);
     void (*fill)(double *, int64_t, const sc_lines *, const int64_t *, int64_t, int64_t, double *);
-    void (*block)(const sc_product *, const int64_t *, int64_t, int64_t, block_t *, double *);
+    void (*sum)(double *, int64_t, const sc_lines *, int64_t, int64_t, int64_t *, double *);
+    void (*mix)(const double *, const double *, double, int64_t, double *);
+    void (*block)(const sc_dense *, const int64_t *, int64_t, block_t *, double *);
+    void (*bound)(const sc_dense *);
     int64_t tile_rows, tile_columns;
 } loops_t;
 
@@ -103,7 +109,7 @@ static const loops_t *loops(const char **name) {
 #endif
 }
 
-int64_t sc_version(void) { return 1; }
+int64_t sc_version(void) { return 2; }
 
 const char *sc_instructions(void) {
     const char *name;
@@ -161,14 +167,15 @@ static void eyes_close(eyes_t *eyes) {
 
 typedef struct {
     const loops_t *loops;
-    const sc_product *product;
+    const sc_dense *dense;
     const sc_lines *lines;
     double *table;
     int64_t width, begin, step;
     int64_t *order, *line_rows, *starts; /* rows of the product; new rows by block */
     eyes_t eyes;
     block_t *rooms;
-    double **weights; /* per thread, for the slope changes of a line */
+    double **weights; /* per thread, for the slope changes of a line, or their sums */
+    int64_t **found;  /* per thread, the new rows at the slope changes of a line */
 } job_t;
 
 static int64_t rows_of(int64_t width) {
@@ -208,7 +215,6 @@ int sc_see(sc_pool *pool, const double *table, int64_t rows, int64_t begin, int6
 /* -- new rows on lines ---------------------------------------------------------------------- */
 
 static int check_lines(const sc_lines *lines, int64_t rows, int64_t *most) {
-    *most = 0;
     if (lines->first < 0 || lines->count < 0 || lines->first + lines->count > rows) return 0;
     uint64_t wrong = 0;
     for (int64_t i = 0; i < lines->count; i++) {
@@ -226,6 +232,17 @@ static int check_lines(const sc_lines *lines, int64_t rows, int64_t *most) {
     wrong |= lines->offset[0] != 0 || lines->offset[lines->lines] != lines->entries;
     for (int64_t k = 0; k < lines->entries; k++)
         wrong |= (uint64_t)lines->unit[k] >= (uint64_t)lines->units;
+    return !wrong;
+}
+
+/* Running sums take the rows line by line, and every row at one of its line's slope changes. */
+static int check_sums(const sc_lines *lines) {
+    uint64_t wrong = 0;
+    for (int64_t i = 0; i < lines->count; i++) {
+        int64_t line = lines->line[i], at = lines->at[i];
+        wrong |= at < lines->offset[line] || at >= lines->offset[line + 1];
+        wrong |= i > 0 && line < lines->line[i - 1];
+    }
     return !wrong;
 }
 
@@ -250,18 +267,34 @@ static int fill_part(void *context, int thread, int64_t begin, int64_t end) {
     return SC_DONE;
 }
 
+/* The new rows of some lines by running sums. */
+static int sum_part(void *context, int thread, int64_t begin, int64_t end) {
+    job_t *job = context;
+    job->loops->sum(job->table, job->width, job->lines, begin, end, job->found[thread],
+                    job->weights[thread]);
+    return SC_DONE;
+}
+
 static int open_job(job_t *job, sc_sight *sight, int threads, int64_t most) {
+    int64_t numbers = most > 5 * job->width ? most : 5 * job->width;
     if (!eyes_open(&job->eyes, sight, threads)) return 0;
     job->weights = calloc((size_t)threads, sizeof *job->weights);
-    if (!job->weights) return 0;
-    for (int i = 0; i < threads; i++)
-        if (!(job->weights[i] = malloc((size_t)(most + 1) * 8))) return 0;
+    job->found = calloc((size_t)threads, sizeof *job->found);
+    if (!job->weights || !job->found) return 0;
+    for (int i = 0; i < threads; i++) {
+        job->weights[i] = malloc((size_t)(numbers + 1) * 8);
+        job->found[i] = malloc((size_t)(most + 1) * 8);
+        if (!job->weights[i] || !job->found[i]) return 0;
+    }
     return 1;
 }
 
 static void close_job(job_t *job, int threads) {
     for (int i = 0; job->weights && i < threads; i++) free(job->weights[i]);
+    for (int i = 0; job->found && i < threads; i++) free(job->found[i]);
     for (int i = 0; job->rooms && i < threads; i++) {
+        free(job->rooms[i].row);
+        free(job->rooms[i].mixed);
         free(job->rooms[i].x);
         free(job->rooms[i].y);
         free(job->rooms[i].peak);
@@ -269,6 +302,7 @@ static void close_job(job_t *job, int threads) {
     }
     free(job->rooms);
     free(job->weights);
+    free(job->found);
     free(job->order);
     free(job->line_rows);
     free(job->starts);
@@ -277,7 +311,7 @@ static void close_job(job_t *job, int threads) {
 
 int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width, const sc_lines *lines,
             sc_sight *sight) {
-    int64_t most;
+    int64_t most = 0;
     if (!pool || !table || !lines || !sight || width < 0 || !check_lines(lines, rows, &most))
         return SC_MALFORMED;
     if (sight->units && sight->units != width) return SC_MALFORMED;
@@ -319,20 +353,20 @@ static int64_t cell_of(double value, int64_t side) {
 }
 
 /* Order rows along Hilbert's curve over [-1, 1]^2, so that neighbours come together. */
-static int find_order(const sc_product *product, int64_t *order, int64_t *rank) {
+static int find_order(const sc_dense *dense, int64_t rows, int64_t *order, int64_t *rank) {
     int levels = 0;
-    while (levels < 15 && ((int64_t)CELL << 2 * (levels + 1)) <= product->rows) levels++;
+    while (levels < 15 && ((int64_t)CELL << 2 * (levels + 1)) <= rows) levels++;
     int64_t side = (int64_t)1 << levels;
-    int32_t *cell = malloc((size_t)(product->rows + 1) * sizeof *cell);
+    int32_t *cell = malloc((size_t)(rows + 1) * sizeof *cell);
     int64_t *first = calloc((size_t)(side * side + 1), sizeof *first);
     if (cell && first) {
-        for (int64_t i = 0; i < product->rows; i++) {
-            const double *uv = product->uv + i * product->uv_width;
+        for (int64_t i = 0; i < rows; i++) {
+            const double *uv = dense->uv + i * dense->uv_width;
             cell[i] = (int32_t)hilbert(cell_of(uv[0], side), cell_of(uv[1], side), levels);
             first[cell[i] + 1]++;
         }
         for (int64_t c = 0; c < side * side; c++) first[c + 1] += first[c];
-        for (int64_t i = 0; i < product->rows; i++) {
+        for (int64_t i = 0; i < rows; i++) {
             rank[i] = first[cell[i]]++;
             order[rank[i]] = i;
         }
@@ -364,12 +398,54 @@ static int find_lines(job_t *job, const int64_t *rank, int64_t blocks) {
     return fine;
 }
 
+/* What is multiplied at a vertex on an edge, between older ones. */
+static void mix_on_edge(const job_t *job, int64_t i, double *out) {
+    const sc_lines *edges = job->dense->edges;
+    int64_t n = job->dense->units;
+    const double *z = job->dense->z;
+    job->loops->mix(z + edges->p[i] * n, z + edges->q[i] * n, edges->t[i], n, out);
+}
+
+static const double *end_of(const job_t *job, int64_t row, double *room) {
+    const sc_dense *dense = job->dense;
+    if (row < dense->known) return dense->z + row * dense->units;
+    mix_on_edge(job, row - dense->known, room);
+    return room;
+}
+
+/* The rows that a block multiplies; those of new vertices are mixed. */
+static void gather(const job_t *job, const int64_t *rows, int64_t count, block_t *room) {
+    const sc_dense *dense = job->dense;
+    const sc_lines *inside = dense->inside;
+    int64_t n = dense->units, known = dense->known;
+    double *ends = room->mixed, *out = ends + 2 * n;
+    for (int64_t k = 0; k < count; k++) {
+        int64_t row = rows[k];
+        if (row < known) {
+            room->row[k] = dense->z + row * n;
+            continue;
+        }
+        if (row < known + dense->edges->count) {
+            mix_on_edge(job, row - known, out);
+        } else {
+            int64_t i = row - inside->first;
+            const double *a = end_of(job, inside->p[i], ends);
+            const double *b = end_of(job, inside->q[i], ends + n);
+            job->loops->mix(a, b, inside->t[i], n, out);
+        }
+        room->row[k] = out;
+        out += n;
+    }
+}
+
 static int product_part(void *context, int thread, int64_t begin, int64_t end) {
     job_t *job = context;
     sc_sight *own = &job->eyes.own[thread];
+    block_t *room = &job->rooms[thread];
     for (int64_t i = begin; i < end; i += job->step) {
         int64_t last = i + job->step < end ? i + job->step : end;
-        job->loops->block(job->product, job->order, i, last, &job->rooms[thread], job->table);
+        gather(job, job->order + i, last - i, room);
+        job->loops->block(job->dense, job->order + i, last - i, room, job->table);
         if (own->units)
             job->loops->see(job->table, job->order, i, last, own, room_of(&job->eyes, thread));
         if (job->lines) {
@@ -380,50 +456,104 @@ static int product_part(void *context, int thread, int64_t begin, int64_t end) {
     return SC_DONE;
 }
 
-static int open_product(job_t *job, int threads) {
-    int64_t n = job->product->units, rows = job->product->rows;
-    int64_t tall = (job->step + job->loops->tile_rows - 1) * n; /* enough for NARROW columns */
+static int open_product(job_t *job, int64_t rows, int threads) {
+    int64_t n = job->dense->units, step = job->step;
+    int64_t tall = (step + job->loops->tile_rows - 1) * n; /* enough for NARROW columns */
+    int64_t mixed = rows > job->dense->known ? (step + 2) * n : 0;
     job->rooms = calloc((size_t)threads, sizeof *job->rooms);
     if (!job->rooms) return 0;
     for (int i = 0; i < threads; i++) {
         block_t *room = &job->rooms[i];
+        room->row = malloc((size_t)(step + 1) * sizeof *room->row);
+        room->mixed = malloc((size_t)(mixed + 1) * 8);
         room->x = malloc((size_t)(tall + 1) * 8);
         room->y = malloc((size_t)(n * job->loops->tile_columns + 1) * 8);
         room->peak = malloc((size_t)(n + 1) * 8);
         room->unit = malloc((size_t)(n + 1) * sizeof *room->unit);
-        if (!room->x || !room->y || !room->peak || !room->unit) return 0;
+        if (!room->row || !room->mixed || !room->x || !room->y || !room->peak || !room->unit)
+            return 0;
     }
     job->order = malloc((size_t)(rows + 1) * 8);
     int64_t *rank = malloc((size_t)(rows + 1) * 8);
-    int fine = job->order && rank && find_order(job->product, job->order, rank);
-    if (fine && job->lines)
-        fine = find_lines(job, rank, (rows + job->step - 1) / job->step);
+    int fine = job->order && rank && find_order(job->dense, rows, job->order, rank);
+    if (fine && job->lines) fine = find_lines(job, rank, (rows + step - 1) / step);
     free(rank);
     return fine;
 }
 
-int sc_multiply(sc_pool *pool, const sc_product *product, double *table, int64_t rows,
-                const sc_lines *lines, sc_sight *sight) {
-    int64_t most = 0;
-    if (!pool || !product || !table || !sight || product->rows > rows || product->rows < 0 ||
-        product->units < 0 || product->units > INT32_MAX || product->width < 0)
-        return SC_MALFORMED;
-    if (lines && (lines->first != product->rows || !check_lines(lines, rows, &most)))
-        return SC_MALFORMED;
-    if (sight->units && sight->units != product->width) return SC_MALFORMED;
-    const char *name;
-    int64_t wide = product->units > product->width ? product->units : product->width;
-    int threads = sc_threads(pool), status = SC_NO_MEMORY;
-    job_t job = {.loops = loops(&name), .product = product, .lines = lines, .table = table,
-                 .width = product->width, .step = rows_of(wide)};
-    if (open_job(&job, sight, threads, most) && open_product(&job, threads)) {
-        status = sc_parallel(pool, product->rows, job.step, product_part, &job);
-        if (!status && lines) { /* lines between blocks, now that all their ends are known */
-            int64_t blocks = (product->rows + job.step - 1) / job.step;
-            job.begin = job.starts[blocks];
-            status = sc_parallel(pool, lines->count - job.begin, part_of(job.width), fill_part, &job);
-        }
+/* The values at new vertices from those of the vertices before them. */
+static int follow_lines(job_t *job, sc_pool *pool, const sc_lines *lines, int64_t way) {
+    int64_t part = part_of(job->width);
+    job->lines = lines;
+    if (way == SC_TERMS) return sc_parallel(pool, lines->count, part, fill_part, job);
+    int64_t mean = lines->entries / (lines->lines + 1) + 1;
+    int status = sc_parallel(pool, lines->lines, part / mean + 1, sum_part, job);
+    if (status || !job->eyes.whole->units) return status;
+    job->begin = lines->first;
+    return sc_parallel(pool, lines->count, part, see_part, job);
+}
+
+static int multiply(job_t *job, sc_pool *pool) {
+    const sc_dense *dense = job->dense;
+    int64_t rows = dense->edge_way == SC_DIRECT ? dense->rows : dense->known;
+    if (dense->edge_way == SC_TERMS) job->lines = dense->edges;
+    if (!open_product(job, rows, sc_threads(pool))) return SC_NO_MEMORY;
+    int small = rows * dense->units * dense->width < WORTH_A_THREAD;
+    int status = sc_parallel(pool, rows, small ? rows : job->step, product_part, job);
+    if (status || dense->edge_way == SC_DIRECT) return status;
+    if (dense->edge_way == SC_TERMS) { /* lines between blocks, now that all their ends are known */
+        job->begin = job->starts[(rows + job->step - 1) / job->step];
+        int64_t left = dense->edges->count - job->begin;
+        status = sc_parallel(pool, left, part_of(job->width), fill_part, job);
+        free(job->line_rows);
+        job->line_rows = NULL;
+    } else {
+        status = follow_lines(job, pool, dense->edges, dense->edge_way);
     }
+    return status ? status : follow_lines(job, pool, dense->inside, dense->inside_way);
+}
+
+static int check_new(const sc_dense *dense, int64_t *most) {
+    const sc_lines *edges = dense->edges, *inside = dense->inside;
+    if (!edges != !inside) return 0;
+    if (!edges) return dense->rows == dense->known && dense->edge_way == SC_DIRECT;
+    if (edges->first != dense->known || inside->first != dense->known + edges->count ||
+        inside->first + inside->count != dense->rows)
+        return 0;
+    if (dense->edge_way < SC_DIRECT || dense->edge_way > SC_SUMS ||
+        dense->inside_way < SC_DIRECT || dense->inside_way > SC_SUMS ||
+        (dense->edge_way == SC_DIRECT) != (dense->inside_way == SC_DIRECT))
+        return 0;
+    return check_lines(edges, dense->rows, most) && check_lines(inside, dense->rows, most) &&
+           (dense->edge_way != SC_SUMS || check_sums(edges)) &&
+           (dense->inside_way != SC_SUMS || check_sums(inside));
+}
+
+int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sight *sight) {
+    int64_t most = 0;
+    if (!pool || !dense || !table || !sight || dense->known < 0 || dense->known > dense->rows ||
+        dense->units < 0 || dense->units > INT32_MAX || dense->width < 0 ||
+        !check_new(dense, &most) || (sight->units && sight->units != dense->width))
+        return SC_MALFORMED;
+    const char *name;
+    int64_t width = dense->width, wide = dense->units > width ? dense->units : width;
+    int threads = sc_threads(pool), status = SC_NO_MEMORY;
+    job_t job = {.loops = loops(&name), .dense = dense, .table = table, .width = width,
+                 .step = rows_of(wide)};
+    double *modulus = dense->bounds, *error = modulus + SC_ERROR * width;
+    job.loops->bound(dense);
+    for (int64_t j = 0; j < sight->units; j++) {
+        sight->least[j] = dense->safety * error[j];
+        sight->low[j] = INFINITY;
+        sight->high[j] = -INFINITY;
+    }
+    if (open_job(&job, sight, threads, most)) status = multiply(&job, pool);
     close_job(&job, threads);
+    for (int64_t j = 0; j < sight->units; j++) {
+        double later = error[j] + dense->eps * modulus[j], high = sight->high[j];
+        modulus[SC_LATER_ERROR * width + j] = later;
+        modulus[SC_POSITIVE_MODULUS * width + j] = high > 0 ? high : 0;
+        modulus[SC_POSITIVE_ERROR * width + j] = high >= 0 ? later : 0;
+    }
     return status;
 }
