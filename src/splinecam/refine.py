@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from splinecam import kinks
 from splinecam.bits import bits_of, rows_with_bits
 from splinecam.crossed import Zeros, cross_faces
 from splinecam.cutting import (
@@ -28,7 +29,7 @@ from splinecam.cutting import (
     unrefined,
 )
 from splinecam.functions import Functions
-from splinecam.kernels import Cutting, Kernel
+from splinecam.kernels import Cutting, GpuKernel, Kernel, Layer
 from splinecam.kinks import find_kinks
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY, UV_ERROR
@@ -63,10 +64,17 @@ def refine(
     op: int,
     *,
     max_faces: int | None = None,
+    gpu: GpuKernel | None = None,
 ) -> Refinement:
-    """Cut every face along the zero sets of the functions; ``op`` is their provenance."""
+    """Cut every face along the zero sets of the functions; ``op`` is their provenance.
+
+    gpu: the steps for a GPU, which cut where nothing comes close to anything else.
+    """
     if not functions.m:
         return unrefined(mesh, [])
+    made = None if gpu is None else _by_gpu(gpu, mesh, functions, op, max_faces)
+    if made is not None:
+        return made
     signs, unclear = functions.signs()
     cuts = cut_edges(mesh, functions, *sign_changes(mesh.edges, signs))
     zeros = zero_corners(mesh, functions, signs)
@@ -111,6 +119,33 @@ def refine_compiled(
     if isinstance(made, str):
         return unrefined(mesh, []) if made == "unchanged" else None
     return KernelRefinement(made.mesh, made.history)
+
+
+def _by_gpu(
+    gpu: GpuKernel, mesh: Mesh, functions: Functions, op: int, max_faces: int | None
+) -> Refinement | None:
+    """The same by the steps for a GPU, which find out themselves where something vanishes."""
+    found, jump = functions.found, functions.jump
+    if found is None:
+        return None
+    layer = Layer(
+        z=functions.z,
+        positive=found.positive,
+        negative=found.negative,
+        error=functions.error,
+        jump=torch.zeros_like(functions.error) if jump is None else jump,
+        wanted=functions.wanted,
+        uv_error=UV_ERROR,
+        safety=SAFETY,
+        op=op,
+        max_faces=max_faces,
+        max_chords=_MOST_CHORDS,
+        least_bends=None if jump is None else kinks.FEWEST,
+    )
+    made = gpu.refine(mesh, layer)
+    if isinstance(made, str):
+        return unrefined(mesh, []) if made == "unchanged" else None
+    return Refinement(made.mesh, made.on_edges, made.inside, [], kinks=made.kinks)
 
 
 # -- edges ------------------------------------------------------------------------------------
