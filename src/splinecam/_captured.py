@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,6 @@ from splinecam.program import Program
 
 __all__ = ["Captured", "capture", "model_of"]
 
-T = TypeVar("T")
-
 
 class Captured:
     """A model as :func:`capture` found it: affine stages and cuts, with a copy of its weights.
@@ -24,7 +22,8 @@ class Captured:
     ``captured(x)`` runs it in float64 on inputs (B, ...), without a final softmax, sigmoid or tanh.
     The copy stays as it is when the model changes, until ``update()``.
 
-    model, input_shape, output, device: as they were given. program: the stages. cuts: the names of
+    model, input_shape, output: as they were given. device: where it is; wanted: the device that was
+    asked for, which a partition takes over. program: the stages. cuts: the names of
     its non-linearities, in order.
     """
 
@@ -33,12 +32,13 @@ class Captured:
         model: nn.Module,
         input_shape: tuple[int, ...],
         output: Output,
-        device: torch.device,
+        device: str | torch.device,
     ) -> None:
         self.model = model
         self.input_shape = tuple(int(size) for size in input_shape)
         self.output = output
-        self.device = device
+        self.device = device_of(device)
+        self.wanted = device
         self.program: Program = self.update().program
 
     def update(self) -> Captured:
@@ -97,13 +97,15 @@ def capture(
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
     check_output(output)
-    return Captured(model, input_shape, output, device_of(device))
+    return Captured(model, input_shape, output, device)
 
 
-def model_of(model: Any, output: Output, device: T) -> tuple[Any, Output, T | torch.device]:
+def model_of(
+    model: Any, output: Output, device: str | torch.device
+) -> tuple[Any, Output, str | torch.device]:
     """The model of a captured network, with the output and the device for which it was captured."""
     if not isinstance(model, Captured):
         return model, output, device
     if output is not None:
         raise TypeError("output= is for a model: a captured network has its own")
-    return model.model, model.output, model.device if device == "auto" else device
+    return model.model, model.output, model.wanted if device == "auto" else device

@@ -32,6 +32,7 @@ from splinecam.merge import Merged, merge
 from splinecam.modelfiles import instead_of
 from splinecam.names import few, names_of
 from splinecam.options import device_of, kind_of, limit_of, memory_of
+from splinecam.plan import Plan, first_device
 from splinecam.predicates import EPS, PLANAR, SAFETY, VALUE_PRECISION
 from splinecam.program import Program
 from splinecam.progress import progress_bar, tell
@@ -68,7 +69,9 @@ def partition(
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
     changed. A network from ``capture`` stands for its model as it is now. output: which of several
     outputs of the model, as an index into a tuple, a key of a dict, the name of a field, or a
-    function of the model's result. device: where to compute, by default a GPU if there is one.
+    function of the model's result. device: where the result is to be, by default on a GPU if there
+    is one. It is computed there; only by default layers that are small enough are computed on the
+    CPU, which is faster, and the log tells where it goes on.
     memory: bytes to stay within, as a number or written ``"4GB"`` (default: most of what the device
     has free). max_regions: stop with a ``LimitError`` beyond this many. names: what the classes are
     called, in the order of the outputs, or two names for a single output; pictures and tables use
@@ -89,7 +92,7 @@ def partition(
     memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
     limits = memory, max_regions
     with torch.inference_mode(False):
-        return _partition(network, domain, output, device_of(device), *limits, names, progress)
+        return _partition(network, domain, output, device, *limits, names, progress)
 
 
 def require_module(model: object) -> None:
@@ -102,13 +105,15 @@ def _partition(
     model: nn.Module,
     domain: Domain,
     output: Output,
-    device: torch.device,
+    device: str | torch.device,
     memory: int | None,
     max_regions: int | None,
     names: Sequence[str] | None,
     progress: bool,
 ) -> Partition:
-    program = capture(model, domain.input_shape, device=device, output=output)
+    first = first_device(device, model, domain.input_shape)
+    program = capture(model, domain.input_shape, device=first, output=output)
+    plan = Plan.of(program, device_of(device), memory)
     called = names_of(names, prod(program.output_shape))
     with progress_bar(len(program.cuts), "cut", progress) as bar, torch.no_grad():
 
@@ -116,9 +121,9 @@ def _partition(
             tell(bar, name, regions)
             bar.update(share)
 
-        outcome = run(program, domain, memory=memory, max_regions=max_regions, report=report)
+        outcome = run(program, domain, max_regions=max_regions, report=report, plan=plan)
     record = record_of(model, program, domain, outcome, output=output, names=called)
-    return Partition(record, model, program)
+    return Partition(record, model, plan.last.program)
 
 
 def record_of(
