@@ -99,5 +99,6 @@ def _ready(seen: Seen, width: int) -> Ready:
     if seen.signs is None:
         return Ready(seen.low, seen.high)
     positive, negative = seen.signs
-    signs = Signs(positive, negative, all_bits(width, positive.device), seen.clear)
+    wanted = positive[:0] if seen.clear else all_bits(width, positive.device)  # else not needed
+    signs = Signs(positive, negative, wanted, seen.clear)
     return Ready(seen.low[0], seen.high[0], signs, seen)

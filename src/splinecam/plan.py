@@ -55,10 +55,10 @@ def first_device(
 ) -> torch.device:
     """Where a run of a model begins: where the caller says, or on the CPU if the model is small."""
     last = device_of(device)
-    weights = sum(weight.numel() for weight in model.parameters())
-    if device != "auto" or weights > _WEIGHTS or prod(input_shape) > _INPUTS:
+    if device != "auto" or last.type == "cpu" or prod(input_shape) > _INPUTS:
         return last
-    return torch.device("cpu")
+    weights = sum(weight.numel() for weight in model.parameters())
+    return last if weights > _WEIGHTS else torch.device("cpu")
 
 
 def free_memory(device: torch.device) -> int:
@@ -127,7 +127,8 @@ class Plan:
     def second(self) -> Place:
         if self.make_second is None:
             raise ValueError("this plan has one place only")
-        return self.make_second()
+        with torch.inference_mode(False):  # the program goes on to belong to the result
+            return self.make_second()
 
     @property
     def last(self) -> Place:

@@ -113,6 +113,7 @@ def _keep(
     numbers: tuple[int, ...],
 ) -> None:
     """Keep what was captured for the next time, without the weights."""
+    _ = program.widths  # found once, and the same with other weights
     content: Any = template_of(reader.graph, reader.needed, reader.draft, program)
     if content is None and not reader.draft.batch.known:
         names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import is_dataclass
 from functools import partial
+from itertools import chain
 from types import MethodType, SimpleNamespace
 from typing import Any
 
@@ -38,8 +39,9 @@ def private_copy(model: nn.Module, tensor: Callable[[Tensor], Tensor]) -> nn.Mod
 def dtype_of(model: nn.Module) -> torch.dtype:
     """The floating-point type of a model's first parameter or buffer that has one."""
     with EXCLUSIVE:
-        types = [tensor.dtype for tensor in (*model.parameters(), *model.buffers())]
-    return next((t for t in types if t.is_floating_point), torch.get_default_dtype())
+        tensors = chain(model.parameters(), model.buffers())
+        types = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
+        return next(types, torch.get_default_dtype())
 
 
 def widened(tensor: Tensor) -> Tensor:
