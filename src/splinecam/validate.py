@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from splinecam.errors import ValidationError
-from splinecam.links import components
 from splinecam.locate import signed_distances
+from splinecam.meshcheck import Check, check_mesh
 from splinecam.predicates import (
-    AREA_PRECISION,
     EPS,
     JACOBIAN_PRECISION,
     SAFETY,
@@ -32,25 +31,6 @@ __all__ = ["Check", "Report", "check_mesh", "validate"]
 _JACOBIAN_SAMPLES = 64
 _JACOBIAN_OUTPUTS = 16
 _BATCH = 1 << 24  # numbers in one batch of inputs to the real model
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was checked: the worst violation found, and the limit of what is allowed."""
-
-    name: str
-    worst: float
-    limit: float
-
-    @property
-    def ok(self) -> bool:
-        return self.worst <= self.limit
-
-    def __str__(self) -> str:
-        sign = "<=" if self.ok else ">"
-        return (
-            f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.worst:.3g} {sign} {self.limit:.3g}"
-        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,74 +114,6 @@ def _unresolved(part: Partition) -> Tensor:
     for place in torch.split(local, max(1, _BATCH // mesh.num_vertices)):
         near |= (torch.cdist(mesh.uv, place) <= UNRESOLVED_REACH).any(1)
     return mesh.sums(near[mesh.corner_vertices()].long()) > 0
-
-
-# -- structure --------------------------------------------------------------------------------
-
-
-def check_mesh(mesh: Mesh, area: float, trusted: Tensor | None = None) -> list[Check]:
-    """Twins, cycles, Euler's formula, convexity, areas; only integers until the last two.
-
-    trusted: (F,) the faces whose shape is checked, by default all.
-    """
-    checks = _check_topology(mesh)
-    if all(check.ok for check in checks):
-        everything = torch.ones(mesh.num_faces, dtype=torch.bool, device=mesh.uv.device)
-        checks += _check_geometry(mesh, area, everything if trusted is None else trusted)
-    return checks
-
-
-def _check_topology(mesh: Mesh) -> list[Check]:
-    E, V, F = mesh.num_edges, mesh.num_vertices, mesh.num_faces
-    corners, edges = mesh.corners, mesh.edges
-    in_range = int(((corners < 0) | (corners >= 2 * E)).sum())
-    in_range += int(((edges < 0) | (edges >= V)).sum())
-    in_range += int((mesh.counts() < 3).sum())
-    in_range += int(mesh.offsets[0]) + abs(int(mesh.offsets[-1]) - corners.shape[0])
-    checks = [Check("indices out of range", in_range, 0)]
-    if in_range:
-        return checks
-    uses = torch.bincount(corners, minlength=2 * E).view(-1, 2)
-    border = mesh.edge_op < 0
-    twins = int((uses > 1).sum() + (uses.sum(1) != torch.where(border, 1, 2)).sum())
-    ends = edges.view(-1)
-    breaks = int((ends[corners ^ 1] != ends[corners][mesh.next_corner()]).sum())
-    unused = V - int(torch.unique(edges).shape[0])
-    pieces = int(components(V, edges[:, 0], edges[:, 1]).max()) + 1
-    loops = int((edges[:, 0] == edges[:, 1]).sum())
-    return [
-        *checks,
-        Check("half-edges not used once by one face on each side", twins, 0),
-        Check("breaks in the cycles of half-edges", breaks, 0),
-        Check("vertices without an edge", unused, 0),
-        Check("edges from a vertex to itself", loops, 0),
-        Check("|V - E + F - 1|", abs(V - E + F - 1) + pieces - 1, 0),
-    ]
-
-
-def _check_geometry(mesh: Mesh, area: float, trusted: Tensor) -> list[Check]:
-    areas, _ = mesh.areas_and_centroids()
-    owner = mesh.owners()
-    p = mesh.uv[mesh.corner_vertices()]
-    side = p[mesh.next_corner()] - p
-    length = side.norm(dim=1)
-    following = side[mesh.next_corner()]
-    turn = side[:, 0] * following[:, 1] - side[:, 1] * following[:, 0]
-    # How far a reflex corner sticks into its face: height of the triangle over the longer side.
-    reach = torch.maximum(length, length[mesh.next_corner()])
-    reflex = (-turn / reach).clamp(min=0) * trusted[owner]
-    angle = torch.atan2(turn, (side * following).sum(1))
-    windings = (mesh.sums(angle) / (2 * torch.pi) - 1).abs() * trusted
-    negative = (-areas).clamp(min=0) * trusted
-    return [
-        Check(
-            "relative error of the total area", abs(float(areas.sum()) / area - 1), AREA_PRECISION
-        ),
-        Check("negative area of a region", float(negative.max()), SAFETY * UV_ERROR),
-        Check("depth of a reflex corner", float(reflex.max()), SAFETY * SAFETY * UV_ERROR),
-        Check("regions that wind more than once", float((windings > 0.5).sum()), 0),
-        Check("zero-length edges", float(((length == 0) & trusted[owner]).sum()), 0),
-    ]
 
 
 # -- places -----------------------------------------------------------------------------------
