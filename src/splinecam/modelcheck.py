@@ -80,7 +80,8 @@ def switches(part: Partition, sites: Sites, tell: Tell) -> tuple[int, Tensor]:
     switched, decided = [], []
     blind = 2 * SAFETY if part.unresolved else 1.0
     rows = rows_of(part)
-    for pair in zip(sites.centroids.split(rows), sites.interior.split(rows), strict=True):
+    blocks = (torch.split(uv, rows) for uv in (sites.centroids, sites.interior))
+    for pair in zip(*blocks, strict=True):
         walks = (part.program.walk(part.domain.embed(part.frame.to_plane(uv))) for uv in pair)
         apart = torch.zeros(pair[0].shape[0], dtype=torch.bool, device=pair[0].device)
         clear = ~apart
@@ -152,7 +153,7 @@ def _check_values(
     checks = []
     for name, (_, uv) in sites.groups().items():
         worst, rows = 0.0, rows_of(part)
-        for at, said in zip(uv.split(rows), predicted[name].split(rows), strict=True):
+        for at, said in zip(torch.split(uv, rows), torch.split(predicted[name], rows), strict=True):
             with torch.no_grad():
                 off = (forward(part.domain.embed(part.frame.to_plane(at))) - said).abs().max()
             worst = max(worst, float(off.nan_to_num(nan=torch.inf)))
@@ -182,7 +183,7 @@ def _check_slopes(
     limit *= float(factors.square().sum(1).max().sqrt())  # of a sum with random signs
     factors, worst, own = factors.to(part.values), 0.0, False
     try:
-        for rows in some.split(max(1, rows_of(part) // 4)):  # a graph keeps all activations
+        for rows in torch.split(some, max(1, rows_of(part) // 4)):  # a graph keeps all activations
             faces, uv = sites.faces[rows], sites.interior[rows]
             found, defined = _slope_error(forward, part, faces, uv, factors)
             worst, own = max(worst, found), own or defined

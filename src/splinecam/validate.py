@@ -76,9 +76,12 @@ def validate(
     copy of the model runs in float64; a model that cannot be run so is compared in its own
     precision, and the names of these checks say so.
 
-    By default this takes about as long as the partition: the model is run at 1,000 to 4,000 points,
-    depending on the number of vertices. samples: compare so many regions, at two points each.
-    thorough: compare every region, and the slopes of single outputs. progress: show a bar, in
+    By default the model is run at as many points as the partition has vertices, but at 1,000 at
+    least and 4,000 at most. That takes about as long as the partition, and longer only for large
+    networks with few regions.
+
+    samples: compare this many regions instead, at two points each. thorough: compare every region,
+    and slopes output by output. seed: which random regions and points. progress: show a bar, in
     interactive use only.
     """
     if samples is not None and samples < 1:

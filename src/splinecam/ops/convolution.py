@@ -129,7 +129,7 @@ def depthwise(
         for k, start in enumerate(starts[1:], 1):
             total.addcmul_(rows[:, :, start : start + length], factors[:, k])
         total = total if bias is None else total.add_(bias[:, None])
-        whole = pad(total, [0, prod(sizes) - length]).unflatten(2, sizes)
+        whole: Tensor = pad(total, [0, prod(sizes) - length]).view(*total.shape[:2], *sizes)
         return whole[:, :, *places].contiguous()
 
     return _in_parts(convolve, x, max(1, _CACHED // (copies * prod(x.shape[1:]))))
