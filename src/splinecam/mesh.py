@@ -61,7 +61,7 @@ class Mesh:
 
     def corner_vertices(self) -> Tensor:
         """Vertex at which each corner's half-edge starts, (H,)."""
-        return self.edges.view(-1)[self.corners]
+        return take(self.edges.view(-1), self.corners)
 
     def next_corner(self) -> Tensor:
         """Index of the corner that follows each corner around its face, (H,)."""

@@ -22,8 +22,8 @@ __all__ = ["Sites", "check_model", "switches"]
 # Activations of one layer held at a time: windows of convolutions are ten times as many.
 _BLOCK = {"cpu": 1 << 23, "cuda": 1 << 26}
 
-_SLOPES = 64  # points at which slopes are compared
-_OUTPUTS = 16  # outputs whose slopes are compared one by one
+# Points at which slopes are compared: of a sum of all outputs, or of so many outputs one by one.
+_SLOPES, _SINGLE_SLOPES, _OUTPUTS = 16, 64, 16
 
 Tell = Callable[[int], object]
 """Hears at how many more points the network was evaluated."""
@@ -171,7 +171,8 @@ def _check_slopes(
 ) -> Check:
     """Slopes against those of the real model at some of the random interior points."""
     outputs = part.values.shape[1]
-    some = torch.randperm(sites.faces.shape[0], generator=generator)[:_SLOPES]
+    count = _SINGLE_SLOPES if one_by_one else _SLOPES
+    some = torch.randperm(sites.faces.shape[0], generator=generator)[:count]
     some = some.to(sites.faces.device)
     if one_by_one or outputs == 1:
         chosen = torch.randperm(outputs, generator=generator)[:_OUTPUTS]
