@@ -77,8 +77,8 @@ def validate(
     precision, and the names of these checks say so.
 
     By default the model is run at as many points as the partition has vertices, but at 1,000 at
-    least and 4,000 at most. That takes about as long as the partition, and longer only for large
-    networks with few regions.
+    least and 4,000 at most. For a large network with fewer vertices than that, this takes several
+    times as long as the partition.
 
     samples: compare this many regions instead, at two points each. thorough: compare every region,
     and slopes output by output. seed: which random regions and points. progress: show a bar, in
