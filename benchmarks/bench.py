@@ -27,7 +27,7 @@ from common import Table, Times, Workload, alone, in_turns, machine, options, wa
 from floor import floors
 from networks import GROUPS, WORKLOADS
 
-from splinecam.capture import capture
+from splinecam._capture import capture
 from splinecam.engine import run
 
 Row = dict[str, Any]

@@ -10,7 +10,7 @@ import torch
 from common import Table, alone, in_turns, perceptron, seconds, warm_up
 
 import splinecam as sc
-from splinecam.capture import capture
+from splinecam._capture import capture
 from splinecam.engine import run
 
 DOMAINS = 90
@@ -55,7 +55,7 @@ def measure(count: int, repeat: int, device: torch.device) -> dict[str, Any]:
 
     sweep = partial(sc.sweep, model, domains, **quiet)
     parts = sweep()
-    one = seconds(each, device)  # most of it is capturing, the same again and again
+    one = seconds(each, device)  # capturing included, again and again
     known, many = (time.best for time in in_turns([captured, sweep], repeat, device))
     return {
         "workload": "mlp784_200x3",

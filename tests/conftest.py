@@ -15,15 +15,15 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from splinecam import engine, options
+from splinecam import options, plan
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 torch.set_num_threads(1)
 
 # How much memory a partition may take by default is the same on every machine, busy or not.
 _FILES = tempfile.TemporaryDirectory(prefix="splinecam-tests-")
-engine._MEMINFO = Path(_FILES.name) / "meminfo"
-engine._MEMINFO.write_text(f"MemTotal: {16 << 20} kB\nMemAvailable: {8 << 20} kB\n")
+plan._MEMINFO = Path(_FILES.name) / "meminfo"
+plan._MEMINFO.write_text(f"MemTotal: {16 << 20} kB\nMemAvailable: {8 << 20} kB\n")
 
 settings.register_profile(
     "default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -16,12 +16,12 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.capture import capture
+from splinecam._capture import capture
 from splinecam.engine import run
 from splinecam.testing import Abs
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-NAMES = ("common", "floor", "networks", "sweeps", "against", "bench", "tables", "fuzz")
+NAMES = ("common", "floor", "networks", "sweeps", "against", "bench", "tables", "fuzz", "calls")
 CPU = torch.device("cpu")
 
 
@@ -310,3 +310,12 @@ def test_the_page_on_exactness_has_every_kind(modules: SimpleNamespace) -> None:
     page = (BENCHMARKS.parent / "docs" / "exactness.md").read_text()
     for kind, (what, _) in modules.fuzz.KINDS.items():
         assert f"| `{kind}` | {what} |" in page
+
+
+def test_chains_and_modules_are_the_same_networks(modules: SimpleNamespace) -> None:
+    (chain, domain), (module, same) = (
+        modules.calls.WORKLOADS[n]() for n in ("mlp32x3", "module32x3")
+    )
+    x = domain.embed(domain.corners)
+    assert domain == same
+    assert torch.equal(chain(x), module(x))

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam import bending, evaluate, kinks
+from splinecam import bending, dense, evaluate, kinks
+from splinecam._capture import capture
 from splinecam.bending import Bags, Sums
 from splinecam.births import Births, Kinks
-from splinecam.capture import capture
 from splinecam.engine import run
 
 
@@ -45,19 +45,34 @@ def _nets() -> dict[str, nn.Module]:
 NETS = _nets()
 
 
+def follow_lines(monkeypatch: pytest.MonkeyPatch, narrow: float = float("inf")) -> None:
+    """Find the values at new vertices along their lines, however few there are.
+
+    narrow: columns up to which running sums are tried.
+    """
+    monkeypatch.setattr(kinks, "FEWEST", 0)
+    for name in ("TENSORS", "LOOPS", "DENSE"):
+        costs = getattr(bending, name)._replace(point=float("inf"), narrow=narrow)
+        monkeypatch.setattr(bending, name, costs)
+
+
 def _always(monkeypatch: pytest.MonkeyPatch, narrow: int) -> list[str]:
     """Find all values by kinks; the list tells how often that was done."""
     used: list[str] = []
-    along_lines = evaluate._along_lines
+    along_lines, ways = evaluate._along_lines, dense._ways
 
     def noted(*args):
         used.append("along lines")
         along_lines(*args)
 
-    monkeypatch.setattr(kinks, "FEWEST", 0)
-    monkeypatch.setattr(bending, "_POINT", float("inf"))
-    monkeypatch.setattr(bending, "_NARROW", narrow)
+    def noted_ways(*args):
+        found = ways(*args)
+        used.extend(way for way in found if way != "direct")
+        return found
+
+    follow_lines(monkeypatch, narrow)
     monkeypatch.setattr(evaluate, "_along_lines", noted)
+    monkeypatch.setattr(dense, "_ways", noted_ways)
     return used
 
 

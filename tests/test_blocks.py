@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam import bending, engine, functions, kinks, refine, weave
-from splinecam.capture import capture
+from splinecam import engine, functions, refine, weave
+from splinecam._capture import capture
 from splinecam.engine import Outcome, run
+from test_bending import follow_lines
 
 
 def _outcome(model: nn.Module, domain: sc.Domain, device: str = "cpu") -> Outcome:
@@ -39,8 +40,7 @@ def _same_cells(one: Outcome, other: Outcome) -> bool:
 @pytest.fixture(params=["every vertex", "by kinks"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "by kinks":
-        monkeypatch.setattr(kinks, "FEWEST", 0)
-        monkeypatch.setattr(bending, "_POINT", float("inf"))
+        follow_lines(monkeypatch)
 
 
 @pytest.mark.usefixtures("_way")

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from fixtures.networks import Mixed, ResNet18, UNet, seeded
-from splinecam.capture import capture
-from splinecam.capture.probe import probe
+from splinecam._capture import capture
+from splinecam._capture.probe import probe
 from splinecam.cuts import KnotCut
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.ops import Bound
@@ -1072,7 +1072,11 @@ def test_the_model_is_left_as_it_was(last: nn.Module) -> None:
 # --- rules that are wrong
 
 
-@pytest.mark.parametrize("call", [pooled, group_sort, max_min, shared])
+def leaky(m: Fn, x: Tensor) -> Tensor:
+    return F.leaky_relu(m.a(x))
+
+
+@pytest.mark.parametrize("call", [pooled, group_sort, max_min, leaky])
 def test_the_probe_finds_cuts_that_are_not_as_they_claim(
     call: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1085,7 +1089,7 @@ def test_the_probe_finds_cuts_that_are_not_as_they_claim(
                 cut.members.copy_(cut.members.roll(1))
         probe(program, *args)
 
-    monkeypatch.setattr("splinecam.capture.reader.probe", wrong)
+    monkeypatch.setattr("splinecam._capture.reader.probe", wrong)
     with pytest.raises(UnsupportedOpError, match="its rule does not describe"):
         capture(Fn(call), (4,))
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.capture import capture
+from splinecam._capture import capture
 from splinecam.choices import ChoiceCut
 from splinecam.errors import UnsupportedOpError
 from splinecam.ops import Bound

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.capture import capture
+from splinecam._capture import capture
 from splinecam.ops import Bound, convolution
 from splinecam.ops.convolution import as_product
 from splinecam.predicates import EPS

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from splinecam.capture import capture
+from splinecam._capture import capture
 from splinecam.cuts import MaxCut
 from splinecam.domain import Domain
 from splinecam.envelope import Contests, contests

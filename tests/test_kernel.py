@@ -18,17 +18,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam import bending, evaluate, kinks, refine, state
+from splinecam import engine, kinks, refine, state
+from splinecam._capture import capture
 from splinecam.births import Births
-from splinecam.capture import capture
 from splinecam.engine import Outcome, run
 from splinecam.functions import Functions
 from splinecam.kernels import (
     Cutting,
-    FusedOutput,
+    Dense,
     Kernel,
     LineRows,
-    Product,
     Sight,
     available,
     kernel_for,
@@ -38,6 +37,7 @@ from splinecam.mesh import Mesh, polygon_mesh
 from splinecam.signs import set_bits
 from splinecam.together import run_together
 from strategies import Net, domains, examples, nets
+from test_bending import follow_lines
 from test_properties import assert_exact
 
 pytestmark = pytest.mark.skipif(not available(), reason="the kernel was not built")
@@ -82,17 +82,10 @@ def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture(params=[False, True], ids=["every vertex", "by slope changes"])
+@pytest.fixture(params=[None, 0, 1000], ids=["every vertex", "by terms", "by running sums"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param:
-        _along_lines(monkeypatch)
-
-
-def _along_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Find the values at new vertices along their lines, however few there are."""
-    monkeypatch.setattr(kinks, "FEWEST", 0)
-    monkeypatch.setattr(bending, "_POINT", float("inf"))
-    monkeypatch.setattr(bending, "_NARROW", 0)
+    if request.param is not None:
+        follow_lines(monkeypatch, request.param)
 
 
 @pytest.mark.usefixtures("_threads", "_way")
@@ -127,7 +120,7 @@ def test_results_take_the_place_of_what_they_are_made_of(
 ) -> None:
     monkeypatch.setattr(state, "_LARGE", 0)
     monkeypatch.setattr(state, "_GROWTH", 1000)
-    _along_lines(monkeypatch)
+    follow_lines(monkeypatch)
     model, domain = _mlp(2, *[width] * 4, 2), sc.Domain.box(-3, 3)
     fast, plain = _outcome(model, domain), _outcome(model, domain, compiled=False)
     _assert_same(fast.mesh, plain.mesh)
@@ -146,31 +139,37 @@ def test_the_kernel_is_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(module, name, noted)
 
-    _along_lines(monkeypatch)
-    for name in ("multiply", "fill", "refine"):
+    follow_lines(monkeypatch)
+    for name in ("dense", "fill", "refine"):
         note(Kernel, name)
     note(refine, "cut_edges")
-    note(evaluate, "FusedOutput")
     _outcome(NETS["relu"](), sc.Domain.box(-3, 3))
-    assert used.count("multiply") == 2  # and the last stage was found along with it
-    assert used.count("FusedOutput") == 1
-    assert used.count("refine") == 3
-    assert "fill" in used
-    assert "cut_edges" not in used  # nothing was left to tensor operations
+    assert sorted(used) == ["dense"] * 4 + ["refine"] * 3  # nothing is left to tensor operations
+    used.clear()
+    _outcome(NETS["leaky"](), sc.Domain.box(-3, 3))
+    assert {"dense", "fill", "refine"} <= set(used)
+    assert "cut_edges" not in used
 
 
 @pytest.mark.parametrize("name", ["relu", "leaky", "one layer of many"])
 def test_the_same_refinement(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _along_lines(monkeypatch)
+    follow_lines(monkeypatch)
     pairs: list[tuple[Any, Any]] = []
-    compiled = refine._compiled
+    compiled = engine.refine_compiled
 
-    def both(kernel: Kernel, mesh: Mesh, functions: Functions, op: int, most: int | None) -> Any:
-        fast = compiled(kernel, mesh, functions, op, most)
+    def both(
+        kernel: Kernel, mesh: Mesh, layer: refine.ClearLayer, op: int, *, max_faces: int
+    ) -> Any:
+        fast = compiled(kernel, mesh, layer, op, max_faces=max_faces)
+        low, high = layer.z.aminmax(dim=0)
+        jump = torch.ones_like(low) if layer.jump is None else layer.jump
+        functions = Functions.crossing(
+            layer.z, torch.zeros_like(low)[None], layer.error, low, high, jump[None]
+        )
         pairs.append((fast, refine.refine(mesh, functions, op)))
         return fast
 
-    monkeypatch.setattr(refine, "_compiled", both)
+    monkeypatch.setattr(engine, "refine_compiled", both)
     _outcome(NETS[name](), sc.Domain.box(-3, 3))
     assert any(fast is not None for fast, _ in pairs)
     for fast, plain in pairs:
@@ -196,7 +195,7 @@ def test_same_cells_as_the_oracle(net: Net, domain: sc.Domain) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_same_cells_as_the_oracle_along_lines(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    _along_lines(monkeypatch)
+    follow_lines(monkeypatch)
     torch.manual_seed(seed)
     assert_exact(_mlp(2, 6, 6, 6, 2), sc.Domain.box(-2, 2))
 
@@ -296,18 +295,6 @@ def test_range_signs_and_zeros_are_seen(kernel: Kernel, rows: int, units: int) -
     assert torch.equal(torch.stack(set_bits(words[1]), 1), (z < -1e-9).nonzero())
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_few_outputs_are_found_on_the_way(kernel: Kernel, outputs: int) -> None:
-    z = torch.randn(41, 130, dtype=torch.float64)
-    weight, bias = torch.randn(outputs, 130).double(), torch.randn(outputs).double()
-    least, words = torch.full((130,), 1e-9).double(), _words(41, 130)
-    fused = FusedOutput(weight, bias, torch.zeros(41, outputs).double())
-    kernel.see(z, 0, 40, Sight(least, words[0], words[1], fused))
-    expected = z.clamp(min=0) @ weight.T + bias
-    assert torch.allclose(fused.values[:40], expected[:40], atol=1e-13)
-    assert not fused.values[40:].any()
-
-
 @pytest.mark.parametrize("units", [1, 7, 64, 65])
 @pytest.mark.parametrize("width", [1, 3, 4, 8, 13, 70])
 @pytest.mark.parametrize("rows", [1, 5, 100, 1300])
@@ -315,13 +302,24 @@ def test_products_of_positive_parts(kernel: Kernel, units: int, width: int, rows
     z = torch.randn(rows, units, dtype=torch.float64)
     z[:, ::2] = -z[:, ::2].abs()
     weight, bias = torch.randn(units, width).double(), torch.randn(width).double()
-    uv = 2 * torch.rand(rows, 2, dtype=torch.float64) - 1
-    out, words = torch.empty(rows, width).double(), _words(rows, width)
-    sight = Sight(torch.zeros(width).double(), words[0], words[1])
-    kernel.multiply(Product(z, uv, weight, bias), out, None, sight)
-    assert torch.allclose(out, z.clamp(min=0) @ weight + bias, atol=1e-13)
-    assert torch.equal(torch.stack(sight.range()), torch.stack([out.amin(0), out.amax(0)]))
-    assert torch.equal(torch.stack(set_bits(words[0]), 1), (out > 0).nonzero())
+    mesh = polygon_mesh(2 * torch.rand(rows, 2, dtype=torch.float64) - 1)
+    size, error = z.abs().amax(0), 1e-15 * torch.rand(units).double()
+    table = torch.empty(rows, width).double()
+    for taken, shift, rectified in ((z.clamp(min=0), bias, True), (z, None, False)):
+        layer = Dense(z, rectified, weight, shift, size, error, None, ("direct",) * 2, 1e-16, 8.0)
+        seen = kernel.dense(mesh, layer, table, look=True)
+        expected = taken @ weight + (0 if shift is None else shift)
+        assert torch.allclose(table, expected, atol=1e-13)
+        assert torch.equal(torch.cat([seen.low, seen.high]), torch.stack(table.aminmax(dim=0)))
+        assert seen.signs is not None
+        assert torch.equal(torch.stack(set_bits(seen.signs[0]), 1), (table > 0).nonzero())
+        modulus = size @ weight.abs() + (0 if shift is None else shift.abs())
+        spread = (error.square() @ weight.square()).sqrt() + 1e-16 * modulus
+        assert torch.allclose(seen.modulus[0], modulus)
+        assert torch.allclose(seen.error[0], spread, atol=0)
+        assert torch.allclose(seen.later_error[0], spread + 1e-16 * modulus, atol=0)
+        assert torch.equal(seen.positive_modulus, seen.high.clamp(min=0))
+        assert torch.equal(seen.positive_error, seen.later_error * (seen.high >= 0))
 
 
 @pytest.mark.parametrize("width", [1, 9, 40])
@@ -386,10 +384,10 @@ def test_malformed_arrays_are_refused(damage: list[tuple[str, int, int]], seed: 
     kernel, mesh = Kernel(1), _square()
     first = kernel.refine(mesh, _cutting(mesh, 6))
     assert not isinstance(first, str)
-    mesh = first.mesh
+    mesh = first.mesh.kept()
     cutting = _cutting(mesh, 70)
     for name, place, number in damage:
-        array = getattr(mesh if hasattr(mesh, name) else cutting, name).view(-1)
+        array = getattr(mesh if name in vars(mesh) else cutting, name).view(-1)
         array[place % array.shape[0]] = number
     with suppress(ValueError):  # which says that the arrays do not fit together
         made = kernel.refine(mesh, cutting)

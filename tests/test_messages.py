@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.capture import capture
+from splinecam._capture import capture
 from splinecam.cli import main
 from splinecam.errors import CaptureError, UnsupportedOpError
 

@@ -24,8 +24,8 @@ from fixtures.op_cases import (
     Calls,
     Case,
 )
-from splinecam.capture import capture
-from splinecam.capture.graph import export_graph
+from splinecam._capture import capture
+from splinecam._capture.graph import export_graph
 from splinecam.cuts import Cut, KnotCut, MaxCut, SortCut
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.ops import (

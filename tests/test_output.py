@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.capture.outputs import selected
+from splinecam._capture.outputs import selected
 from splinecam.errors import CaptureError
 
 BOX = sc.Domain.box(-1, 1)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from splinecam._capture import capture
 from splinecam._partition import Partition
-from splinecam.capture import capture
 from splinecam.nn import PiecewiseLinear
 from splinecam.ops import Bound, register
 from splinecam.ops.measure import measured_bound

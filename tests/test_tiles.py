@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam import engine
+from splinecam import plan
 from splinecam._partition import Partition
-from splinecam.engine import free_memory
+from splinecam.plan import free_memory
 from splinecam.tiles import Tile, cut_in_two, glue
 
 
@@ -127,14 +127,14 @@ def test_a_budget_too_small_for_the_regions_themselves_is_an_error():
 def test_the_default_budget_is_most_of_the_free_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(engine, "_MEMINFO", tmp_path / "meminfo")
-    assert free_memory(torch.device("cpu")) == engine._UNKNOWN_MEMORY > 0
-    engine._MEMINFO.write_text("MemTotal:  9000 kB\nMemAvailable:    4000 kB\nBuffers:  10 kB\n")
+    monkeypatch.setattr(plan, "_MEMINFO", tmp_path / "meminfo")
+    assert free_memory(torch.device("cpu")) == plan._UNKNOWN_MEMORY > 0
+    plan._MEMINFO.write_text("MemTotal:  9000 kB\nMemAvailable:    4000 kB\nBuffers:  10 kB\n")
     assert free_memory(torch.device("cpu")) == 3000 * 1024
 
 
 def test_the_budget_is_that_of_the_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(engine, "_MEMINFO", tmp_path / "meminfo")
-    engine._MEMINFO.write_text("MemAvailable: 100 kB\n")
+    monkeypatch.setattr(plan, "_MEMINFO", tmp_path / "meminfo")
+    plan._MEMINFO.write_text("MemAvailable: 100 kB\n")
     with pytest.raises(sc.LimitError, match="memory=76,800 bytes"):
         sc.partition(mlp(2, 60, 1), sc.Domain.box(-2, 2), progress=False)

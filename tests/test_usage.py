@@ -156,6 +156,18 @@ def test_partition_is_the_function_whatever_is_imported_first() -> None:
     assert python(code).split() == ["function", "function"]
 
 
+def test_a_chain_of_layers_needs_neither_dynamo_nor_sympy() -> None:
+    code = """if True:
+        import sys
+        import splinecam as sc
+        from torch import nn
+        model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 1)))
+        sc.partition(model, sc.Domain.box(-1, 1))
+        print(*sorted({"torch._dynamo", "torch._inductor", "sympy"} & set(sys.modules)), "end")
+    """
+    assert python(code).split() == ["end"]
+
+
 def test_every_public_name() -> None:
     space: dict[str, object] = {}
     exec("from splinecam import *", space)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 
 import splinecam as sc
-from splinecam.capture.private import private_copy, widened
+from splinecam._capture.private import private_copy, widened
 from splinecam.reference import CannotRun, run_real
 
 BOX = sc.Domain.box(-1, 1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from splinecam import nn
+    from splinecam._captured import Captured, capture
     from splinecam._partition import Partition, Region, Unresolved, load, partition
     from splinecam._sweep import sweep
     from splinecam.boundary import Boundary, LevelSet
@@ -39,6 +40,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Boundary",
     "CaptureError",
+    "Captured",
     "ClassRegions",
     "Comparison",
     "Domain",
@@ -58,6 +60,7 @@ __all__ = [
     "UnsupportedOpError",
     "ValidationError",
     "Watch",
+    "capture",
     "compare",
     "load",
     "movie",
@@ -74,6 +77,7 @@ __all__ = [
 # Where a name comes from. It is imported when it is first used: torch takes seconds, which the
 # command line's help, and who interrupts it, need not wait for.
 _MODULES = {
+    "_captured": ("Captured", "capture"),
     "_partition": ("Partition", "Region", "Unresolved", "load", "partition"),
     "_sweep": ("sweep",),
     "boundary": ("Boundary", "LevelSet"),

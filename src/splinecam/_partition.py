@@ -18,9 +18,10 @@ from splinecam import neurons as _neurons
 from splinecam import plot as _plot
 from splinecam import stats as _stats
 from splinecam import validate as _validate
-from splinecam.capture import capture
-from splinecam.capture.outputs import Lost, Output, check_output
-from splinecam.capture.private import dtype_of
+from splinecam._capture import capture
+from splinecam._capture.outputs import Lost, Output, check_output
+from splinecam._capture.private import dtype_of
+from splinecam._captured import Captured, model_of
 from splinecam.domain import Domain
 from splinecam.engine import Frame, Outcome, run
 from splinecam.errors import SplineCamError
@@ -31,6 +32,7 @@ from splinecam.merge import Merged, merge
 from splinecam.modelfiles import instead_of
 from splinecam.names import few, names_of
 from splinecam.options import device_of, kind_of, limit_of, memory_of
+from splinecam.plan import Plan, first_device
 from splinecam.predicates import EPS, PLANAR, SAFETY, VALUE_PRECISION
 from splinecam.program import Program
 from splinecam.progress import progress_bar, tell
@@ -52,7 +54,7 @@ _ABSENT = (
 
 
 def partition(
-    model: nn.Module,
+    model: nn.Module | Captured,
     domain: Domain,
     *,
     output: Output = None,
@@ -65,13 +67,16 @@ def partition(
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
-    changed. output: which of several outputs of the model, as an index into a tuple, a key of a
-    dict, the name of a field, or a function of the model's result. device: where to compute, by
-    default a GPU if there is one. memory: bytes to stay within, as a number or written ``"4GB"``
-    (default: most of what the device has free). max_regions: stop with a ``LimitError`` beyond this
-    many. names: what the classes are called, in the order of the outputs, or two names for a single
-    output; pictures and tables use them, and ``part.names`` changes them. progress: show a bar, in
-    interactive use only; elsewhere the logger ``splinecam`` tells of each step at level INFO.
+    changed. A network from ``capture`` stands for its model as it is now. output: which of several
+    outputs of the model, as an index into a tuple, a key of a dict, the name of a field, or a
+    function of the model's result. device: where the result is to be, by default on a GPU if there
+    is one. It is computed there; only by default layers that are small enough are computed on the
+    CPU, which is faster, and the log tells where it goes on.
+    memory: bytes to stay within, as a number or written ``"4GB"`` (default: most of what the device
+    has free). max_regions: stop with a ``LimitError`` beyond this many. names: what the classes are
+    called, in the order of the outputs, or two names for a single output; pictures and tables use
+    them, and ``part.names`` changes them. progress: show a bar, in interactive use only; elsewhere
+    the logger ``splinecam`` tells of each step at level INFO.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -79,14 +84,15 @@ def partition(
     >>> part.validate().ok
     True
     """
-    require_module(model)
+    network, output, device = model_of(model, output, device)
+    require_module(network)
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_output(output)
     memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
     limits = memory, max_regions
     with torch.inference_mode(False):
-        return _partition(model, domain, output, device_of(device), *limits, names, progress)
+        return _partition(network, domain, output, device, *limits, names, progress)
 
 
 def require_module(model: object) -> None:
@@ -99,13 +105,15 @@ def _partition(
     model: nn.Module,
     domain: Domain,
     output: Output,
-    device: torch.device,
+    device: str | torch.device,
     memory: int | None,
     max_regions: int | None,
     names: Sequence[str] | None,
     progress: bool,
 ) -> Partition:
-    program = capture(model, domain.input_shape, device=device, output=output)
+    first = first_device(device, model, domain.input_shape)
+    program = capture(model, domain.input_shape, device=first, output=output)
+    plan = Plan.of(program, device_of(device), memory)
     called = names_of(names, prod(program.output_shape))
     with progress_bar(len(program.cuts), "cut", progress) as bar, torch.no_grad():
 
@@ -113,9 +121,9 @@ def _partition(
             tell(bar, name, regions)
             bar.update(share)
 
-        outcome = run(program, domain, memory=memory, max_regions=max_regions, report=report)
+        outcome = run(program, domain, max_regions=max_regions, report=report, plan=plan)
     record = record_of(model, program, domain, outcome, output=output, names=called)
-    return Partition(record, model, program)
+    return Partition(record, model, plan.last.program)
 
 
 def record_of(

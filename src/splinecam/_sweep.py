@@ -11,14 +11,16 @@ from typing import Any, Literal, overload
 import torch
 from torch import nn
 
+from splinecam._capture import capture
+from splinecam._capture.outputs import Output, check_output
+from splinecam._captured import Captured, model_of
 from splinecam._partition import Partition, record_of, require_module
-from splinecam.capture import capture
-from splinecam.capture.outputs import Output, check_output
 from splinecam.domain import Domain
-from splinecam.engine import Outcome, free_memory
+from splinecam.engine import Outcome
 from splinecam.errors import LimitError
 from splinecam.names import names_of
 from splinecam.options import device_of, kind_of, limit_of, memory_of
+from splinecam.plan import Plan, first_device
 from splinecam.progress import progress_bar, tell
 from splinecam.together import run_together
 
@@ -36,7 +38,7 @@ _ALIKE = 4.0
 
 @overload
 def sweep(
-    model: nn.Module,
+    model: nn.Module | Captured,
     domains: Iterable[Domain],
     *,
     stream: Literal[False] = False,
@@ -49,7 +51,7 @@ def sweep(
 ) -> list[Partition]: ...
 @overload
 def sweep(
-    model: nn.Module,
+    model: nn.Module | Captured,
     domains: Iterable[Domain],
     *,
     stream: Literal[True],
@@ -61,7 +63,7 @@ def sweep(
     progress: bool = True,
 ) -> Iterator[Partition]: ...
 def sweep(
-    model: nn.Module,
+    model: nn.Module | Captured,
     domains: Iterable[Domain],
     *,
     stream: bool = False,
@@ -91,14 +93,16 @@ def sweep(
     True
     >>> largest = max(len(part) for part in sweep(model, domains, stream=True))
     """
-    require_module(model)
+    network, output, device = model_of(model, output, device)
+    require_module(network)
     if isinstance(domains, Domain) or not isinstance(domains, Iterable):
         raise TypeError(
             f"domains must be a list or another iterable of domains, not {kind_of(domains)}"
         )
     check_output(output)
+    device_of(device)
     limits = memory_of(memory), limit_of("max_regions", max_regions)
-    found = _sweep(model, domains, output, device_of(device), *limits, names, progress)
+    found = _sweep(network, domains, output, device, *limits, names, progress)
     return found if stream else list(found)
 
 
@@ -106,7 +110,7 @@ def _sweep(
     model: nn.Module,
     domains: Iterable[Domain],
     output: Output,
-    device: torch.device,
+    device: str | torch.device,
     memory: int | None,
     max_regions: int | None,
     names: Sequence[str] | None,
@@ -118,18 +122,19 @@ def _sweep(
     first = next(coming, None)
     if first is None:
         return
+    begin = first_device(device, model, first.input_shape)
     with torch.inference_mode(False):
-        program = capture(model, first.input_shape, device=device, output=output)
+        program = capture(model, first.input_shape, device=begin, output=output)
     called = names_of(names, prod(program.output_shape))
-    budget = free_memory(device) if memory is None else memory
+    plan = Plan.of(program, device_of(device), memory)
     coming, size, done = chain([first], coming), _FIRST, 0
     with progress_bar(total, "domain", progress) as bar:
         together = partial(
             run_together,
             program,
-            memory=memory,
             max_regions=max_regions,
             report=lambda name, regions, share: tell(bar, name, regions),
+            plan=plan,
         )
         while window := list(islice(coming, size)):
             used = 0
@@ -137,13 +142,13 @@ def _sweep(
                 record = record_of(
                     model, program, window[index], outcome, output=output, names=called
                 )
-                part = Partition(record, model, program)
+                part = Partition(record, model, plan.last.program)
                 used += _bytes(part)
                 bar.update()
                 yield part
             done += len(window)
             # As many as fit, if the next ones are like these.
-            fits = int(_SHARE * budget * len(window) / used)
+            fits = int(_SHARE * plan.last.memory * len(window) / used)
             size = max(1, min(fits, 4 * size, _MOST))
 
 

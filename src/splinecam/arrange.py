@@ -25,7 +25,7 @@ from torch import Tensor
 from splinecam.chords import Arrangement, Chords, Lines, Loops, drift_and_error, meet
 from splinecam.errors import LimitError
 from splinecam.predicates import SAFETY, UV_ERROR, cluster
-from splinecam.ragged import argsort_rows, lengths, offsets_of, owners_of
+from splinecam.ragged import argsort_rows, lengths, offsets_of, owners_of, places_of, take
 
 __all__ = ["arrange", "split_once"]
 
@@ -55,10 +55,23 @@ def arrange(
 
 
 def split_once(loops: Loops, chords: Chords, lines: Lines, out: Arrangement) -> Loops:
-    """Split every face by its one chord; face i becomes faces 2i and 2i + 1."""
-    state = _State(loops, chords, lines, out)
-    state.split()
-    return state.loops
+    """Split every face i by chord i, for which p < q; it becomes faces 2i and 2i + 1.
+
+    Left half:  P ... (old boundary) ... Q;   right half:  Q ... P; the chord closes both.
+    """
+    p, q, sizes, total = chords.p, chords.q, loops.sizes(), loops.half.shape[0]
+    offsets = offsets_of(torch.stack([q - p + 1, sizes - q + p + 1], 1).view(-1))
+    owner = owners_of(sizes, total)
+    place = places_of(sizes, owner, loops.offsets)
+    low, high = take(p, owner), take(q, owner)
+    left = (place >= low) & (place < high)
+    begin = take(offsets, 2 * owner + ~left)
+    at = begin + torch.where(left, place - low, (place - high) % take(sizes, owner))
+    half = loops.half.new_empty(total + 2 * p.shape[0]).scatter_(0, at, loops.half)
+    new = 2 * (torch.arange(p.shape[0], device=p.device) + out.num_edges)
+    half.scatter_(0, offsets[1::2] - 1, new + 1).scatter_(0, offsets[2::2] - 1, new)
+    out.add_edges(torch.stack([lines.start, lines.end], 1))
+    return Loops(offsets, half)
 
 
 @dataclass

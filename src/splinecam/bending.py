@@ -9,9 +9,11 @@ with c_j what the stage makes of unit j alone. So the stage is run at older vert
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,39 +22,55 @@ from torch.nn.functional import embedding_bag, pad
 from splinecam.births import Births, Kinks
 from splinecam.ragged import entries_of, offsets_of, owners_of, take
 
-__all__ = ["Bags", "Sums", "cheapest", "direct_cost"]
+__all__ = ["DENSE", "LOOPS", "TENSORS", "Bags", "Costs", "Sums"]
 
 _FIXED_BITS = 61  # of a running sum's whole numbers, which may wrap around
 
-# Relative costs per number, measured: an entry of a bag, a kink of a running sum, a new vertex that
-# is interpolated and sent through the stage.
-_BAG, _SUM, _POINT = 1.5, 12.0, 6.0
-_PRODUCT = 1 / 16  # of a number that is multiplied in a matrix product
-
-_NARROW = 64  # columns up to which running sums are tried
 _NUMBERS = 1 << 23  # that are summed in one go
 
 
-def cheapest(new: Sequence[tuple[Kinks, Births]], width: int) -> tuple[list[str], float]:
-    """The cheaper ways to find values, so many per vertex: "bag" or "sum"; and their cost."""
-    pairs = torch.stack([kinks.per_vertex().sum() for kinks, _ in new]).tolist()
-    ways, total = [], 0.0
-    for (kinks, births), count in zip(new, pairs, strict=True):
-        costs = {"bag": (2 * births.count + count) * width * _BAG}
-        if width <= _NARROW:
-            costs["sum"] = kinks.count * width * _SUM
-        way = min(costs, key=costs.__getitem__)
-        ways.append(way)
-        total += costs[way]
-    return ways, total
+class Costs(NamedTuple):
+    """What the ways to find values cost per number, in relation to each other, measured.
 
-
-def direct_cost(count: int, numbers: int, product: int) -> float:
-    """That of sending so many new vertices through the stage instead.
-
-    numbers: per vertex, before and after it; product: how many are multiplied for that.
+    term: a term of a sum; change: a slope change of a running sum; point: a new vertex that is
+    interpolated and sent through the stage; product: a number that is multiplied for that.
+    narrow: columns up to which running sums are tried. least: what sending vertices through the
+    stage must cost for another way to be taken, as that rounds less.
     """
-    return count * (_POINT * numbers + _PRODUCT * product)
+
+    term: float
+    change: float
+    point: float
+    product: float
+    narrow: float
+    least: float = 0.0
+
+    def ways(
+        self, new: Sequence[tuple[int, int, int]], width: int, numbers: int, products: int
+    ) -> list[str] | None:
+        """How to find the values at new vertices, "terms" or "sums"; None: by the stage itself.
+
+        new: of vertices on edges and of those inside faces their number, that of the slope changes
+        of all lines, and that over the lines of all vertices; width: values per vertex; numbers:
+        values before and after the stage; products: how many numbers are multiplied for them.
+        """
+        ways, total, count = [], 0.0, 0
+        for vertices, changes, terms in new:
+            costs = {"terms": (2 * vertices + terms) * width * self.term}
+            if width <= self.narrow:
+                costs["sums"] = changes * width * self.change
+            way = min(costs, key=costs.__getitem__)
+            ways.append(way)
+            total += costs[way]
+            count += vertices
+        direct = count * (self.point * numbers + self.product * products)
+        return None if direct <= max(total, self.least) else ways
+
+
+TENSORS = Costs(term=1.5, change=12.0, point=6.0, product=1 / 16, narrow=64)
+# Of the compiled kernel, in nanoseconds: where it evaluates the stage, and where it does not.
+DENSE = Costs(term=0.8, change=7.0, point=1.5, product=0.13, narrow=math.inf, least=1e6)
+LOOPS = Costs(term=0.8, change=7.0, point=6.0, product=0.5, narrow=math.inf, least=1e6)
 
 
 @dataclass(frozen=True)

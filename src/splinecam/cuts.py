@@ -172,9 +172,16 @@ class KnotCut(Cut):
     def rectifies(self) -> bool:
         return self.operation.run is _RELU
 
+    @property
+    def jump(self) -> Tensor | None:
+        """By how much the slope changes at the first knot, (n,); None for 1."""
+        return None if self.rectifies else self._pieces.jumps[0]
+
     @cached_property
     def at_zero(self) -> bool:
         """Whether every unit has its one knot at zero."""
+        if self.rectifies:
+            return True
         return self.levels.shape[0] == 1 and self.period is None and not bool(self.levels.any())
 
     def functions(

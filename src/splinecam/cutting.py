@@ -7,6 +7,7 @@ functions change sign along edges, and at which places of its boundary a chord m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from splinecam.births import Births, Kinks
 from splinecam.chords import Arrangement, Chords, Lines, Loops, Spans, Woven
 from splinecam.edgecuts import TWICE, UNCLEAR, Doubts, EdgeCuts, cut_edges
 from splinecam.errors import LimitError
+from splinecam.kernels import History
 from splinecam.mesh import Mesh
 from splinecam.predicates import UV_ERROR
 from splinecam.ragged import (
@@ -38,6 +40,7 @@ __all__ = [
     "Drawing",
     "EdgeCuts",
     "Ends",
+    "KernelRefinement",
     "Refinement",
     "boundaries",
     "chords_between",
@@ -56,7 +59,8 @@ class Refinement:
 
     early: vertices made before those, level by level. kept: (V,) which of all these vertices the
     mesh still has; by default all. lines: those that were drawn, and woven, their crossings in
-    general position; kinks: on the edges, and on these lines.
+    general position; kinks: on the edges, and on these lines. history: all of this in the memory of
+    the compiled kernel, if that made it.
     """
 
     mesh: Mesh
@@ -68,6 +72,30 @@ class Refinement:
     lines: Lines | None = None
     woven: Woven | None = None
     kinks: tuple[Kinks, Kinks] | None = None
+    history: History | None = None
+
+
+class KernelRefinement(Refinement):
+    """A refinement by the compiled kernel, whose tensors are made when they are asked for."""
+
+    def __init__(self, mesh: Mesh, history: History) -> None:
+        vars(self).update(mesh=mesh, history=history, doubts=[])
+
+    @cached_property
+    def _tensors(self) -> tuple[Births, Births, tuple[Kinks, Kinks] | None]:
+        return vars(self)["history"].tensors()  # type: ignore[no-any-return]
+
+    @property
+    def on_edges(self) -> Births:
+        return self._tensors[0]
+
+    @property
+    def inside(self) -> Births:
+        return self._tensors[1]
+
+    @property
+    def kinks(self) -> tuple[Kinks, Kinks] | None:
+        return self._tensors[2]
 
 
 # -- chords -----------------------------------------------------------------------------------
@@ -91,36 +119,38 @@ class Ends:
 
 def first_places(mesh: Mesh, cuts: EdgeCuts) -> Tensor:
     """Where on its face's divided boundary each corner stands, (H,)."""
-    refined = offsets_of(1 + cuts.extra[mesh.corners >> 1])
-    return refined[:-1] - refined[mesh.offsets[:-1]][mesh.owners()]
+    refined = offsets_of(1 + take(cuts.extra, mesh.corners >> 1))
+    return refined[:-1] - take(take(refined, mesh.offsets), mesh.owners())
 
 
 def boundaries(mesh: Mesh, cuts: EdgeCuts, faces: Tensor) -> Loops:
     """Boundaries of the chosen faces along the divided edges."""
     entries, counts = take_rows(mesh.offsets, faces)
-    old = mesh.corners[entries]
-    first = cuts.first[old >> 1]
-    extra = cuts.first[(old >> 1) + 1] - first
+    old = take(mesh.corners, entries)
+    first, extra = take(cuts.first, old >> 1), take(cuts.extra, old >> 1)
     sizes = 1 + extra
     offsets = offsets_of(sizes)
     owner = owners_of(sizes)
     step = places_of(sizes, owner, offsets)
-    back = old[owner] & 1
-    piece = torch.where(back == 1, extra[owner] - step, step)
-    edge = torch.where(piece == 0, old[owner] >> 1, mesh.num_edges + first[owner] + piece - 1)
-    half = 2 * edge + back
-    face_offsets = offsets[offsets_of(counts)]
-    return Loops(face_offsets, half)
+    old = take(old, owner)
+    back, edge = old & 1, old >> 1
+    piece = torch.where(back == 1, take(extra, owner) - step, step)
+    edge = torch.where(piece == 0, edge, take(first, owner) + (mesh.num_edges - 1) + piece)
+    return Loops(take(offsets, offsets_of(counts)), 2 * edge + back)
 
 
 def chords_between(
-    loops: Loops, face: Tensor, falls: Ends, rises: Ends, split: Mesh
+    loops: Loops, face: Tensor, falls: Ends, rises: Ends, uv: Tensor, edges: Tensor
 ) -> tuple[Chords, Lines]:
-    """The chords of faces (N,) between the places where a function falls and where it rises."""
+    """The chords of faces (N,) between the places where a function falls and where it rises.
+
+    uv, edges: those of the mesh after its edges were divided.
+    """
     line = torch.arange(face.shape[0], device=face.device)
     p, q = torch.minimum(falls.place, rises.place), torch.maximum(falls.place, rises.place)
-    start, end = (split.edges.view(-1)[loops.half[loops.offsets[face] + x]] for x in (p, q))
-    a, b = split.uv[start], split.uv[end]
+    first, ends = take(loops.offsets, face), edges.view(-1)
+    start, end = (take(ends, take(loops.half, first + x)) for x in (p, q))
+    a, b = take(uv, start), take(uv, end)
     # Across the line both ends are blurred by error / |gradient|; the estimate is the better the
     # more steeply the line meets the edge, so the smaller one counts.
     along = (b - a) / lengths(b - a).clamp(min=UV_ERROR)[:, None]
@@ -179,11 +209,21 @@ def draw(
     """
     faces, local = torch.unique_consecutive(face, return_inverse=True)
     loops = boundaries(mesh, cuts, faces)
-    chords, lines = chords_between(loops, local, falls, rises, cuts.divide(mesh, op))
+    made = _divided(mesh, cuts)
+    chords, lines = chords_between(loops, local, falls, rises, made.uv, made.edges)
     start = take(loops.offsets, local)
     lo, line = torch.sort(start + chords.p, stable=True)
     drawing = Drawing(faces, loops, Spans(lo, take(start + chords.q, line), line), lines, False)
-    return draw_chords(mesh, cuts, drawing, unit, op, bare=bare, max_faces=max_faces)
+    return draw_chords(mesh, cuts, drawing, unit, op, made=made, bare=bare, max_faces=max_faces)
+
+
+def _divided(mesh: Mesh, cuts: EdgeCuts) -> Arrangement:
+    """The vertices and edges of a mesh after its edges are divided."""
+    made = Arrangement(mesh.uv, mesh.edges)
+    made.add_vertices(cuts.uv)
+    made.add_edges(mesh.pieces(cuts.group_edge))
+    mesh.shorten(made.edges, cuts.group_edge)
+    return made
 
 
 def draw_chords(
@@ -193,23 +233,24 @@ def draw_chords(
     unit: Tensor,
     op: int,
     *,
+    made: Arrangement | None = None,
     bare: Tensor | None = None,
     max_faces: int | None = None,
 ) -> Refinement:
-    """Divide faces by chords; unit: (L,) of each line; bare: other faces with divided edges."""
+    """Divide faces by chords; unit: (L,) of each line; bare: other faces with divided edges.
+
+    made: the divided edges, if they are there already.
+    """
     faces, loops, lines = drawing.faces, drawing.loops, drawing.lines
     if max_faces is not None:
         max_faces -= mesh.num_faces - faces.shape[0]
         _check_room(drawing, max_faces)
-    made = Arrangement(mesh.uv, mesh.edges)
-    made.add_vertices(cuts.uv)
-    made.add_edges(mesh.pieces(cuts.group_edge))
+    made = made or _divided(mesh, cuts)
     doubts = short_chords(lines)
     left = weave(loops, drawing.spans, lines, made, distinct=drawing.distinct, max_faces=max_faces)
     if left.shape[0]:
         if max_faces is not None:
             max_faces -= sum(loop.count for loop in made.loops)
-        mesh.shorten(made.edges, cuts.group_edge)
         some = loops.select(left)
         chords = drawing.spans.restrict(loops, left).chords(some)
         arrange(some, chords.by(unit), lines, made, max_faces=max_faces)
@@ -250,11 +291,9 @@ def _assemble(
     crossing = _join(made.vertex_line, lines.start)
     edge_line = _join(made.edge_line, lines.start)
     new_vertices = made.num_vertices - mesh.num_vertices
-    edges = made.edges
-    mesh.shorten(edges, cuts.group_edge)
     refined = Mesh(
         uv=made.uv,
-        edges=edges,
+        edges=made.edges,
         offsets=offsets_of(torch.cat([counts, *[loop.sizes() for loop in made.loops]])),
         corners=torch.cat([corners, *[loop.half for loop in made.loops]]),
         edge_op=torch.cat(

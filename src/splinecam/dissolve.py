@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from splinecam.links import components, cycles
+from splinecam.links import cycles, roots
 from splinecam.mesh import Mesh
-from splinecam.ragged import offsets_of, owners_of, take_rows
+from splinecam.ragged import counts_of, offsets_of, owners_of, take_rows
 
 __all__ = ["dissolve"]
 
@@ -20,11 +20,12 @@ def dissolve(mesh: Mesh, needless: Tensor, fixed: int) -> tuple[Mesh, Tensor]:
     Vertices from number ``fixed`` on go as well where only two edges are left.
     """
     beside = mesh.halfedge_face().view(-1, 2)
-    label = components(mesh.num_faces, *beside[needless].unbind(1))
+    label = roots(mesh.num_faces, *beside[needless].unbind(1))
     inner = (beside >= 0).all(1)
     gone = inner & (label[beside[:, 0]] == label[beside[:, 1]])
-    merged = torch.zeros(mesh.num_faces, dtype=torch.bool, device=label.device)
-    merged[beside[gone]] = True
+    merged = torch.zeros(mesh.num_faces + 1, dtype=torch.bool, device=label.device)
+    merged[torch.where(gone[:, None], beside, -1)] = True
+    merged = merged[:-1]
     offsets, half = _united(mesh, merged, gone)
     return _straightened(mesh, offsets, half, gone, fixed)
 
@@ -52,14 +53,14 @@ def _straightened(
     mesh: Mesh, offsets: Tensor, half: Tensor, gone: Tensor, fixed: int
 ) -> tuple[Mesh, Tensor]:
     """Drop vertices in the middle of straight lines; number what is left anew."""
-    degree = torch.bincount(mesh.edges[~gone].view(-1), minlength=mesh.num_vertices)
+    degree = counts_of(mesh.edges[~gone].view(-1), mesh.num_vertices)
     passed = degree == 2
     passed[:fixed] = False
     ends = mesh.edges.view(-1)
     owner = owners_of(offsets[1:] - offsets[:-1], half.shape[0])
     while True:
         begins = ~passed[ends[half]]  # corners at which a side begins
-        sides = torch.bincount(owner[begins], minlength=offsets.shape[0] - 1)
+        sides = torch.zeros_like(offsets[1:]).scatter_add_(0, owner, begins.long())
         bent = (sides[owner] < 3) & ~begins
         if not bool(bent.any()):
             break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -239,12 +240,12 @@ class Domain:
         """The polygon's area in the plane."""
         return float(cross(*fan(self.corners)).sum()) / 2
 
-    @property
+    @cached_property
     def diameter(self) -> float:
         """The largest distance between two corners."""
         return float(torch.pdist(self.corners).max())
 
-    @property
+    @cached_property
     def center(self) -> Tensor:
         """The polygon's centroid ``(2,)`` in plane coordinates."""
         p, q = fan(self.corners)

@@ -10,26 +10,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from splinecam.cuts import Cut, MaxCut
+from splinecam.cuts import Cut, KnotCut, MaxCut
 from splinecam.cutting import Doubts, Refinement
 from splinecam.domain import Domain
 from splinecam.errors import LimitError
-from splinecam.evaluate import Ready, evaluate
-from splinecam.kernels import Kernel, kernel_for
+from splinecam.evaluate import evaluate
 from splinecam.maxima import refine_maxima
-from splinecam.mesh import Mesh, polygon_mesh
+from splinecam.mesh import Mesh, kept, polygon_mesh
 from splinecam.ops import Bound
+from splinecam.plan import Place, Plan, crossing_units, free_memory, moved, vertices_after
 from splinecam.predicates import EPS
 from splinecam.program import Program
-from splinecam.refine import refine
-from splinecam.state import State, room_for
+from splinecam.refine import ClearLayer, refine, refine_compiled
+from splinecam.state import Ready, State, room_for
 from splinecam.tiles import Tile, cut_in_two, glue
 
 __all__ = [
@@ -47,9 +46,6 @@ __all__ = [
 # Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
 # fill a GPU.
 _BLOCK = {"cpu": 1 << 17, "cuda": 1 << 28}
-
-_MEMINFO = Path("/proc/meminfo")  # where Linux tells how much memory is free
-_UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not tell
 
 # Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
 _MESH_BYTES = 1000
@@ -100,9 +96,9 @@ class Outcome:
         """
         return Outcome(
             self.mesh.kept(),
-            self.output.clone(),
-            self.error.clone(),
-            {name: error.clone() for name, error in self.cut_errors.items()},
+            kept(self.output),
+            kept(self.error),
+            {name: kept(error) for name, error in self.cut_errors.items()},
             [(name, Doubts(doubt.uv.clone(), doubt.reason)) for name, doubt in self.doubts],
         )
 
@@ -123,35 +119,28 @@ def run(
     max_regions: int | None = None,
     report: Report = lambda name, regions, share: None,
     compiled: bool = True,
+    plan: Plan | None = None,
 ) -> Outcome:
     """Partition the domain by the program's network within ``memory`` bytes.
 
-    compiled: use the compiled kernel, where it is there.
+    compiled: use the compiled kernel, where it is there. plan: where to compute instead of on the
+    program's device, with which memory and kernel.
     """
-    kernel = kernel_for(program.device) if compiled else None
+    plan = plan or Plan.of(program, memory=memory, compiled=compiled)
+    corners, x = Frame.of(domain).to_local(domain.corners), domain.embed(domain.corners)
     with torch.inference_mode():
-        outcome = _run(program, domain, memory, max_regions, report, kernel)
+        state = first_state(plan.first.program, polygon_mesh(corners), x)
+        outcome = _run(plan, state, max_regions, report)
     return outcome.kept()
 
 
-def _run(
-    program: Program,
-    domain: Domain,
-    memory: int | None,
-    max_regions: int | None,
-    report: Report,
-    kernel: Kernel | None,
-) -> Outcome:
-    corners = Frame.of(domain).to_local(domain.corners)
-    state = first_state(program, polygon_mesh(corners), domain.embed(domain.corners))
-    budget = free_memory(program.device) if memory is None else memory
-    computation = Run(program, budget, max_regions, report, kernel)
+def _run(plan: Plan, state: State, max_regions: int | None, report: Report) -> Outcome:
+    computation = Run(plan, max_regions, report)
     try:
         state = computation.finish(state, 0)
     except TooLarge as reason:
         raise LimitError(str(reason)) from None
-    output, error = output_of(program, state)
-    return Outcome(state.mesh, output, error, computation.cut_errors, state.doubts)
+    return computation.outcome(state)
 
 
 def first_state(program: Program, mesh: Mesh, x: Tensor) -> State:
@@ -169,28 +158,46 @@ def output_of(program: Program, state: State) -> tuple[Tensor, Tensor]:
     return output, state.bounds[name].error.reshape(-1)
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes a partition may take by default: most of what the device has free."""
-    if device.type == "cuda":
-        return int(0.75 * torch.cuda.mem_get_info(device)[0])
-    try:
-        _, known = _MEMINFO.read_text().split("MemAvailable:")
-        return int(0.75 * 1024 * int(known.split(maxsplit=1)[0]))
-    except (OSError, ValueError):
-        return _UNKNOWN_MEMORY  # not every system tells
-
-
 @dataclass
 class Run:
-    """One computation: what stays the same while states are carried through the stages."""
+    """One computation: what stays the same while states are carried through the stages.
 
-    program: Program
-    memory: int
+    at_second: whether it has gone on to the plan's second place.
+    """
+
+    plan: Plan
     max_regions: int | None
     report: Report
-    kernel: Kernel | None = None
+    at_second: bool = False
     finished: int = 0  # regions of tiles that are done
     cut_errors: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        return self.plan.second if self.at_second else self.plan.first
+
+    @property
+    def may_move(self) -> bool:
+        """Whether there is a second place to go on at."""
+        return not self.at_second and self.plan.make_second is not None
+
+    @property
+    def program(self) -> Program:
+        return self.place.program
+
+    @property
+    def memory(self) -> int:
+        return self.place.memory
+
+    def outcome(self, state: State) -> Outcome:
+        """What was found, where the plan wants the result."""
+        output, error = output_of(self.program, state)
+        found = Outcome(state.mesh, output, error, self.cut_errors, state.doubts)
+        if self.plan.make_second is None:
+            return found
+        if not self.at_second:
+            self.plan.tell()
+        return moved(found, self.plan.second.device)
 
     def finish(
         self, state: State, index: int, share: float = 1.0, ready: Ready | None = None
@@ -199,26 +206,56 @@ class Run:
 
         ready: the range of what is cut next, if that stage's affine part is done already.
         """
-        stages = self.program.stages
-        for i in range(index, len(stages)):
+        for i in range(index, len(self.program.stages)):
             divisible = state.mesh.num_faces > 1
             if ready is None:
+                state, _ = self._choose_place(state, i, None)
                 if divisible and self._bytes(state, i) > self.memory:
                     return self._in_tiles(state, i, share, None)
-                ready = evaluate(self.program, i, state, self._block(), self.kernel)
-            cut = stages[i].cut
-            if cut is not None:
+                ready = evaluate(self.program, i, state, self.block, self.place.kernel)
+            state, ready = self._choose_place(state, i, ready)
+            cut = self.program.stages[i].cut
+            if cut is not None and ready is not None:
                 try:
                     self._cut(state, cut, i, ready)
                 except TooLarge:
-                    if divisible:
+                    if divisible or self.may_move:
                         return self._in_tiles(state, i, share, ready)
                     raise
                 self.report(cut.name, self.finished + state.mesh.num_faces, share)
             ready = None
         return state
 
-    def _block(self) -> int:
+    def _choose_place(
+        self, state: State, index: int, ready: Ready | None
+    ) -> tuple[State, Ready | None]:
+        """Take a state to the plan's second place if the work that is next is worth it.
+
+        ready: None before a stage, and before its cut what is cut.
+        """
+        if not self.may_move:
+            return state, ready
+        cut, widths = self.program.stages[index].cut, self.program.widths
+        vertices, width = float(state.mesh.num_vertices), widths[index]
+        if cut is not None and ready is not None:
+            lines = crossing_units(cut, ready.low, ready.high)
+            vertices, width = vertices_after(state.mesh, lines), widths[index + 1]
+        if not self.plan.worth_moving(vertices, width):
+            return state, ready
+        return self._at_second(state, index, ready)
+
+    def _at_second(
+        self, state: State, index: int, ready: Ready | None
+    ) -> tuple[State, Ready | None]:
+        self.at_second = True
+        device, stages = self.place.device, self.program.stages
+        self.plan.tell(f"stage {index + 1} of {len(stages)}")
+        pending = None if state.pending is None else stages[index - 1].cut
+        state, ready = moved((state, ready), device)
+        return replace(state, pending=pending), ready
+
+    @property
+    def block(self) -> int:
         """Numbers of one block of activations: a small part of the budget at most."""
         return min(_BLOCK[self.program.device.type], max(1, self.memory >> 8))
 
@@ -232,9 +269,12 @@ class Run:
         return 2 * 8 * (before + after) + after // 2 + _MESH_BYTES * state.mesh.num_faces
 
     def _in_tiles(self, state: State, index: int, share: float, ready: Ready | None) -> State:
+        if self.may_move:  # there may be more room
+            state, ready = self._at_second(state, index, ready)
+            return self.finish(state, index, share, ready)
         tiles, ends, done = cut_in_two(state.mesh), [], self.finished
         for tile in tiles:
-            part = state.select(tile, self._block())
+            part = state.select(tile, self.block)
             ends.append(self.finish(part, index, share / 2, ready and ready.select(tile)))
             self.finished += ends[-1].mesh.num_faces
         self.finished = done
@@ -260,13 +300,12 @@ class Run:
         error = state.bounds[cut.source].error.reshape(-1)
         if ready.signs is None:
             error = error + EPS * torch.maximum(ready.low.abs(), ready.high.abs())
-        made = self._refine(
-            state.mesh, cut.name, self._refinement(cut, state, z, error, ready, index)
-        )
-        state.adopt(made, cut)
-        state.bounds[cut.result] = cut.bound(state.bounds[cut.argument], ready.low, ready.high)
+        refinement = partial(self._refinement, cut, state.mesh, z, error, ready, index)
+        state.adopt(self._refine(state.mesh, cut.name, refinement), cut, ready)
         known = self.cut_errors.get(cut.name)
-        self.cut_errors[cut.name] = error if known is None else torch.maximum(known, error)
+        if known is not None:  # perhaps on another device
+            error = torch.maximum(known.to(error.device), error)
+        self.cut_errors[cut.name] = error
 
     def _refine(self, mesh: Mesh, name: str, refinement: Callable[..., Refinement]) -> Refinement:
         fits = self.memory // _MESH_BYTES
@@ -288,18 +327,32 @@ class Run:
             ) from None
 
     def _refinement(
-        self, cut: Cut, state: State, z: Tensor, error: Tensor, ready: Ready, index: int
-    ) -> Callable[..., Refinement]:
-        """How to cut: along straight lines, or along the borders between winners."""
-        low, high = ready.low, ready.high
-        functions = cut.functions(z, error, low, high, ready.signs)
+        self,
+        cut: Cut,
+        mesh: Mesh,
+        z: Tensor,
+        error: Tensor,
+        ready: Ready,
+        index: int,
+        *,
+        max_faces: int,
+    ) -> Refinement:
+        """Cut along straight lines, or along the borders between winners."""
+        low, high, signs, place = ready.low, ready.high, ready.signs, self.place
+        if place.kernel is not None and isinstance(cut, KnotCut) and signs and signs.clear:
+            layer = ClearLayer(z, signs.positive, error, cut.jump)
+            made = refine_compiled(place.kernel, mesh, layer, index, max_faces=max_faces)
+            if made is not None:
+                return made
+        functions = cut.functions(z, error, low, high, signs)
         if functions is not None:
-            return partial(refine, state.mesh, functions, index, kernel=self.kernel)
+            return refine(mesh, functions, index, max_faces=max_faces, gpu=place.gpu)
         if not isinstance(cut, MaxCut):
             raise TypeError(f"{type(cut).__name__} does not say what to cut by")
         if cut.smallest:
             z, low, high = -z, -high, -low
-        return partial(refine_maxima, state.mesh, z, cut.groups, error, low, high, index)
+        cutting = z, cut.groups, error, low, high, index
+        return refine_maxima(mesh, *cutting, max_faces=max_faces, kernel=place.gpu)
 
 
 def _more_memory(memory: int) -> str:

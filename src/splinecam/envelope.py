@@ -20,6 +20,7 @@ from torch import Tensor
 
 from splinecam.field import Field
 from splinecam.groups import Groups
+from splinecam.kernels import Contest, GpuKernel
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY
 from splinecam.ragged import blocks_of, following, lengths, offsets_of, owners_of, take_rows
@@ -61,10 +62,14 @@ class Contests:
 
 @dataclass(frozen=True)
 class Judge:
-    """Says who wins: field: the values of all units; error: (n,) their rounding errors."""
+    """Says who wins: field: the values of all units; error: (n,) their rounding errors.
+
+    kernel: does it in one go on a GPU.
+    """
 
     field: Field
     error: Tensor
+    kernel: GpuKernel | None = None
 
     def at(self, vertex: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
         """Values and tolerances (N, R) of units at vertices, (N, R) and (N,)."""
@@ -73,6 +78,8 @@ class Judge:
     def judge(self, mesh: Mesh, contests: Contests) -> Verdict:
         """How the contests stand."""
         face, units = contests.face, contests.units
+        if self.kernel is not None:
+            return Verdict(*self.kernel.judge(self._contest(mesh, contests)))
         parts = [
             self._judge(mesh, face[rows], units[rows])
             for rows in self._blocks(mesh, units.shape[1], face)
@@ -83,12 +90,18 @@ class Judge:
     def hopeless(self, mesh: Mesh, contests: Contests) -> Tensor:
         """Units that need not be looked at any more in the contests' faces, (N, R)."""
         face, units = contests.face, contests.units
+        if self.kernel is not None:
+            return self.kernel.hopeless(self._contest(mesh, contests))
         return torch.cat(
             [
                 _Around.of(mesh, face[rows], self, units[rows]).hopeless()
                 for rows in self._blocks(mesh, units.shape[1], face)
             ]
         )
+
+    def _contest(self, mesh: Mesh, contests: Contests) -> Contest:
+        tolerance = SAFETY * self.error
+        return Contest(mesh, self.field.table, tolerance, contests.face, contests.units)
 
     def winner(self, mesh: Mesh, face: Tensor, units: Tensor) -> Tensor:
         """Which of the units (N, R) wins in the middle of each face, (N,)."""

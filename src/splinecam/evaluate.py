@@ -8,53 +8,30 @@ from math import prod
 import torch
 from torch import Tensor
 
-from splinecam.bending import Bags, Sums, cheapest, direct_cost
+from splinecam import bending
+from splinecam.bending import Bags, Sums
 from splinecam.births import Births, Kinks
-from splinecam.cuts import Cut, KnotCut
-from splinecam.kernels import FusedOutput, Kernel, LineRows, Product, Sight
+from splinecam.cuts import KnotCut
+from splinecam.dense import WIDE, evaluate_dense
+from splinecam.kernels import Kernel, LineRows, Sight
 from splinecam.ops import Bound
 from splinecam.predicates import EPS, SAFETY
 from splinecam.program import Program
-from splinecam.signs import Signs, SignWriter
-from splinecam.state import State, extended, room_for, rows_in_block
-from splinecam.tiles import Tile
-from splinecam.values import Ref
+from splinecam.signs import SignWriter
+from splinecam.state import Ready, State, extended, room_for, rows_in_block
 
-__all__ = ["Ready", "evaluate"]
-
-# Results of a stage up to which they are found along with its arguments.
-_FEW = 8
-
-# Blocks of values that are held at once, where that is faster than one after the other.
-_AT_ONCE = 64
+__all__ = ["evaluate"]
 
 # A stage's answer to single units is found only if it has no more numbers than this.
 _COLUMNS = 1 << 24
-
-# Units up to which all signs are found along with the values; in wider layers most never change.
-_WIDE = 1 << 12
-
-
-@dataclass
-class Ready:
-    """What the next cut looks at: the range of its units, (n,) each, and their signs, if known."""
-
-    low: Tensor
-    high: Tensor
-    signs: Signs | None = None
-
-    def select(self, tile: Tile) -> Ready:
-        """The same for a tile of the mesh."""
-        return Ready(self.low, self.high, self.signs and self.signs.select(tile.vertex_ids))
 
 
 @dataclass
 class _Sink:
     """Where the results of a stage go: values, and the range and signs of what is cut next.
 
-    again: rows that nobody will read, of which the values of a block may take the place; ahead:
-    what is made of the source next, if that is little; sight: what the loops see of the source;
-    behind: what stands behind the rows in a table.
+    again: rows that nobody will read, of which the values of a block may take the place; sight:
+    what the loops see of the source; behind: what stands behind the rows in a table.
     """
 
     vertices: int
@@ -62,7 +39,6 @@ class _Sink:
     writer: SignWriter | None
     again: Tensor | None = None
     kernel: Kernel | None = None
-    ahead: FusedOutput | None = None
     sight: Sight | None = None
     behind: dict[str, Tensor] = field(default_factory=dict)
     rows: dict[str, Tensor] = field(default_factory=dict)
@@ -70,7 +46,7 @@ class _Sink:
 
     def __post_init__(self) -> None:
         if self.kernel is not None and self.writer is not None:
-            self.sight = self.writer.sight(self.ahead)
+            self.sight = self.writer.sight()
 
     def room(self, start: int, count: int) -> dict[str, Tensor]:
         """Where the values of so many vertices from ``start`` on will be."""
@@ -152,33 +128,31 @@ def evaluate(
 
     kernel: the compiled loops, where they may be used.
     """
+    ready = None if kernel is None else evaluate_dense(program, index, state, kernel)
+    if ready is not None:
+        return ready
     stage, vertices, writer = program.stages[index], state.mesh.num_vertices, None
     bounds = program.bounds(index, {name: state.bounds[name] for name in stage.live_in})
-    lines = _lines(program, index, state, bounds)
+    lines = _lines(program, index, state, bounds, kernel)
     if lines is not None:
         bounds = {  # lines between values that lie on lines themselves
             name: Bound(magnitude, error + 2 * EPS * magnitude)
             for name, (magnitude, error) in bounds.items()
         }
     cut = stage.cut
-    if isinstance(cut, KnotCut) and cut.at_zero and prod(cut.shape) <= _WIDE:
+    if isinstance(cut, KnotCut) and cut.at_zero and prod(cut.shape) <= WIDE:
         writer = SignWriter(vertices, SAFETY * bounds[cut.source].error.reshape(-1))
     dead = state.dead(stage.live_in)
-    ahead = None if kernel is None or writer is None else _ahead(program, index, vertices)
-    sink = _Sink(vertices, cut.source if cut else None, writer, dead, kernel, ahead)
+    sink = _Sink(vertices, cut.source if cut else None, writer, dead, kernel)
     if lines is not None:
         _along_lines(program, index, state, lines, sink, block)
-    elif not _at_once(program, index, state, sink, block):
+    else:
         for start, values in state.blocks(stage.live_in, block):
             count = next(iter(values.values())).shape[0]
             sink.put(start, program.advance(index, values, sink.room(start, count)))
     sink.look_at_all(block)
-    state.bounds, state.rows = bounds, sink.rows
-    state.made = state.grown = state.pending = None
-    ready = sink.seen()
-    state.signs = ready.signs if ready.signs is not None and ready.signs.clear else None
-    state.ahead = None if ahead is None else ahead.values
-    return ready
+    state.settled(sink.rows, bounds)
+    return sink.seen()
 
 
 @dataclass(frozen=True)
@@ -193,7 +167,9 @@ class _Lines:
     columns: dict[str, Tensor]
 
 
-def _lines(program: Program, index: int, state: State, bounds: dict[str, Bound]) -> _Lines | None:
+def _lines(
+    program: Program, index: int, state: State, bounds: dict[str, Bound], kernel: Kernel | None
+) -> _Lines | None:
     """The lines of the new vertices, if it pays to follow them."""
     made, cut = state.made, state.pending
     if made is None or made.kinks is None or made.kept is not None or cut is None:
@@ -207,9 +183,16 @@ def _lines(program: Program, index: int, state: State, bounds: dict[str, Bound])
     woven = int(made.kinks[1].line.shape[0])
     placed, rest = (made.inside.select(part) for part in (slice(woven), slice(woven, None)))
     new = list(zip(made.kinks, (made.on_edges, placed), strict=True))
-    ways, cost = cheapest(new, width)
-    product = n * width if program.product(index) is not None else 0
-    if cost >= direct_cost(made.on_edges.count + woven, n + width, product):
+    if kernel is None or made.history is None:
+        costs, terms = bending.TENSORS, [kinks.per_vertex().sum() for kinks in made.kinks]
+        counts = [
+            (births.count, kinks.count, term)
+            for (kinks, births), term in zip(new, torch.stack(terms).tolist(), strict=True)
+        ]
+    else:
+        costs, counts = bending.LOOPS, made.history.counts
+    ways = costs.ways(counts, width, n + width, program.products[index])
+    if ways is None:
         return None
     live = {
         name: size if name == cut.result else state.rows[name][:1]
@@ -237,98 +220,23 @@ def _along_lines(
         first = state.mesh.num_vertices - rest.count + start
         room = sink.room(first, births.count)
         sink.put(first, program.advance(index, state.at(births, live), room))
-    rectified = _by_products(program, index, state, lines, sink)
-    if not rectified:
-        for start, values in state.old_blocks(live, block):
-            count = next(iter(values.values())).shape[0]
-            sink.put(start, program.advance(index, values, sink.room(start, count)))
+    for start, values in state.old_blocks(live, block):
+        count = next(iter(values.values())).shape[0]
+        sink.put(start, program.advance(index, values, sink.room(start, count)))
     first = state.known
     for kinks, births, way in lines.new:
         if births.count:
-            if way == "sum":
+            if sink.kernel is not None and (way == "terms" or state.history is not None):
+                _by_loops(first, births, kinks, lines.columns, sink, way)
+            elif way == "sums":
                 _by_sums(first, births, kinks, lines.columns, sink)
-            elif sink.kernel is None:
+            else:
                 _by_bags(first, births, kinks, lines.columns, sink, block)
-            elif not rectified or first > state.known:
-                _by_loops(first, births, kinks, lines.columns, sink)
         first += births.count
-
-
-def _rectified(program: Program, index: int, cut: Cut | None) -> tuple[str, Tensor, Tensor] | None:
-    """Name, weight (m, n) and bias of the stage, if all it does is to add up what a cut rectifies.
-
-    The signs that are known of the cut are those of its argument.
-    """
-    step = program.product(index)
-    if step is None or cut is None or not cut.rectifies or cut.source != cut.argument:
-        return None
-    if step.args[0] != Ref(cut.result) or len(cut.shape) != 1:
-        return None
-    weight, bias, *_ = *step.args[1:], None
-    bias = weight.new_zeros(weight.shape[0]) if bias is None else bias.contiguous()
-    return step.name, weight, bias
-
-
-def _ahead(program: Program, index: int, vertices: int) -> FusedOutput | None:
-    """What the stage after this one adds up at its vertices, if that is little."""
-    made = _rectified(program, index + 1, program.stages[index].cut)
-    if made is None or made[1].shape[0] > _FEW:
-        return None
-    _, weight, bias = made
-    return FusedOutput(weight.contiguous(), bias, weight.new_empty((vertices, weight.shape[0])))
-
-
-def _by_products(program: Program, index: int, state: State, lines: _Lines, sink: _Sink) -> bool:
-    """Run the stage at the old vertices by compiled loops, if it is a product of rectified units.
-
-    And at those on edges, if their kinks are in bags.
-    """
-    made, cut = _rectified(program, index, state.pending), state.pending
-    if sink.kernel is None or made is None or cut is None or state.signs is None:
-        return False
-    name, _, bias = made
-    kinks, births, way = lines.new[0]
-    out, along = sink.rows[name], None
-    if way == "bag":
-        along = LineRows(state.known, births, kinks, lines.columns[name])
-    if state.ahead is not None:
-        out[: state.known] = state.ahead
-        if along is not None:
-            sink.kernel.fill(out, along, Sight.nothing())
-    else:
-        z, uv = state.rows[cut.argument], state.mesh.uv[: state.known]
-        product = Product(z, uv, lines.columns[name], bias)
-        sink.kernel.multiply(product, out, along, sink.sight_of(name))
-    if sink.sight is None or state.ahead is not None:
-        sink.look(0, state.known + (births.count if way == "bag" else 0))
-    return True
-
-
-def _at_once(program: Program, index: int, state: State, sink: _Sink, block: int) -> bool:
-    """Run the stage at all vertices by compiled loops, if it is such a product, and not large."""
-    made, cut, new = _rectified(program, index, state.pending), state.pending, state.made
-    if sink.kernel is None or made is None or cut is None or state.ahead is not None:
-        return False
-    name, weight, bias = made
-    m, n = weight.shape
-    if new is None or new.early or new.kept is not None or sink.vertices * n > _AT_ONCE * block:
-        return False
-    z = room_for((sink.vertices, n), weight.device)
-    z[: state.known] = state.rows[cut.argument]
-    first = state.known
-    for births in (new.on_edges, new.inside):
-        sink.kernel.fill(z, LineRows(first, births), Sight.nothing())
-        first += births.count
-    out = sink.prepare(name, (m,), z.device)
-    product = Product(z, state.mesh.uv, weight.T.contiguous(), bias)
-    sink.kernel.multiply(product, out, None, sink.sight_of(name))
-    if sink.sight is None:
-        sink.look(0, sink.vertices)
-    return True
 
 
 def _by_loops(
-    first: int, births: Births, kinks: Kinks, columns: dict[str, Tensor], sink: _Sink
+    first: int, births: Births, kinks: Kinks, columns: dict[str, Tensor], sink: _Sink, way: str
 ) -> None:
     """Values at the new vertices from ``first`` on by compiled loops."""
     if sink.kernel is None:
@@ -336,7 +244,7 @@ def _by_loops(
     for name, rows in sink.rows.items():
         table = rows.view(sink.vertices, -1)
         along = LineRows(first, births, kinks, columns[name])
-        sink.kernel.fill(table, along, sink.sight_of(name))
+        sink.kernel.fill(table, along, sink.sight_of(name), way)
         if sink.sight is None and name == sink.source:
             sink.look(first, births.count)
 

@@ -17,60 +17,56 @@ __all__ = ["Field", "Pairs"]
 class Field:
     """The n units that a cut looks at.
 
-    base: (V, n) at the vertices of the mesh as it was; added: (W, n) at those made since, which lie
+    table: (V + W, n) at the V vertices of the mesh as it was, and at W made since, which lie
     between ``ends``, (W, 2), somewhere in an interval of ``blur`` around the right place, (W,);
-    late: how those after them lie between older ones: found only where they are asked for.
+    first: V; late: how all vertices lie between older ones, level by level, if there are some whose
+    values are found only where they are asked for.
     """
 
-    base: Tensor
-    added: Tensor
+    table: Tensor
     ends: Tensor
     blur: Tensor
+    first: int
     late: tuple[Births, ...] = ()
 
     @classmethod
     def of(cls, z: Tensor) -> Field:
         """The units z (V, n) at the vertices of a mesh."""
         none = torch.zeros((0, 2), dtype=torch.int64, device=z.device)
-        return cls(z, z[:0], none, z[:0, 0])
+        return cls(z.contiguous(), none, z[:0, 0], z.shape[0])
 
     def grow(self, births: Births, blur: Tensor) -> None:
         """Keep the values at new vertices, (W,)."""
-        born = torch.lerp(self._rows(births.p), self._rows(births.q), births.t[:, None])
-        self.added = torch.cat([self.added, born])
+        self.table = torch.cat([self.table, births.interpolate(self.table)])
         self.ends = torch.cat([self.ends, torch.stack([births.p, births.q], 1)])
         self.blur = torch.cat([self.blur, blur])
 
-    def _rows(self, vertex: Tensor) -> Tensor:
-        known = self.base.shape[0]
-        rows = take(self.base, vertex.clamp(max=known - 1))
-        new = (vertex >= known).nonzero()[:, 0]
-        rows[new] = self.added[vertex[new] - known]
-        return rows
+    def add_late(self, *levels: Births) -> None:
+        """Say how all vertices that come after lie between older ones, level by level.
+
+        An older vertex lies between itself and itself.
+        """
+        known = self.table.shape[0]
+        total = known + sum(level.count for level in levels)
+        index, zero = torch.arange(total, device=self.table.device), self.table.new_zeros(total)
+        for level in levels:
+            old, rest = index[:known], index[known + level.count :]
+            p, q = (torch.cat([old, ends, rest]) for ends in (level.p, level.q))
+            t = torch.cat([zero[:known], level.t, zero[known + level.count :]])
+            self.late = (*self.late, Births(p, q, t))
+            known += level.count
 
     def at(self, vertex: Tensor, unit: Tensor) -> Tensor:
         """Values at the vertices (N,) of the units (N, R), (N, R)."""
-        n = self.base.shape[1]
-        if not (self.added.shape[0] or self.late):
-            flat = vertex[:, None] * n + unit
-            return take(self.base.view(-1), flat.view(-1)).view(unit.shape)
-        value = self.base.new_empty(unit.shape)
-        first = 0
-        for table in (self.base, self.added):
-            last = first + table.shape[0]
-            here = ((vertex >= first) & (vertex < last)).nonzero()[:, 0]
-            flat = (vertex[here, None] - first) * n + unit[here]
-            value[here] = take(table.view(-1), flat.view(-1)).view(flat.shape)
-            first = last
-        for births in self.late:
-            last = first + births.t.shape[0]
-            here = ((vertex >= first) & (vertex < last)).nonzero()[:, 0]
-            if here.shape[0]:
-                born = births.select(vertex[here] - first)
-                p, q = self.at(born.p, unit[here]), self.at(born.q, unit[here])
-                value[here] = torch.lerp(p, q, born.t[:, None])
-            first = last
-        return value
+        return self._at(vertex, unit, len(self.late))
+
+    def _at(self, vertex: Tensor, unit: Tensor, level: int) -> Tensor:
+        if not level:
+            flat = torch.add(unit, vertex[:, None], alpha=self.table.shape[1])
+            return take(self.table.view(-1), flat.view(-1)).view(unit.shape)
+        births = self.late[level - 1]
+        p, q = (self._at(take(end, vertex), unit, level - 1) for end in (births.p, births.q))
+        return torch.lerp(p, q, take(births.t, vertex)[:, None])
 
 
 @dataclass(frozen=True)
@@ -94,8 +90,10 @@ class Pairs:
 
     def blur(self, vertex: Tensor, column: Tensor) -> Tensor:
         """How far a difference may be off because a vertex may be off its place, (N,)."""
-        place = vertex - self.field.base.shape[0]
         blur = self.error.new_zeros(vertex.shape)
+        if not vertex.shape[0]:
+            return blur
+        place = vertex - self.field.first
         moved = ((place >= 0) & (place < self.field.ends.shape[0])).nonzero()[:, 0]
         ends, column = self.field.ends[place[moved]], column[moved]
         change = self.at(ends[:, 0], column) - self.at(ends[:, 1], column)

@@ -19,12 +19,14 @@ _INT8 = 1 << 7
 class Groups:
     """members: (G, R) the units of each group; shape: the groups as the result arranges them.
 
-    ids: of units (B, n) some number for the winner of each group, (B, *shape).
+    ids: of units (B, n) some number for the winner of each group, (B, *shape). some: whether they
+    were chosen among others, and so are hardly regular.
     """
 
     members: Tensor
     shape: tuple[int, ...]
     ids: Callable[[Tensor], Tensor] | None = None
+    some: bool = False
 
     def winners(self, z: Tensor, slack: Tensor) -> Tensor:
         """A number for the largest unit of each group, (B, G); the first within slack (G,)."""
@@ -55,6 +57,8 @@ class Groups:
     @cached_property
     def _strides(self) -> list[tuple[int, tuple[int, ...]]]:
         """Of each column the first unit and the steps to the next; first -1 if they vary."""
+        if self.some:
+            return [(-1, ())] * self.members.shape[1]
         found = []
         table = self.members.view(*self.shape, self.members.shape[1]).cpu()
         for column in table.unbind(-1):
@@ -70,7 +74,7 @@ class Groups:
 
     def select(self, chosen: Tensor) -> Groups:
         """Only some of the groups, (N,)."""
-        return Groups(self.members[chosen], (int(chosen.shape[0]),))
+        return Groups(self.members[chosen], (int(chosen.shape[0]),), some=True)
 
     @property
     def count(self) -> int:

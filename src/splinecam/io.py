@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam.capture.outputs import Lost, Output
+from splinecam._capture.outputs import Lost, Output
 from splinecam.domain import Domain
 from splinecam.engine import Frame
 from splinecam.errors import FileError, SplineCamError

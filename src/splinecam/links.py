@@ -7,34 +7,45 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam.ragged import offsets_of, take
+from splinecam.ragged import counts_of, offsets_of, take
 
-__all__ = ["Chains", "chains", "components", "cycles", "long_cycles"]
+__all__ = ["Chains", "chains", "components", "cycles", "long_cycles", "roots"]
+
+# Steps are doubled so many times before asking whether they were enough: a GPU has to wait then.
+_ROUNDS = {"cpu": 1, "cuda": 4}
 
 _INT32 = 1 << 31  # members that fit in 32 bits, with which gathers are faster
 
 
 def components(n: int, a: Tensor, b: Tensor) -> Tensor:
     """Label (n,) the connected components of the graph with edges a-b, 0, 1, ... by lowest node."""
+    labels: Tensor = torch.unique(roots(n, a, b), return_inverse=True)[1]
+    return labels
+
+
+def roots(n: int, a: Tensor, b: Tensor) -> Tensor:
+    """The lowest node of each node's component in the graph with edges a-b, (n,)."""
     root = torch.arange(n, device=a.device)
     while True:
-        low = torch.minimum(root[a], root[b])
-        hooked = root.scatter_reduce(0, root[a], low, "amin").scatter_reduce(
-            0, root[b], low, "amin"
-        )
-        while not torch.equal(hooked, hooked[hooked]):
-            hooked = hooked[hooked]
+        ends = take(root, a), take(root, b)
+        low, hooked = torch.minimum(*ends), root
+        for end in ends:
+            hooked = hooked.scatter_reduce(0, end, low, "amin")
+        while not torch.equal(hooked, further := take(hooked, hooked)):
+            hooked = further
         if torch.equal(hooked, root):
-            labels: Tensor = torch.unique(root, return_inverse=True)[1]
-            return labels
+            return root
         root = hooked
 
 
 def cycles(following: Tensor) -> tuple[Tensor, Tensor]:
     """The cycles of a permutation: offsets (F + 1,) and their members in order, (H,).
 
-    Each begins with its lowest member. Made for short cycles: their members are walked along.
+    Each begins with its lowest member. Made for short cycles: their members are walked along, but
+    for a GPU, which would have to wait for every step.
     """
+    if following.is_cuda:
+        return long_cycles(following)
     lowest, leader, cycle, offsets = _leaders(following)
     members = torch.empty_like(cycle)
     current, place = leader, offsets[:-1]
@@ -68,7 +79,7 @@ def _leaders(following: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rank = torch.empty_like(index)
     rank[leader] = torch.arange(leader.shape[0], device=index.device)
     cycle = take(rank, lowest)
-    return lowest, leader, cycle, offsets_of(torch.bincount(cycle, minlength=leader.shape[0]))
+    return lowest, leader, cycle, offsets_of(counts_of(cycle, leader.shape[0]))
 
 
 def _lowest_ahead(following: Tensor) -> Tensor:
@@ -76,10 +87,12 @@ def _lowest_ahead(following: Tensor) -> Tensor:
     index = torch.arange(following.shape[0], device=following.device)
     lowest, jump = (x.int() if x.shape[0] < _INT32 else x for x in (index, following))
     while True:  # the lowest member within 1, 2, 4, ... steps
-        lower = torch.minimum(lowest, take(lowest, jump))
+        lower = lowest
+        for _ in range(_ROUNDS[following.device.type]):
+            lower, jump = torch.minimum(lower, take(lower, jump)), take(jump, jump)
         if torch.equal(lower, lowest):
             return lowest.long()
-        lowest, jump = lower, take(jump, jump)
+        lowest = lower
 
 
 class Chains(NamedTuple):
@@ -123,7 +136,7 @@ def chains(ends: Tensor, label: Tensor) -> Chains:
     chain = torch.empty_like(index)
     chain[leader] = torch.arange(leader.shape[0], device=index.device)
     chain = take(chain, lowest)
-    offsets = offsets_of(torch.bincount(chain, minlength=leader.shape[0]))
+    offsets = offsets_of(counts_of(chain, leader.shape[0]))
     members = torch.empty_like(index)
     members[take(offsets, chain) + place] = index
     return Chains(offsets, members, take(~forward, members), closed)
@@ -162,7 +175,8 @@ def _to_the_stop(step: Tensor) -> tuple[Tensor, Tensor]:
     """Where the steps from each end lead at last, and how many they are, (2S,) each."""
     ahead = (step != torch.arange(step.shape[0], device=step.device)).long()
     while True:  # 1, 2, 4, ... steps at a time
-        further = take(step, step)
-        if torch.equal(further, step):
+        before = step
+        for _ in range(_ROUNDS[step.device.type]):
+            ahead, step = ahead + take(ahead, step), take(step, step)
+        if torch.equal(before, step):
             return step, ahead
-        ahead, step = ahead + take(ahead, step), further

@@ -22,8 +22,9 @@ from splinecam.envelope import BLURRED, CHORD, SEVERAL, Contests, Judge, contest
 from splinecam.errors import LimitError
 from splinecam.field import Field, Pairs
 from splinecam.groups import Groups
+from splinecam.kernels import GpuKernel
 from splinecam.mesh import Mesh
-from splinecam.ragged import offsets_of, owners_of, take_rows
+from splinecam.ragged import counts_of, offsets_of, owners_of, take_rows
 from splinecam.strokes import Halves, draw_strokes, halve
 
 __all__ = ["refine_maxima"]
@@ -45,10 +46,11 @@ def refine_maxima(
     op: int,
     *,
     max_faces: int | None = None,
+    kernel: GpuKernel | None = None,
 ) -> Refinement:
     """Cut every face where the largest of a group changes.
 
-    z: (V, n) values of the units, with rounding error and range (n,).
+    z: (V, n) values of the units, with rounding error and range (n,); kernel: of a GPU.
     """
     open_ = contests(mesh, z, groups, error, low, high)
     if not open_.face.shape[0]:
@@ -56,7 +58,7 @@ def refine_maxima(
     few, used = open_.renumbered(z.shape[1])
     if used.shape[0] * _FEW < z.shape[1]:  # the others need not be known at new vertices
         z, error, open_ = z[:, used], error[used], few
-    work = _Work(mesh, Judge(Field.of(z), error), op, open_, groups.count, max_faces)
+    work = _Work(mesh, Judge(Field.of(z), error, kernel), op, open_, groups.count, max_faces)
     while work.step():
         pass
     return work.finish()
@@ -203,18 +205,19 @@ class _Work:
 
     def _without_needless(self, made: Refinement) -> Refinement:
         mesh, judge = made.mesh, self.judge
-        judge.field.late = (made.on_edges, made.inside)
+        judge.field.add_late(made.on_edges, made.inside)
         edge = (mesh.edge_unit <= _HELPER).nonzero()[:, 0]
         order = mesh.edge_unit[edge].argsort(descending=True)
         edge = edge[order]
-        offsets = offsets_of(torch.bincount(_HELPER - mesh.edge_unit[edge], minlength=self.lines))
+        offsets = offsets_of(counts_of(_HELPER - mesh.edge_unit[edge], self.lines))
         beside = mesh.halfedge_face().view(-1, 2)
         unit = edge.new_full(edge.shape, self.nobody)
         for helpers in self.helpers:
             rows, counts = take_rows(offsets, helpers.line)
             which = owners_of(counts, rows.shape[0])
             units = helpers.contests.units[which]
-            left, right = (judge.winner(mesh, face, units) for face in beside[edge[rows]].unbind(1))
+            faces = beside[edge[rows]].T.reshape(-1)  # those to the left, then those to the right
+            left, right = judge.winner(mesh, faces, units.repeat(2, 1)).view(2, -1)
             border = left != right
             group = helpers.contests.group[which]
             unit.scatter_reduce_(0, rows[border], group[border], "amin")

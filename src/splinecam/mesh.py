@@ -7,14 +7,14 @@ a face is a counter-clockwise cycle of half-edges.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
 from splinecam.ragged import following, offsets_of, owners_of, take, take_rows
 
-__all__ = ["Mesh", "polygon_mesh"]
+__all__ = ["Mesh", "kept", "polygon_mesh"]
 
 _BLOCK = 1 << 20  # corners looked at in one go
 _MAX_SLACK = 1.25  # times what is needed is not too much memory to be kept
@@ -125,10 +125,11 @@ class Mesh:
         """
         edges = torch.cat([self.edges, self.pieces(edge)])
         self.shorten(edges, edge)
-        return replace(
-            self,
+        return Mesh(
             uv=torch.cat([self.uv, uv]),
             edges=edges,
+            offsets=self.offsets,
+            corners=self.corners,
             edge_op=torch.cat([self.edge_op, take(self.edge_op, edge)]),
             edge_unit=torch.cat([self.edge_unit, take(self.edge_unit, edge)]),
             vertex_op=torch.cat([self.vertex_op, vertex_op]),
@@ -168,20 +169,22 @@ class Mesh:
         return mesh, vertex_ids, edge_ids
 
     def kept(self) -> Mesh:
-        """The same mesh after inference mode, in tensors that may take part in everything.
-
-        On a CPU these have its memory, unless there is much more behind it.
-        """
-        values = vars(self)
-        rooms = {x.untyped_storage().data_ptr(): x.untyped_storage() for x in values.values()}
-        needed = sum(value.nbytes for value in values.values())
-        if self.uv.is_cuda or sum(room.nbytes() for room in rooms.values()) > _MAX_SLACK * needed:
-            return replace(self, **{name: value.clone() for name, value in values.items()})
-        return replace(self, **{name: torch.from_numpy(x.numpy()) for name, x in values.items()})
+        """The same mesh after inference mode, in tensors that may take part in everything."""
+        return Mesh(*(kept(getattr(self, field.name)) for field in fields(self)))
 
     def to(self, device: torch.device) -> Mesh:
         """The same mesh on another device."""
-        return replace(self, **{k: v.to(device) for k, v in self.__dict__.items()})
+        return Mesh(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+def kept(value: Tensor) -> Tensor:
+    """The same tensor after inference mode, as one that may take part in everything.
+
+    On a CPU it has the same memory, unless there is much more behind it.
+    """
+    if value.is_cuda or value.untyped_storage().nbytes() > _MAX_SLACK * value.nbytes:
+        return value.clone()
+    return torch.from_numpy(value.numpy())
 
 
 def polygon_mesh(uv: Tensor, counts: Tensor | None = None) -> Mesh:

@@ -65,6 +65,14 @@ class Step:
         return _bounds_of(self.rule.bound(call))
 
 
+def _multiplied(step: Step, result: Any) -> int:
+    """About how many numbers a step multiplies with those of a constant matrix."""
+    if step.rule is None or step.rule.product in ((), _ENTRYWISE) or not isinstance(result, Tensor):
+        return 0
+    constants = [x for x in step.args if isinstance(x, Tensor) and x.dim() > 1 and x.numel()]
+    return max((result.numel() * x.numel() // x.shape[0] for x in constants), default=0)
+
+
 def _magnitude(value: Any) -> Any:
     return value.magnitude if isinstance(value, Bound) else value
 
@@ -98,7 +106,7 @@ class Program:
     """A network in float64, ready to be run stage by stage on any number of points.
 
     >>> from torch import nn
-    >>> from splinecam.capture import capture
+    >>> from splinecam._capture import capture
     >>> program = capture(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)), (2,))
     >>> program(torch.zeros(5, 2)).shape
     torch.Size([5, 1])
@@ -177,16 +185,29 @@ class Program:
                 del env[name]
         return {name: env[name] for name in stage.live_out}
 
-    @cached_property
+    @property
     def widths(self) -> list[int]:
         """Numbers per vertex that are alive after each stage."""
+        return [width for width, _ in self._sizes]
+
+    @property
+    def products(self) -> list[int]:
+        """About how many numbers each stage multiplies per vertex with those of constants."""
+        return [products for _, products in self._sizes]
+
+    @cached_property
+    def _sizes(self) -> list[tuple[int, int]]:
         x = torch.zeros((1, *self.input_shape), dtype=torch.float64, device=self.device)
-        live, widths = {self.input_name: x}, []
-        for i in range(len(self.stages)):
-            live = self.advance(i, live)
-            widths.append(sum(value.numel() for value in live.values()))
+        live, sizes = {self.input_name: x}, []
+        for i, stage in enumerate(self.stages):
+            env, products = dict(live), 0
+            for step in stage.steps:
+                env[step.name] = step.call(env, 1, self.device)
+                products += _multiplied(step, env[step.name])
+            live = {name: env[name] for name in stage.live_out}
+            sizes.append((sum(value.numel() for value in live.values()), products))
             live = self._past_cut(i, live)
-        return widths
+        return sizes
 
     def columns(self, i: int, name: str, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What stage i makes of each unit of one live value alone: results -> (n, m).
@@ -218,6 +239,24 @@ class Program:
         step = stage.steps[0]
         constant = step.run is _LINEAR and isinstance(step.args[1], Tensor)
         return step if constant else None
+
+    def dense(self, i: int) -> tuple[str, Step] | None:
+        """The value that stage i multiplies with a constant matrix, and the step that does.
+
+        None if the stage does anything else; the value may have another shape before.
+        """
+        stage = self.stages[i]
+        if not stage.steps or stage.live_out != (stage.steps[-1].name,):
+            return None
+        *before, step = stage.steps
+        if step.run is not _LINEAR or not isinstance(step.args[1], Tensor):
+            return None
+        source = step.args[0]
+        for shaping in reversed(before):
+            if shaping.rule is None or not shaping.rule.reshapes or source != Ref(shaping.name):
+                return None
+            source = shaping.args[0]
+        return (source.name, step) if isinstance(source, Ref) else None
 
     def bounds(self, i: int, live: Mapping[str, Bound]) -> dict[str, Bound]:
         """Bounds on the magnitudes and the rounding errors of stage i's results."""

@@ -17,12 +17,14 @@ _log = logging.getLogger("splinecam")
 
 def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
     """A bar for interactive use; elsewhere it is not shown."""
+    if not wanted:
+        return tqdm(disable=True)
     notebook = in_notebook()
     interactive = (sys.stderr is not None and sys.stderr.isatty()) or notebook
     bar: Any = tqdm
     if notebook and find_spec("ipywidgets") is not None:  # without which tqdm.auto warns
         bar = import_module("tqdm.auto").tqdm
-    return bar(total=total, unit=unit, disable=not (wanted and interactive), leave=False)
+    return bar(total=total, unit=unit, disable=not interactive, leave=False)
 
 
 def in_notebook() -> bool:

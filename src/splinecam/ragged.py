@@ -10,6 +10,7 @@ from torch import Tensor
 __all__ = [
     "argsort_rows",
     "blocks_of",
+    "counts_of",
     "entries_of",
     "following",
     "lengths",
@@ -65,6 +66,11 @@ def offsets_of(counts: Tensor) -> Tensor:
     return out
 
 
+def counts_of(owners: Tensor, rows: int) -> Tensor:
+    """How many entries each of so many rows has; a GPU need not wait, as for ``bincount``."""
+    return owners.new_zeros(rows).scatter_add_(0, owners, torch.ones_like(owners))
+
+
 def owners_of(counts: Tensor, total: int | None = None) -> Tensor:
     """The row of every entry: ``[2, 0, 3] -> [0, 0, 2, 2, 2]``."""
     if total is not None and (total < _FEW or counts.is_cuda):
@@ -104,10 +110,9 @@ def entries_of(begin: Tensor, end: Tensor, offsets: Tensor, total: int | None = 
 
 def following(offsets: Tensor, total: int) -> Tensor:
     """The entry after each one around its row, (N,): the last is followed by the first."""
-    after = torch.arange(1, total + 1, device=offsets.device)
-    filled = offsets[1:] > offsets[:-1]
-    after[offsets[1:][filled] - 1] = offsets[:-1][filled]
-    return after
+    after = torch.arange(1, total + 2, device=offsets.device)
+    begin, end = offsets[:-1], offsets[1:]
+    return after.scatter_(0, torch.where(end > begin, end - 1, total), begin)[:total]
 
 
 def blocks_of(counts: Tensor, limit: int) -> list[tuple[int, int]]:

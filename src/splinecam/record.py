@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splinecam.capture.outputs import Output
+from splinecam._capture.outputs import Output
 from splinecam.domain import Domain
 from splinecam.maps import AffineMaps
 from splinecam.mesh import Mesh

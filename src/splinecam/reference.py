@@ -12,10 +12,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map, tree_map_only
 
-from splinecam.capture.graph import first_line
-from splinecam.capture.outputs import Output, selected
-from splinecam.capture.private import EXCLUSIVE, private_copy, widened
-from splinecam.capture.untouched import unwrap
+from splinecam._capture.graph import first_line
+from splinecam._capture.outputs import Output, selected
+from splinecam._capture.private import EXCLUSIVE, private_copy, widened
+from splinecam._capture.untouched import unwrap
 from splinecam.errors import SplineCamError
 from splinecam.ops.convolution import convolution
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,22 +19,43 @@ from torch import Tensor
 from splinecam import kinks
 from splinecam.bits import bits_of, rows_with_bits
 from splinecam.crossed import Zeros, cross_faces
-from splinecam.cutting import UNCLEAR, Doubts, Refinement, cut_edges, draw_chords, unrefined
+from splinecam.cutting import (
+    UNCLEAR,
+    Doubts,
+    KernelRefinement,
+    Refinement,
+    cut_edges,
+    draw_chords,
+    unrefined,
+)
 from splinecam.functions import Functions
-from splinecam.kernels import Cutting, Kernel
+from splinecam.kernels import Cutting, GpuKernel, Kernel, Layer
 from splinecam.kinks import find_kinks
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY, UV_ERROR
 from splinecam.ragged import take
 from splinecam.signs import Signs
 
-__all__ = ["in_blocks", "refine", "sign_changes", "zero_corners"]
+__all__ = ["ClearLayer", "in_blocks", "refine", "refine_compiled", "sign_changes", "zero_corners"]
 
-# Words of signs are compared this many at a time: in the cache of a CPU, or filling a GPU.
-# Chords of one face up to which the compiled loops compare all pairs of them.
+# Chords of one face up to which the compiled kernel compares all pairs of them.
 _MOST_CHORDS = 1 << 12
 
+# Words of signs are compared this many at a time: in the cache of a CPU, or filling a GPU.
 _CHUNK = {"cpu": 1 << 16, "cuda": 1 << 27}
+
+
+class ClearLayer(NamedTuple):
+    """Units that vanish at no vertex: values z (V, n), where they are positive (V, W), errors (n,).
+
+    jump: (n,) by how much the slope of the result changes where a unit passes through zero, None
+    for 1.
+    """
+
+    z: Tensor
+    positive: Tensor
+    error: Tensor
+    jump: Tensor | None
 
 
 def refine(
@@ -42,15 +64,15 @@ def refine(
     op: int,
     *,
     max_faces: int | None = None,
-    kernel: Kernel | None = None,
+    gpu: GpuKernel | None = None,
 ) -> Refinement:
     """Cut every face along the zero sets of the functions; ``op`` is their provenance.
 
-    kernel: the compiled loops, which cut where nothing comes close to anything else.
+    gpu: the steps for a GPU, which cut where nothing comes close to anything else.
     """
     if not functions.m:
         return unrefined(mesh, [])
-    made = None if kernel is None else _compiled(kernel, mesh, functions, op, max_faces)
+    made = None if gpu is None else _by_gpu(gpu, mesh, functions, op, max_faces)
     if made is not None:
         return made
     signs, unclear = functions.signs()
@@ -69,21 +91,50 @@ def refine(
     return replace(made, doubts=doubts + made.doubts, kinks=found)
 
 
-def _compiled(
-    kernel: Kernel, mesh: Mesh, functions: Functions, op: int, max_faces: int | None
+def refine_compiled(
+    kernel: Kernel,
+    mesh: Mesh,
+    layer: ClearLayer,
+    op: int,
+    *,
+    max_faces: int | None = None,
 ) -> Refinement | None:
-    """The refinement by compiled loops, or None where it needs more care.
+    """The same by the compiled kernel, or None where something comes close to something else.
 
     The cells and their order are those of the tensor operations.
     """
-    found, jump = functions.found, functions.jump
-    if found is None or not found.clear:  # so that the signs of whole layers are known
-        return None
     cutting = Cutting(
+        z=layer.z,
+        positive=layer.positive,
+        error=layer.error,
+        jump=layer.jump,
+        uv_error=UV_ERROR,
+        safety=SAFETY,
+        op=op,
+        max_faces=max_faces,
+        max_chords=_MOST_CHORDS,
+        least_bends=0,
+    )
+    made = kernel.refine(mesh, cutting)
+    if isinstance(made, str):
+        return unrefined(mesh, []) if made == "unchanged" else None
+    return KernelRefinement(made.mesh, made.history)
+
+
+def _by_gpu(
+    gpu: GpuKernel, mesh: Mesh, functions: Functions, op: int, max_faces: int | None
+) -> Refinement | None:
+    """The same by the steps for a GPU, which find out themselves where something vanishes."""
+    found, jump = functions.found, functions.jump
+    if found is None:
+        return None
+    layer = Layer(
         z=functions.z,
         positive=found.positive,
+        negative=found.negative,
         error=functions.error,
         jump=torch.zeros_like(functions.error) if jump is None else jump,
+        wanted=functions.wanted,
         uv_error=UV_ERROR,
         safety=SAFETY,
         op=op,
@@ -91,7 +142,7 @@ def _compiled(
         max_chords=_MOST_CHORDS,
         least_bends=None if jump is None else kinks.FEWEST,
     )
-    made = kernel.refine(mesh, cutting)
+    made = gpu.refine(mesh, layer)
     if isinstance(made, str):
         return unrefined(mesh, []) if made == "unchanged" else None
     return Refinement(made.mesh, made.on_edges, made.inside, [], kinks=made.kinks)

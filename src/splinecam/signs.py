@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from splinecam.bits import set_bits
-from splinecam.kernels.rows import FusedOutput, Sight
+from splinecam.kernels import Sight
 
-__all__ = ["SignWriter", "Signs", "set_bits"]
+__all__ = ["SignWriter", "Signs", "all_bits", "set_bits"]
 
 # Multiplying eight 0/1 bytes by this gathers them into the top byte of the word.
 _GATHER = 0x0102040810204080
@@ -66,6 +66,12 @@ class Signs:
         return plus - minus
 
 
+def all_bits(m: int, device: torch.device) -> Tensor:
+    """The words of m bits that are all set."""
+    rest = [(1 << m % 64) - 1] if m % 64 else []
+    return torch.tensor([-1] * (m // 64) + rest, dtype=torch.int64, device=device)
+
+
 class SignWriter:
     """Decides the signs of m functions at V vertices, a block of vertices at a time.
 
@@ -75,9 +81,7 @@ class SignWriter:
     def __init__(self, vertices: int, tolerance: Tensor) -> None:
         m, device = tolerance.shape[0], tolerance.device
         self.tolerance = tolerance
-        everything = torch.full((-(-m // 64),), -1, device=device)
-        if m % 64:
-            everything[-1:].fill_((1 << m % 64) - 1)
+        everything = all_bits(m, device)
         words = everything.new_empty((2, vertices, everything.shape[0]))
         self.signs = Signs(words[0], words[1], everything)
         self._size = tolerance.new_empty((0, m))
@@ -92,9 +96,9 @@ class SignWriter:
             return
         self._compare(values, positive, negative)
 
-    def sight(self, ahead: FusedOutput | None) -> Sight:
+    def sight(self) -> Sight:
         """What lets loops write the signs."""
-        return Sight(self.tolerance, self.signs.positive, self.signs.negative, ahead)
+        return Sight(self.tolerance, self.signs.positive, self.signs.negative)
 
     def _compare(self, values: Tensor, positive: Tensor, negative: Tensor) -> None:
         _pack(values > self.tolerance, positive)

@@ -17,13 +17,14 @@ from torch import Tensor
 from splinecam.births import Births
 from splinecam.cuts import Cut
 from splinecam.cutting import Doubts, Refinement
+from splinecam.kernels import History, Seen
 from splinecam.mesh import Mesh
 from splinecam.ops import Bound
 from splinecam.predicates import EPS
 from splinecam.signs import Signs
 from splinecam.tiles import Tile
 
-__all__ = ["State", "extended", "room_for", "rows_in_block"]
+__all__ = ["Ready", "State", "extended", "room_for", "rows_in_block"]
 
 _LARGE = 1 << 19  # numbers for which huge pages pay
 _HUGE = 1 << 28  # numbers beyond which a system may refuse to promise more than is asked for
@@ -51,13 +52,28 @@ class _Grown:
 
 
 @dataclass
+class Ready:
+    """What the next cut looks at: the range of its units, (n,) each, and their signs, if known.
+
+    seen: what the compiled kernel found of them, if they are those of a dense layer.
+    """
+
+    low: Tensor
+    high: Tensor
+    signs: Signs | None = None
+    seen: Seen | None = None
+
+    def select(self, tile: Tile) -> Ready:
+        """The same for a tile of the mesh."""
+        return Ready(self.low, self.high, self.signs and self.signs.select(tile.vertex_ids))
+
+
+@dataclass
 class State:
     """Mesh and live activations between two stages.
 
     rows: values at the first vertices; made: how the others came about, and grown: their values, as
-    soon as they are asked for; pending: the non-linearity still to be applied, and signs: those of
-    its argument, if none of them is zero; ahead: what the next stage makes of its results at the
-    first vertices, if that was found along with them.
+    soon as they are asked for; pending: the non-linearity still to be applied.
     """
 
     mesh: Mesh
@@ -66,8 +82,6 @@ class State:
     made: Refinement | None = None
     grown: _Grown | None = None
     pending: Cut | None = None
-    signs: Signs | None = None
-    ahead: Tensor | None = None
     doubts: list[tuple[str, Doubts]] = field(default_factory=list)
 
     @property
@@ -75,14 +89,32 @@ class State:
         """How many vertices have rows."""
         return int(next(iter(self.rows.values())).shape[0])
 
-    def adopt(self, made: Refinement, cut: Cut) -> None:
-        """Go on with the refined mesh."""
+    @property
+    def history(self) -> History | None:
+        """How the vertices after the first ones came about, if the compiled kernel made them."""
+        return None if self.made is None else self.made.history
+
+    def settled(self, rows: dict[str, Tensor], bounds: dict[str, Bound]) -> None:
+        """Go on with the values of a stage at all vertices."""
+        self.rows, self.bounds = rows, bounds
+        self.made = self.grown = self.pending = None
+
+    def adopt(self, made: Refinement, cut: Cut, ready: Ready) -> None:
+        """Go on with the mesh that was refined along a cut."""
         self.mesh, self.made, self.pending = made.mesh, made, cut
+        seen = ready.seen
+        if seen is not None and made.history is not None and cut.rectifies:
+            self.bounds = {
+                cut.argument: Bound(seen.modulus, seen.later_error),
+                cut.result: Bound(seen.positive_modulus, seen.positive_error),
+            }
+            return
         self.doubts += [(cut.name, doubt) for doubt in made.doubts]
         levels = 1 + len(made.early)
         for name in self.rows:
             magnitude, error = self.bounds[name]
             self.bounds[name] = Bound(magnitude, error + EPS * levels * magnitude)
+        self.bounds[cut.result] = cut.bound(self.bounds[cut.argument], ready.low, ready.high)
 
     def blocks(
         self, live: tuple[str, ...], numbers: int
@@ -208,8 +240,6 @@ class State:
             rows={name: value[ids[ids < known]] for name, value in self.rows.items()},
             bounds=dict(self.bounds),
             grown=grown,
-            signs=None,
-            ahead=None,
             doubts=[],
         )
 

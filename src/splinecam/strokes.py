@@ -28,7 +28,7 @@ from splinecam.cutting import (
 from splinecam.field import Pairs
 from splinecam.mesh import Mesh
 from splinecam.predicates import SAFETY
-from splinecam.ragged import following, offsets_of, owners_of, take_rows
+from splinecam.ragged import following, offsets_of, owners_of, take, take_rows
 
 __all__ = ["Halves", "draw_strokes", "halve"]
 
@@ -105,7 +105,8 @@ def halve(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor, unit: Tensor, 
     count = cut_face.shape[0]
     index = torch.arange(count, device=face.device)
     loops = boundaries(mesh, cuts, cut_face)
-    chords, lines = chords_between(loops, index, strokes.falls, strokes.rises, split)
+    ends = strokes.falls, strokes.rises
+    chords, lines = chords_between(loops, index, *ends, split.uv, split.edges)
     out = Arrangement(split.uv, split.edges)
     halves = split_once(loops, chords, lines, out)
     bare = boundaries(mesh, cuts, strokes.bare)
@@ -128,14 +129,13 @@ def halve(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor, unit: Tensor, 
         edge_unit=torch.cat([split.edge_unit, unit[strokes.which]]),
         vertex_op=split.vertex_op,
     )
-    ends = torch.stack([lines.start, lines.end], 1)
     return Halves(
         mesh=refined,
         births=cuts.births(),
         blur=cuts.shift,
         face=cut_face,
         new_face=mesh.num_faces + index,
-        ends=ends,
+        ends=torch.stack([lines.start, lines.end], 1),
         which=strokes.which,
         doubts=strokes.doubts + short_chords(lines),
     )
@@ -143,47 +143,48 @@ def halve(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor, unit: Tensor, 
 
 def _strokes(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor) -> _Strokes:
     """Find the ends of the chords: face, column (N,), ordered by both, without repetitions."""
-    m = pairs.m
+    m, wanted = pairs.m, face * pairs.m + column
     rows, counts = take_rows(mesh.offsets, face)
     owner = owners_of(counts, rows.shape[0])
-    vertex, half = mesh.edges.view(-1)[mesh.corners[rows]], mesh.corners[rows]
-    columns = column[owner]
-    value, error = pairs.at(vertex, columns), pairs.error[columns]
+    half = take(mesh.corners, rows)
+    vertex, columns = take(mesh.edges.view(-1), half), take(column, owner)
+    value, error = pairs.at(vertex, columns), take(pairs.error, columns)
     sign = (value > SAFETY * error).long() - (value < -SAFETY * error).long()
     after = following(offsets_of(counts), rows.shape[0])
-    key = face[owner] * m + columns
 
-    hit = (sign * sign[after] < 0).nonzero()[:, 0]
-    hits, origin = torch.unique((half[hit] >> 1) * m + columns[hit], return_inverse=True)
+    hit = (sign * take(sign, after) < 0).nonzero()[:, 0]
+    side = take(half, hit)
+    hits, origin = torch.unique((side >> 1) * m + take(columns, hit), return_inverse=True)
     cuts = cut_edges(mesh, pairs, hits // m, hits % m)
-    at = torch.empty_like(cuts.given)
-    at[cuts.given] = torch.arange(at.shape[0], device=at.device)
-    at = at[origin]
-    rank = cuts.group[at] - cuts.first[cuts.edge[at]]
-    start = first_places(mesh, cuts)[rows]
-    backwards = (half[hit] & 1) == 1
-    reverse = cuts.extra[half[hit] >> 1] - 1 - rank
-    place = start[hit] + 1 + torch.where(backwards, reverse, rank)
+    index = torch.arange(hits.shape[0], device=hits.device)
+    at = take(torch.empty_like(index).scatter_(0, cuts.given, index), origin)
+    rank = take(cuts.group, at) - take(cuts.first, take(cuts.edge, at))
+    start = take(first_places(mesh, cuts), rows)
+    reverse = take(cuts.extra, side >> 1) - 1 - rank
+    place = take(start, hit) + 1 + torch.where((side & 1) == 1, reverse, rank)
 
     zero, before, entering = _passed_zeros(sign, after)
-    shift = error[zero] / value[before].abs()
-    blur = shift[:, None] * (mesh.uv[vertex[before]] - mesh.uv[vertex[zero]])
+    corner, previous = take(vertex, zero), take(vertex, before)
+    shift = take(error, zero) / take(value, before).abs()
+    blur = shift[:, None] * (take(mesh.uv, previous) - take(mesh.uv, corner))
+    both = torch.cat([hit, zero])
     ends = Ends(
-        torch.cat([key[hit], key[zero]]),
-        torch.cat([place, start[zero]]),
-        torch.cat([cuts.blur[at], blur]),
+        take(wanted, take(owner, both)),
+        torch.cat([place, take(start, zero)]),
+        torch.cat([take(cuts.blur, at), blur]),
     )
-    falling = torch.cat([sign[hit] > 0, entering < 0])
-    (falls, again), (rises, _) = _one_each(ends, falling), _one_each(ends, ~falling)
+    falling = torch.cat([take(sign, hit) > 0, entering < 0])
+    falls, rises, again = _one_each(ends, falling)
     unclear = ((sign == 0) & (value.abs() > error)).nonzero()[:, 0]
-    off = pairs.blur(vertex[unclear], columns[unclear])
-    unclear = unclear[value[unclear].abs() > error[unclear] + off]
     doubts = [*cuts.doubts]
-    if bool(again.any()):
-        doubts.append(Doubts(mesh.means()[falls.key[again] // m], TWICE))
+    if again.shape[0]:
+        doubts.append(Doubts(mesh.means()[again // m], TWICE))
+    if unclear.shape[0]:
+        off = pairs.blur(vertex[unclear], columns[unclear])
+        unclear = unclear[value[unclear].abs() > error[unclear] + off]
     if unclear.shape[0]:
         doubts.append(Doubts(mesh.uv[torch.unique(vertex[unclear])], UNCLEAR))
-    which = torch.searchsorted(face * m + column, falls.key)
+    which = torch.searchsorted(wanted, falls.key)
     return _Strokes(cuts, falls, rises, which, _bare(mesh, cuts, falls.key // m), doubts)
 
 
@@ -192,27 +193,36 @@ def _passed_zeros(sign: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     Of a run of zeros the first corner stands for all.
     """
-    first = ((sign != 0) & (sign[after] == 0)).nonzero()[:, 0]
-    walk = after[after[first]]
-    while bool((sign[walk] == 0).any()):
-        walk = torch.where(sign[walk] == 0, after[walk], walk)
-    through = (sign[walk] != sign[first]).nonzero()[:, 0]
-    before = first[through]
-    return after[before], before, sign[walk[through]]
+    first = ((sign != 0) & (take(sign, after) == 0)).nonzero()[:, 0]
+    zero = take(after, first)
+    walk = take(after, zero)
+    while bool((take(sign, walk) == 0).any()):
+        walk = torch.where(take(sign, walk) == 0, take(after, walk), walk)
+    beyond = take(sign, walk)
+    through = (beyond != take(sign, first)).nonzero()[:, 0]
+    return take(zero, through), take(first, through), take(beyond, through)
 
 
-def _one_each(ends: Ends, chosen: Tensor) -> tuple[Ends, Tensor]:
-    """Of the chosen ends the first of each key, and whether there were more."""
-    index = chosen.nonzero()[:, 0]
-    ends = Ends(ends.key[index], ends.place[index], ends.blur[index]).sorted()
-    _, counts = torch.unique_consecutive(ends.key, return_counts=True)
-    first = offsets_of(counts)[:-1]
-    return Ends(ends.key[first], ends.place[first], ends.blur[first]), counts > 1
+def _one_each(ends: Ends, falling: Tensor) -> tuple[Ends, Ends, Tensor]:
+    """Of each key, of which there are as many falls as rises, the first of both.
+
+    Also the keys, (N,), of which there are more.
+    """
+    key, order = torch.sort(2 * ends.key + ~falling, stable=True)
+    fresh = torch.ones_like(key, dtype=torch.bool)
+    torch.ne(key[1:], key[:-1], out=fresh[1:])
+    first = fresh.nonzero()[:, 0]
+    again = key[~fresh] >> 1 if first.shape[0] < key.shape[0] else key[:0]
+    order = take(order, first)
+    one = [take(x, order) for x in (ends.key, ends.place, ends.blur)]
+    falls, rises = (Ends(*(x[k::2].contiguous() for x in one)) for k in (0, 1))
+    return falls, rises, torch.unique(again) if again.shape[0] else again
 
 
 def _bare(mesh: Mesh, cuts: EdgeCuts, drawn: Tensor) -> Tensor:
     """Faces at divided edges in which nothing is drawn."""
     beside = torch.zeros(mesh.num_faces + 1, dtype=torch.bool, device=drawn.device)
-    beside[mesh.halfedge_face().view(-1, 2)[cuts.group_edge]] = True  # -1, outside, is the last
-    beside[drawn] = False
+    faces = take(mesh.halfedge_face().view(-1, 2), cuts.group_edge).view(-1)
+    beside[faces] = True  # -1, outside, is the last
+    beside.index_fill_(0, drawn, False)
     return beside[:-1].nonzero()[:, 0]

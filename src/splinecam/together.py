@@ -22,15 +22,12 @@ from splinecam.engine import (
     Run,
     TooLarge,
     first_state,
-    free_memory,
-    output_of,
 )
 from splinecam.errors import LimitError
-from splinecam.evaluate import Ready
-from splinecam.kernels import kernel_for
+from splinecam.plan import Plan
 from splinecam.program import Program
 from splinecam.stack import part_of, share_out, stack, unstack
-from splinecam.state import State
+from splinecam.state import Ready, State
 
 __all__ = ["run_together"]
 
@@ -46,22 +43,22 @@ def run_together(
     max_regions: int | None = None,
     report: Report = lambda name, regions, share: None,
     compiled: bool = True,
+    plan: Plan | None = None,
 ) -> Iterator[Outcome]:
     """Partition domains by the program's network; their outcomes come in order.
 
-    memory: bytes to stay within, apart from the outcomes; max_regions: of each domain.
+    memory: bytes to stay within, apart from the outcomes; max_regions: of each domain; compiled,
+    plan: as for ``engine.run``.
     """
-    budget = free_memory(program.device) if memory is None else memory
-    kernel = kernel_for(program.device) if compiled else None
-    enough = min(budget, _ENOUGH[program.device.type])
+    plan = plan or Plan.of(program, memory=memory, compiled=compiled)
     with torch.inference_mode():
-        waiting = [_Part(range(len(domains)), _start(program, domains), 0, None, {})]
+        waiting = [_Part(range(len(domains)), _start(plan.first.program, domains), 0, None, {})]
     while waiting:
         part = waiting.pop()
         count = len(part.members)
         most = None if max_regions is None else count * max_regions
-        kind, room = (_StackRun, enough) if count > 1 else (Run, budget)
-        computation = kind(program, room, most, report, kernel, cut_errors=part.cut_errors)
+        kind = _StackRun if count > 1 else Run
+        computation = kind(plan, most, report, part.at_second, cut_errors=part.cut_errors)
         with torch.inference_mode():
             try:
                 end = computation.finish(part.state, part.index, ready=part.ready)
@@ -70,8 +67,7 @@ def run_together(
                 continue
             except TooLarge as reason:
                 raise LimitError(str(reason)) from None
-            output, error = output_of(program, end)
-            whole = Outcome(end.mesh, output, error, part.cut_errors, end.doubts)
+            whole = computation.outcome(end)
         yield from _outcomes(whole.kept(), part, max_regions)
 
 
@@ -84,44 +80,53 @@ def _start(program: Program, domains: Sequence[Domain]) -> State:
 class _Overflow(Exception):
     """A stack is too large before, or while, it is cut at the given stage."""
 
-    def __init__(self, numbers: int, state: State, index: int, ready: Ready | None) -> None:
+    def __init__(self, run: Run, state: State, index: int, ready: Ready | None) -> None:
         super().__init__(index)
-        self.numbers, self.state, self.index, self.ready = numbers, state, index, ready
+        self.run, self.state, self.index, self.ready = run, state, index, ready
 
 
 class _StackRun(Run):
     """A run that leaves it to others to divide what is too large."""
 
+    @property
+    def memory(self) -> int:
+        return min(self.place.memory, _ENOUGH[self.place.device.type])
+
     def _in_tiles(self, state: State, index: int, share: float, ready: Ready | None) -> State:
-        raise _Overflow(self._block(), state, index, ready)
+        raise _Overflow(self, state, index, ready)
 
     def _cut(self, state: State, cut: Cut, index: int, ready: Ready) -> None:
         try:
             super()._cut(state, cut, index, ready)
         except LimitError:
-            raise _Overflow(self._block(), state, index, ready) from None
+            raise _Overflow(self, state, index, ready) from None
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Consecutive domains, as a stack that waits before a stage; ready: see ``Run.finish``."""
+    """Consecutive domains, as a stack that waits before a stage.
+
+    ready: see ``Run.finish``; at_second: whether it waits at the plan's second place.
+    """
 
     members: range
     state: State
     index: int
     ready: Ready | None
     cut_errors: dict[str, Tensor]
+    at_second: bool = False
 
     def halves(self, overflow: _Overflow) -> list[_Part]:
         """The two halves of what has become too large, to go on from there."""
         state, ready, middle = overflow.state, overflow.ready, len(self.members) // 2
         both = [self.members[:middle], self.members[middle:]]
-        parts = []
+        parts, run = [], overflow.run
         for members, doubts in zip(both, share_out(state.doubts, both), strict=True):
             tile = part_of(state.mesh, members)
-            mine = replace(state.select(tile, overflow.numbers), doubts=doubts)
+            mine = replace(state.select(tile, run.block), doubts=doubts)
             waiting = ready and ready.select(tile)
-            parts.append(_Part(members, mine, overflow.index, waiting, dict(self.cut_errors)))
+            errors = dict(self.cut_errors)
+            parts.append(_Part(members, mine, overflow.index, waiting, errors, run.at_second))
         return parts
 
 

@@ -74,11 +74,15 @@ class Rows:
 
     def out(self, x: Tensor) -> Tensor:
         """Bring the batch to the front: ``(.., B * each, ..)`` becomes ``(B, .., each, ..)``."""
+        if self.plain:
+            return x
         if self.each != 1:
             x = torch.unflatten(x, self.dim, (-1, self.each))
         return x.movedim(self.dim, 0)
 
     def back(self, x: Tensor) -> Tensor:
         """Undo :meth:`out`."""
+        if self.plain:
+            return x
         x = x.movedim(0, self.dim)
         return x.flatten(self.dim, self.dim + 1) if self.each != 1 else x

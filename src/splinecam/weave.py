@@ -26,7 +26,7 @@ from torch import Tensor
 from splinecam.chords import Arrangement, Lines, Loops, Spans, Woven, meet
 from splinecam.errors import LimitError
 from splinecam.predicates import SAFETY, UV_ERROR
-from splinecam.ragged import blocks_of, offsets_of, owners_of, sort_rows, take
+from splinecam.ragged import blocks_of, counts_of, offsets_of, owners_of, sort_rows, take
 
 __all__ = ["weave"]
 
@@ -77,7 +77,7 @@ def weave(
 def _crowded(loops: Loops, spans: Spans) -> Tensor:
     """Faces (F,) with two chord ends at one corner, or a chord between neighbouring corners."""
     face = spans.faces(loops)
-    ends = torch.bincount(torch.cat([spans.lo, spans.hi]), minlength=loops.half.shape[0])
+    ends = counts_of(torch.cat([spans.lo, spans.hi]), loops.half.shape[0])
     gap = spans.hi - spans.lo
     short = (gap < 2) | (gap > loops.sizes()[face] - 2)
     short |= (ends[spans.lo] > 1) | (ends[spans.hi] > 1)

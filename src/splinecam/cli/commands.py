@@ -15,8 +15,8 @@ from typing import IO, Any
 import numpy as np
 
 from splinecam import __version__, demo
+from splinecam._capture import capture
 from splinecam._partition import Partition, load, partition
-from splinecam.capture import capture
 from splinecam.cli.console import Console, claim, plain, printing, write_text
 from splinecam.cli.models import find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs

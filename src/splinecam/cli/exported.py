@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from splinecam.capture.graph import first_line
+from splinecam._capture.graph import first_line
 from splinecam.errors import CaptureError, FileError
 
 __all__ = ["EXPORT", "read_program"]

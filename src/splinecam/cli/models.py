@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from splinecam.capture.graph import first_line
+from splinecam._capture.graph import first_line
 from splinecam.cli.exported import EXPORT, read_program
 from splinecam.cli.samples import load_tensors, require_file
 from splinecam.errors import FileError, SplineCamError

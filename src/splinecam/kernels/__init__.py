@@ -1,19 +1,27 @@
 """The compiled library and its thin Python face: arrays in, arrays out; it knows no networks.
 
 The library is plain C (``refine.c``, ``rows.c``, ``pool.c``), built when the package is installed.
-Where it is missing everything works by tensor operations, only slower.
+Where it is missing everything works by tensor operations, only slower. For GPUs there are the steps
+of ``refine.cu`` and ``envelope.cu``, which are compiled when they are first needed.
 """
 
-from splinecam.kernels.kernel import Cutting, Kernel, available, kernel_for
-from splinecam.kernels.rows import FusedOutput, LineRows, Product, Sight
+from splinecam.kernels.gpu import Contest, GpuKernel, Layer, gpu_kernel_for
+from splinecam.kernels.kernel import Cutting, Dense, Kernel, Seen, available, kernel_for
+from splinecam.kernels.refined import History
+from splinecam.kernels.rows import LineRows, Sight
 
 __all__ = [
+    "Contest",
     "Cutting",
-    "FusedOutput",
+    "Dense",
+    "GpuKernel",
+    "History",
     "Kernel",
+    "Layer",
     "LineRows",
-    "Product",
+    "Seen",
     "Sight",
     "available",
+    "gpu_kernel_for",
     "kernel_for",
 ]

@@ -44,7 +44,8 @@ typedef struct {
     const double *z;          /* (vertices, units) */
     const uint64_t *positive; /* (vertices, ceil(units / 64)) where they are positive */
     const double *error;      /* (units) rounding error of z */
-    const double *jump;       /* (units) change of the result's slope per unit of the function's */
+    const double *jump;       /* (units) change of the result's slope per unit of the function's,
+                               * or NULL for 1 */
 } sc_layer;
 
 typedef struct {
@@ -64,6 +65,8 @@ typedef struct {
     int64_t chords;    /* new lines through faces */
     int64_t crossings; /* new vertices inside faces, where chords cross */
     int64_t bends;     /* whether slope changes were computed */
+    /* Slope changes of the lines of all new vertices on edges, and of those inside faces. */
+    int64_t edge_terms, inside_terms;
     double *uv;
     int64_t *edge, *offset, *corner, *edge_op, *edge_unit, *vertex_op;
     /* Each new vertex on an edge: the edge and its ends, the fraction along it, the function. */
@@ -79,18 +82,14 @@ typedef struct {
     double *slot_t, *slot_bend;
 } sc_refined;
 
-/* What is seen of rows while they are in the cache: their range, signs and few linear results. */
+/* What is seen of rows while they are in the cache: their range and signs. */
 typedef struct {
-    int64_t units;         /* 0: look at nothing */
-    int64_t outputs;       /* few linear functions of the positive parts, or 0 */
-    const double *least;   /* (units) up to here a value counts as zero */
-    double *low, *high;    /* (units) */
-    uint64_t *positive;    /* (rows, words) */
-    uint64_t *negative;    /* (rows, words) */
-    const double *weight;  /* (outputs, units) */
-    const double *bias;    /* (outputs) */
-    double *output;        /* (rows, outputs) */
-    int64_t zeros;         /* written: whether any value counts as zero */
+    int64_t units;       /* 0: look at nothing */
+    double *least;       /* (units) up to here a value counts as zero */
+    double *low, *high;  /* (units) */
+    uint64_t *positive;  /* (rows, words) */
+    uint64_t *negative;  /* (rows, words) */
+    int64_t zeros;       /* written: whether any value counts as zero */
 } sc_sight;
 
 /* New rows of a table on lines between older rows, less the slope changes along those lines. */
@@ -100,7 +99,8 @@ typedef struct {
     int64_t lines, entries; /* of slope changes */
     const int64_t *p, *q;   /* (count) rows at the ends */
     const double *t;        /* (count) fraction of the line */
-    const int64_t *line;    /* (count) line that each lies on */
+    const int64_t *line;    /* (count) line that each lies on, ascending for SC_SUMS */
+    const int64_t *at;      /* (count) one of the slope changes where each is, for SC_SUMS */
     const int64_t *offset;  /* (lines + 1) slope changes of each line */
     const double *place;    /* (entries) fraction of the line */
     const int64_t *unit;    /* (entries) which row of columns */
@@ -109,20 +109,41 @@ typedef struct {
     int64_t units;
 } sc_lines;
 
-/* The affine image of positive parts: max(z, 0) @ column + bias. */
+/* How the values at new vertices are found. */
+enum sc_way {
+    SC_DIRECT = 0, /* interpolate what is multiplied, and multiply */
+    SC_TERMS = 1,  /* interpolate the products, and add up all slope changes for each vertex */
+    SC_SUMS = 2,   /* the same by running sums along each line */
+};
+
+/* A dense layer at all vertices, of which the last are new: max(z, 0) @ column + bias.
+ *
+ * Every unit also gets a bound on its modulus and one on its rounding error: a product rounds once
+ * in proportion to the sum of its moduli, and hands on the errors of what is multiplied. */
 typedef struct {
-    int64_t rows, units, width;
-    const double *z;      /* (rows, units); may be the memory of the result, row by row */
-    const double *uv;     /* (rows, uv_width) where the rows lie, which decides their order */
+    int64_t rows, known;     /* vertices, and those that have z */
+    int64_t units, width;    /* columns of z, and of the result */
+    int64_t rectified;       /* 0: z itself is multiplied, not its positive part */
+    const double *z;         /* (known, units); may be the memory of the result unless SC_DIRECT */
+    const double *uv;        /* (rows, uv_width) where the rows lie, which decides their order */
     int64_t uv_width;
-    const double *column; /* (units, width) */
-    const double *bias;   /* (width) */
-} sc_product;
+    const double *column;    /* (units, width) */
+    const double *bias;      /* (width), or NULL */
+    const double *magnitude, *error; /* (units) bounds on what is multiplied */
+    double eps, safety;      /* the rounding of a product; tolerances are errors times safety */
+    const sc_lines *edges;   /* new vertices on edges, or NULL: there are none */
+    const sc_lines *inside;  /* and inside faces, after those */
+    int64_t edge_way, inside_way;
+    double *bounds;          /* written, (5, width), see below */
+} sc_dense;
+
+/* The rows of `bounds`: of the values at the vertices modulus and error; the error after
+ * the next refinement, which interpolates; of their positive parts modulus and error. */
+enum sc_bound { SC_MODULUS, SC_ERROR, SC_LATER_ERROR, SC_POSITIVE_MODULUS, SC_POSITIVE_ERROR };
 
 typedef struct sc_pool sc_pool;
 
 SC_EXPORT int64_t sc_version(void);
-SC_EXPORT const char *sc_instructions(void);
 SC_EXPORT sc_pool *sc_pool_new(int64_t threads);
 SC_EXPORT void sc_pool_free(sc_pool *pool);
 SC_EXPORT void sc_free(void *block);
@@ -131,8 +152,7 @@ SC_EXPORT int sc_refine(sc_pool *pool, const sc_mesh *mesh, const sc_layer *laye
 SC_EXPORT int sc_see(sc_pool *pool, const double *table, int64_t rows, int64_t begin, int64_t end,
                      sc_sight *sight);
 SC_EXPORT int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width,
-                      const sc_lines *lines, sc_sight *sight);
-SC_EXPORT int sc_multiply(sc_pool *pool, const sc_product *product, double *table, int64_t rows,
-                          const sc_lines *lines, sc_sight *sight);
+                      const sc_lines *lines, int64_t way, sc_sight *sight);
+SC_EXPORT int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sight *sight);
 
 #endif

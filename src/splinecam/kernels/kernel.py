@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import weakref
-from ctypes import byref
+from ctypes import byref, pointer
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.births import Births, Kinks
 from splinecam.kernels.library import (
     STATUS,
+    DenseStruct,
     LayerStruct,
-    MeshStruct,
     RefinedStruct,
     SettingsStruct,
+    SightStruct,
     library,
 )
-from splinecam.kernels.rows import LineRows, Product, Sight
+from splinecam.kernels.refined import History, KernelMesh, mesh_struct
+from splinecam.kernels.rows import LineRows, Sight
 from splinecam.mesh import Mesh
 
-__all__ = ["Cutting", "Kernel", "Refined", "available", "kernel_for"]
+__all__ = ["WAYS", "Cutting", "Dense", "Kernel", "Refined", "Seen", "available", "kernel_for"]
+
+# How the values at new vertices are found, in the library's numbers: see kernel.h.
+WAYS = {"direct": 0, "terms": 1, "sums": 2}
 
 
 def available() -> bool:
@@ -40,15 +44,15 @@ def kernel_for(device: torch.device) -> Kernel | None:
 class Cutting(NamedTuple):
     """Functions to cut by, z (V, n): their signs as words (V, W), error and slope jump, (n,).
 
-    uv_error, safety: the rounding of a coordinate, and how many times errors are tolerances.
-    op: the number of the layer; max_faces: None for any number; max_chords: of one face;
-    least_bends: new vertices from which slope changes are wanted, None for never.
+    jump: None for 1. uv_error, safety: the rounding of a coordinate, and how many times errors are
+    tolerances. op: the number of the layer; max_faces: None for any number; max_chords: of one
+    face; least_bends: new vertices from which slope changes are wanted, None for never.
     """
 
     z: Tensor
     positive: Tensor
     error: Tensor
-    jump: Tensor
+    jump: Tensor | None
     uv_error: float
     safety: float
     op: int
@@ -58,12 +62,51 @@ class Cutting(NamedTuple):
 
 
 class Refined(NamedTuple):
-    """A refined mesh, its new vertices on edges and inside faces, and the slope changes there."""
+    """A refined mesh, and how it came about."""
 
     mesh: Mesh
-    on_edges: Births
-    inside: Births
-    kinks: tuple[Kinks, Kinks] | None
+    history: History
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A dense layer at all vertices of a mesh: columns (n, m), bias (m,), applied to z (V', n).
+
+    z: at the first vertices; rectified: whether its positive part is taken; magnitude, error: (n,)
+    bounds on what is multiplied; history: how the other vertices came about; ways: how their values
+    are found, on edges and inside faces; eps, safety: of rounding, and of tolerances.
+    """
+
+    z: Tensor
+    rectified: bool
+    columns: Tensor
+    bias: Tensor | None
+    magnitude: Tensor
+    error: Tensor
+    history: History | None
+    ways: tuple[str, str]
+    eps: float
+    safety: float
+
+
+class Seen(NamedTuple):
+    """Of the m units of a layer, (1, m) each; signs: (2, V, W) words, of both signs.
+
+    modulus, error: bounds; later_error: after the next refinement; positive_modulus,
+    positive_error: those of the positive parts then; least: up to where a value counts as zero;
+    low, high: the range. clear: whether nothing counts as zero.
+    """
+
+    modulus: Tensor
+    error: Tensor
+    later_error: Tensor
+    positive_modulus: Tensor
+    positive_error: Tensor
+    least: Tensor
+    low: Tensor
+    high: Tensor
+    signs: Tensor | None
+    clear: bool
 
 
 class Kernel:
@@ -87,32 +130,66 @@ class Kernel:
         seen = byref(sight.struct)
         self._done(self._lib.sc_see(self._pool, _of(table), table.shape[0], start, end, seen))
 
-    def fill(self, table: Tensor, lines: LineRows, sight: Sight) -> None:
+    def fill(self, table: Tensor, lines: LineRows, sight: Sight, way: str = "terms") -> None:
         """Fill in the new rows of a table (V, m)."""
         rows, width = table.shape
-        given = byref(lines.struct()), byref(sight.struct)
+        given = byref(lines.struct()), WAYS[way], byref(sight.struct)
         self._done(self._lib.sc_fill(self._pool, _of(table), rows, width, *given))
 
-    def multiply(
-        self, product: Product, table: Tensor, lines: LineRows | None, sight: Sight
-    ) -> None:
-        """Write a product into the first rows of a table (V, m), and new rows between those.
+    def dense(self, mesh: Mesh, layer: Dense, table: Tensor, *, look: bool) -> Seen:
+        """Write the values of a layer at all vertices of a mesh into a table (V, m).
 
-        Units that are positive in no row of a block are left out of its product.
+        look: find signs and range, too.
         """
-        new = None if lines is None else byref(lines.struct())
-        given = byref(product.struct()), _of(table), table.shape[0], new, byref(sight.struct)
-        self._done(self._lib.sc_multiply(self._pool, *given))
+        (rows, width), units = table.shape, layer.columns.shape[0]
+        words = -(-width // 64)
+        numbers = torch.empty((8, 1, width), dtype=torch.float64)
+        signs = torch.empty((2, rows, words), dtype=torch.int64) if look else None
+        at, columns, place = numbers.data_ptr(), _of(layer.columns), mesh_struct(mesh)
+        sight = SightStruct()
+        if signs is not None:
+            ranges = (at + 8 * width * k for k in (5, 6, 7))
+            both = signs.data_ptr(), signs.data_ptr() + 8 * rows * words
+            sight = SightStruct(width, *ranges, *both)
+        lines: tuple[Any, Any] = (None, None)
+        if layer.history is not None:
+            structs = layer.history.structs(columns, units)
+            lines = (pointer(structs[0]), pointer(structs[1]))
+        dense = DenseStruct(
+            rows,
+            layer.z.shape[0],
+            units,
+            width,
+            layer.rectified,
+            _of(layer.z),
+            place.uv,
+            place.width,
+            columns,
+            None if layer.bias is None else _of(layer.bias),
+            _of(layer.magnitude),
+            _of(layer.error),
+            layer.eps,
+            layer.safety,
+            *lines,
+            *(WAYS[way] for way in layer.ways),
+            at,
+        )
+        given = byref(dense), _of(table), byref(sight)
+        self._done(self._lib.sc_dense_layer(self._pool, *given))
+        modulus, error, later, positive, later_positive, least, low, high = numbers.unbind()
+        bounds = modulus, error, later, positive, later_positive
+        return Seen(*bounds, least, low, high, signs, not sight.zeros)
 
     def refine(self, mesh: Mesh, cutting: Cutting) -> Refined | str:
         """The mesh cut along zero sets, or why not: unchanged, delicate, too many."""
         refined: Any = RefinedStruct()
-        structs = _mesh_struct(mesh), _layer_struct(cutting), _settings(cutting)
+        structs = mesh_struct(mesh), _layer_struct(cutting), _settings(cutting)
         given = [byref(struct) for struct in structs]
         status = self._lib.sc_refine(self._pool, *given, byref(refined))
         if status:
             return self._outcome(status)
-        return _refined(self._lib, refined, mesh)
+        made = KernelMesh(self._lib, refined, structs[0].width)
+        return Refined(made, History(self._lib, refined, mesh))
 
     def _done(self, status: int) -> None:
         if status:
@@ -133,88 +210,13 @@ def _of(tensor: Tensor) -> int:
     return tensor.data_ptr()
 
 
-def _mesh_struct(mesh: Mesh) -> Any:
-    return MeshStruct(
-        mesh.uv.shape[0],
-        mesh.edges.shape[0],
-        mesh.offsets.shape[0] - 1,
-        mesh.corners.shape[0],
-        mesh.uv.shape[1],
-        _of(mesh.uv),
-        _of(mesh.edges),
-        _of(mesh.offsets),
-        _of(mesh.corners),
-        _of(mesh.edge_op),
-        _of(mesh.edge_unit),
-        _of(mesh.vertex_op),
-    )
-
-
 def _layer_struct(cutting: Cutting) -> Any:
-    arrays = cutting.z, cutting.positive, cutting.error, cutting.jump
-    return LayerStruct(cutting.z.shape[1], *map(_of, arrays))
+    arrays = _of(cutting.z), _of(cutting.positive), _of(cutting.error)
+    jump = None if cutting.jump is None else _of(cutting.jump)
+    return LayerStruct(cutting.z.shape[1], *arrays, jump)
 
 
 def _settings(cutting: Cutting) -> Any:
     limits = cutting.max_faces, cutting.max_chords, cutting.least_bends
     least = [-1 if limit is None else limit for limit in limits]
     return SettingsStruct(cutting.uv_error, cutting.safety, cutting.op, *least)
-
-
-class _Block:
-    """Memory of the library, released with the last array that looks into it."""
-
-    def __init__(self, lib: Any, address: int, entries: int) -> None:
-        self.__array_interface__ = {
-            "data": (address, False),
-            "shape": (entries,),
-            "typestr": "<i8",
-            "version": 3,
-        }
-        weakref.finalize(self, lib.sc_free, address)
-
-
-_MESH = ("uv", "edge", "offset", "corner", "edge_op", "edge_unit", "vertex_op")
-_POINTS = ("point_edge", "point_start", "point_end", "point_unit", "point_index", "point_t")
-_CROSSINGS = ("cross_start", "cross_end", "cross_chord", "cross_slot", "cross_t")
-_REAL = frozenset({"uv", "point_t", "point_bend", "cross_t", "slot_t", "slot_bend"})
-
-
-def _refined(lib: Any, made: Any, old: Mesh) -> Refined:
-    """The arrays of both blocks as tensors, without a copy."""
-    width, slots = old.uv.shape[1], 2 * made.crossings
-    sizes = (made.vertices * width, 2 * made.edges, made.faces + 1, made.corners)
-    mesh = _tensors(
-        lib, made.block, dict(zip(_MESH, (*sizes, *[made.edges] * 2, made.vertices), strict=True))
-    )
-    then = _tensors(
-        lib,
-        made.history,
-        {"point_first": old.num_edges + 1}
-        | dict.fromkeys((*_POINTS, "point_bend"), made.points)
-        | dict.fromkeys(_CROSSINGS, made.crossings)
-        | {"slot_first": made.chords + 1}
-        | dict.fromkeys(("slot_unit", "slot_t", "slot_bend"), slots),
-    )
-    uv, edges, *rest = mesh.values()
-    kinks = None
-    if made.bends:
-        points = ("point_first", "point_t", "point_unit", "point_bend", "point_edge", "point_index")
-        inner = ("slot_first", "slot_t", "slot_unit", "slot_bend", "cross_chord", "cross_slot")
-        kinks = (Kinks(*(then[k] for k in points)), Kinks(*(then[k] for k in inner)))
-    return Refined(
-        Mesh(uv.view(-1, width), edges.view(-1, 2), *rest),
-        Births(then["point_start"], then["point_end"], then["point_t"]),
-        Births(then["cross_start"], then["cross_end"], then["cross_t"]),
-        kinks,
-    )
-
-
-def _tensors(lib: Any, address: int, sizes: dict[str, int]) -> dict[str, Tensor]:
-    """Arrays that stand one after the other in a block, by name."""
-    whole = torch.from_numpy(np.asarray(_Block(lib, address, sum(sizes.values()))))
-    real, made, start = whole.view(torch.float64), {}, 0
-    for name, size in sizes.items():
-        made[name] = (real if name in _REAL else whole).narrow(0, start, size)
-        start += size
-    return made

@@ -13,10 +13,10 @@ from typing import Any
 
 __all__ = [
     "STATUS",
+    "DenseStruct",
     "LayerStruct",
     "LinesStruct",
     "MeshStruct",
-    "ProductStruct",
     "RefinedStruct",
     "SettingsStruct",
     "SightStruct",
@@ -25,7 +25,7 @@ __all__ = [
     "structure",
 ]
 
-VERSION = 1  # of the interface, as sc_version() tells
+VERSION = 2  # of the interface, as sc_version() tells
 
 STATUS = {
     0: "done",
@@ -69,6 +69,7 @@ RefinedStruct = structure(
     "Refined",
     **_named(c_void_p, "block history"),
     **_named(c_int64, "vertices edges faces corners points chords crossings bends"),
+    **_named(c_int64, "edge_terms inside_terms"),
     **_named(c_void_p, "uv edge offset corner edge_op edge_unit vertex_op"),
     **_named(c_void_p, "point_first point_edge point_start point_end point_unit point_index"),
     **_named(c_void_p, "point_t point_bend"),
@@ -77,22 +78,26 @@ RefinedStruct = structure(
 )
 SightStruct = structure(
     "Sight",
-    **_named(c_int64, "units outputs"),
-    **_named(c_void_p, "least low high positive negative weight bias output"),
+    units=c_int64,
+    **_named(c_void_p, "least low high positive negative"),
     zeros=c_int64,
 )
 LinesStruct = structure(
     "Lines",
     **_named(c_int64, "first count lines entries"),
-    **_named(c_void_p, "p q t line offset place unit bend column"),
+    **_named(c_void_p, "p q t line at offset place unit bend column"),
     units=c_int64,
 )
-ProductStruct = structure(
-    "Product",
-    **_named(c_int64, "rows units width"),
+DenseStruct = structure(
+    "Dense",
+    **_named(c_int64, "rows known units width rectified"),
     **_named(c_void_p, "z uv"),
     uv_width=c_int64,
-    **_named(c_void_p, "column bias"),
+    **_named(c_void_p, "column bias magnitude error"),
+    **_named(c_double, "eps safety"),
+    **_named(POINTER(LinesStruct), "edges inside"),
+    **_named(c_int64, "edge_way inside_way"),
+    bounds=c_void_p,
 )
 
 
@@ -123,15 +128,14 @@ def library() -> Any:
 
 
 def _declare(lib: Any) -> None:
-    lib.sc_instructions.restype = ctypes.c_char_p
     lib.sc_pool_new.restype, lib.sc_pool_new.argtypes = c_void_p, [c_int64]
     lib.sc_pool_free.restype, lib.sc_pool_free.argtypes = None, [c_void_p]
     lib.sc_free.restype, lib.sc_free.argtypes = None, [c_void_p]
     functions: dict[str, list[Any]] = {
         "sc_refine": [MeshStruct, LayerStruct, SettingsStruct, RefinedStruct],
         "sc_see": [c_void_p, c_int64, c_int64, c_int64, SightStruct],
-        "sc_fill": [c_void_p, c_int64, c_int64, LinesStruct, SightStruct],
-        "sc_multiply": [ProductStruct, c_void_p, c_int64, LinesStruct, SightStruct],
+        "sc_fill": [c_void_p, c_int64, c_int64, LinesStruct, c_int64, SightStruct],
+        "sc_dense_layer": [DenseStruct, c_void_p, SightStruct],
     }
     for name, arguments in functions.items():
         function = getattr(lib, name)

@@ -6,6 +6,9 @@
 
 #include "kernel.h"
 
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
 /* Does the part [begin, end) of a loop; returns a status, of which the worst one counts. */
 typedef int (*sc_work)(void *context, int thread, int64_t begin, int64_t end);
 

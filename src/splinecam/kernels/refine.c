@@ -10,13 +10,14 @@
  * status is SC_DELICATE and the caller uses its robust method.
  */
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernel.h"
 #include "pool.h"
 
-enum { PART = 512, PARTS = 16, SHORT = 24 };
+enum { PART = 2048, PARTS = 16, SHORT = 24 };
 
 typedef struct {
     sc_pool *pool;
@@ -41,10 +42,7 @@ typedef struct {
     int64_t *slot_chord;              /* the other chord at each slot */
 } run_t;
 
-static int64_t part_of(int64_t count) {
-    int64_t part = (count + PARTS - 1) / PARTS;
-    return part > PART ? part : PART;
-}
+static int64_t part_of(int64_t count) { return MAX((count + PARTS - 1) / PARTS, PART); }
 
 static int64_t total_of(const int64_t *first, int64_t count) { return first[count]; }
 
@@ -110,13 +108,13 @@ static int cut_edges(void *context, int thread, int64_t begin, int64_t end) {
             }
         const double *ua = mesh->uv + a * width, *ub = mesh->uv + b * width;
         double x = ub[0] - ua[0], y = ub[1] - ua[1], length = sqrt(x * x + y * y), reach = 0;
-        double nearest = t[start] < 1 - t[stop - 1] ? t[start] : 1 - t[stop - 1];
+        double nearest = MIN(t[start], 1 - t[stop - 1]);
         if (!(nearest * length > least)) return SC_DELICATE;
         for (g = start; g < stop; g++) {
             double shift = layer->error[unit[g]] / bend[g], known = reach;
             reach = shift + least / length;
             if (g > start && !(t[g] - t[g - 1] > safety * (known + reach))) return SC_DELICATE;
-            bend[g] *= layer->jump[unit[g]];
+            if (layer->jump) bend[g] *= layer->jump[unit[g]];
             between(ua, ub, t[g], width, run->place + g * width);
             run->blur[2 * g] = x * shift;
             run->blur[2 * g + 1] = y * shift;
@@ -130,7 +128,6 @@ static int cut_edges(void *context, int thread, int64_t begin, int64_t end) {
 /* What is known of one face while it is cut. Arrays grow with the largest face so far. */
 typedef struct {
     int64_t *opened; /* (units) chords whose second end is still to come, zero between faces */
-    int64_t chord_room, slot_room, place_room;
     /* Per chord: where its ends are on the boundary, its new vertices there, its first slot. */
     int64_t *low, *high, *start, *stop, *slot_first, *slot_next;
     double *x, *y, *dx, *dy, *length, *error; /* its line */
@@ -144,63 +141,45 @@ typedef struct {
     /* Per place of the divided boundary: its half-edge, and twice the chord that ends there
      * (+ 1 for its second end) or -1; per end of a chord its place. */
     int64_t *half, *ends_here, *place;
+    int64_t chord_room, slot_room, place_room;
 } face_t;
 
-static int grow(void **array, size_t bytes) {
-    void *bigger = realloc(*array, bytes);
-    if (!bigger) return 0;
-    *array = bigger;
+/* All entries have eight bytes, and the arrays of a kind follow each other in the structure. */
+static int grow(face_t *f, size_t first, size_t last, int64_t *room, int64_t count) {
+    if (count <= *room) return 1;
+    for (size_t at = first; at <= last; at += sizeof(void *)) {
+        void *array, *bigger;
+        memcpy(&array, (char *)f + at, sizeof array);
+        if (!(bigger = realloc(array, (size_t)count * 16))) return 0;
+        memcpy((char *)f + at, &bigger, sizeof bigger);
+    }
+    *room = 2 * count;
     return 1;
 }
 
-#define GROW(array, count) grow((void **)&(array), (size_t)(count) * sizeof *(array))
+#define GROW(f, first, last, room, count) \
+    grow(f, offsetof(face_t, first), offsetof(face_t, last), &(f)->room, count)
 
-static int room_for_chords(face_t *f, int64_t n) {
-    if (n + 1 <= f->chord_room) return 1;
-    int64_t room = 2 * (n + 1);
-    if (!(GROW(f->low, room) && GROW(f->high, room) && GROW(f->start, room) &&
-          GROW(f->stop, room) && GROW(f->slot_first, room) && GROW(f->slot_next, room) &&
-          GROW(f->x, room) && GROW(f->y, room) && GROW(f->dx, room) && GROW(f->dy, room) &&
-          GROW(f->length, room) && GROW(f->error, room)))
-        return 0;
-    f->chord_room = room;
-    return 1;
-}
+static int room_for_chords(face_t *f, int64_t n) { return GROW(f, low, error, chord_room, n + 1); }
 
 static int room_for_crossings(face_t *f, int64_t x) {
-    if (2 * x <= f->slot_room) return 1;
-    int64_t room = 4 * x;
-    if (!(GROW(f->met, room) && GROW(f->chord, room) && GROW(f->other, room) &&
-          GROW(f->along, room) && GROW(f->reach, room) && GROW(f->one, room) &&
-          GROW(f->two, room) && GROW(f->slot, room) && GROW(f->sorted, room) &&
-          GROW(f->sorted_along, room) && GROW(f->sorted_reach, room)))
-        return 0;
-    f->slot_room = room;
-    return 1;
+    return GROW(f, met, sorted_reach, slot_room, 2 * x);
 }
 
-static int room_for_places(face_t *f, int64_t places) {
-    if (places <= f->place_room) return 1;
-    int64_t room = 2 * places;
-    if (!(GROW(f->half, room) && GROW(f->ends_here, room) && GROW(f->place, room))) return 0;
-    f->place_room = room;
-    return 1;
-}
+static int room_for_places(face_t *f, int64_t n) { return GROW(f, half, place, place_room, n); }
 
 static int face_open(face_t *f, int64_t units) {
     memset(f, 0, sizeof *f);
-    f->opened = calloc((size_t)(units ? units : 1), sizeof *f->opened);
+    f->opened = calloc((size_t)MAX(units, 1), sizeof *f->opened);
     return f->opened != NULL;
 }
 
 static void face_close(face_t *f) {
-    void *arrays[] = {f->opened, f->low,   f->high,   f->start,        f->stop,
-                      f->slot_first,       f->slot_next, f->x,         f->y,
-                      f->dx,     f->dy,    f->length, f->error,        f->met,
-                      f->chord,  f->other, f->along,  f->reach,        f->one,
-                      f->two,    f->slot,  f->sorted, f->sorted_along, f->sorted_reach,
-                      f->half,   f->ends_here,        f->place};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+    for (size_t at = 0; at <= offsetof(face_t, place); at += sizeof(void *)) {
+        void *array;
+        memcpy(&array, (char *)f + at, sizeof array);
+        free(array);
+    }
 }
 
 /* The chords of a face in the order of their first ends; the result is their number, or -1 where
@@ -334,7 +313,7 @@ static int find_lines(const run_t *run, int64_t n, face_t *f) {
         f->dx[i] = x;
         f->dy[i] = y;
         f->length[i] = length;
-        f->error[i] = (one < two ? one : two) / length + least;
+        f->error[i] = MIN(one, two) / length + least;
     }
     return 1;
 }
@@ -417,7 +396,7 @@ static int well_apart(const run_t *run, int64_t n, const face_t *f) {
         int64_t first = f->slot_first[i];
         double end = least / f->length[i];
         for (int64_t k = first; k < f->slot_first[i + 1]; k++) {
-            double s = f->along[k], reach = f->reach[k], edge = s < 1 - s ? s : 1 - s;
+            double s = f->along[k], reach = f->reach[k], edge = MIN(s, 1 - s);
             if (!(edge > safety * (reach + end))) return 0;
             if (k > first && !(s - f->along[k - 1] > safety * (reach + f->reach[k - 1]))) return 0;
         }
@@ -623,18 +602,12 @@ static int plan(run_t *run) {
         run->before[count + 1] = run->before[count] + n;
         run->passed[count + 1] = run->passed[count] + x;
         run->begins[count + 1] = run->begins[count] + size + 4 * (n + x);
-        if (size + 2 * n > run->most_size) run->most_size = size + 2 * n;
+        run->most_size = MAX(run->most_size, size + 2 * n);
         count++;
     }
     run->touched_faces = count;
     run->kept_faces = left;
     return SC_DONE;
-}
-
-static void *take(char **at, int64_t count, size_t size) {
-    void *array = *at;
-    *at += (size_t)count * size;
-    return array;
 }
 
 /* One block for the subdivision and one for how it came about; every entry has eight bytes. */
@@ -656,38 +629,31 @@ static int allocate(run_t *run) {
     made->corners = run->begins[touched];
     for (int64_t i = 0; i < run->kept_faces; i++)
         made->corners += mesh->offset[run->kept[i] + 1] - mesh->offset[run->kept[i]];
-    int64_t slots = 2 * crossings;
-    int64_t kept = made->vertices * (mesh->width + 1) + 4 * made->edges + made->faces + 1 +
-                   made->corners;
-    int64_t other = mesh->edges + 1 + 7 * points + 5 * crossings + chords + 1 + 3 * slots;
-    char *at = made->block = malloc((size_t)kept * 8);
-    char *then = made->history = malloc((size_t)other * 8);
-    if (!at || !then) return SC_NO_MEMORY;
-    made->uv = take(&at, made->vertices * mesh->width, 8);
-    made->edge = take(&at, 2 * made->edges, 8);
-    made->offset = take(&at, made->faces + 1, 8);
-    made->corner = take(&at, made->corners, 8);
-    made->edge_op = take(&at, made->edges, 8);
-    made->edge_unit = take(&at, made->edges, 8);
-    made->vertex_op = take(&at, made->vertices, 8);
-    made->point_first = take(&then, mesh->edges + 1, 8);
-    made->point_edge = take(&then, points, 8);
-    made->point_start = take(&then, points, 8);
-    made->point_end = take(&then, points, 8);
-    made->point_unit = take(&then, points, 8);
-    made->point_index = take(&then, points, 8);
-    made->point_t = take(&then, points, 8);
-    made->point_bend = take(&then, points, 8);
-    made->cross_start = take(&then, crossings, 8);
-    made->cross_end = take(&then, crossings, 8);
-    made->cross_chord = take(&then, crossings, 8);
-    made->cross_slot = take(&then, crossings, 8);
-    made->cross_t = take(&then, crossings, 8);
-    made->slot_first = take(&then, chords + 1, 8);
-    made->slot_unit = take(&then, slots, 8);
-    made->slot_t = take(&then, slots, 8);
-    made->slot_bend = take(&then, slots, 8);
-    made->slot_first[chords] = slots;
+    struct { void *array; int64_t count; } arrays[] = {
+        {&made->uv, made->vertices * mesh->width}, {&made->edge, 2 * made->edges},
+        {&made->offset, made->faces + 1}, {&made->corner, made->corners},
+        {&made->edge_op, made->edges}, {&made->edge_unit, made->edges},
+        {&made->vertex_op, made->vertices},
+        /* from here on in the other block */
+        {&made->point_first, mesh->edges + 1}, {&made->point_edge, points},
+        {&made->point_start, points}, {&made->point_end, points}, {&made->point_unit, points},
+        {&made->point_index, points}, {&made->point_t, points}, {&made->point_bend, points},
+        {&made->cross_start, crossings}, {&made->cross_end, crossings},
+        {&made->cross_chord, crossings}, {&made->cross_slot, crossings},
+        {&made->cross_t, crossings}, {&made->slot_first, chords + 1},
+        {&made->slot_unit, 2 * crossings}, {&made->slot_t, 2 * crossings},
+        {&made->slot_bend, 2 * crossings},
+    };
+    int count = sizeof arrays / sizeof *arrays, kept = 7;
+    int64_t sizes[2] = {0, 0};
+    for (int i = 0; i < count; i++) sizes[i >= kept] += 8 * arrays[i].count;
+    char *at[2] = {made->block = malloc((size_t)sizes[0]), made->history = malloc((size_t)sizes[1])};
+    if (!at[0] || !at[1]) return SC_NO_MEMORY;
+    for (int i = 0; i < count; i++) {
+        memcpy(arrays[i].array, &at[i >= kept], sizeof(void *));
+        at[i >= kept] += 8 * arrays[i].count;
+    }
+    made->slot_first[chords] = 2 * crossings;
     return SC_DONE;
 }
 
@@ -752,9 +718,9 @@ static int find_bends(void *context, int thread, int64_t begin, int64_t end) {
             int64_t g = s > 0.5 ? run->chord_start[i] : run->chord_end[i];
             double p = layer->z[made->point_start[g] * n + unit];
             double q = layer->z[made->point_end[g] * n + unit];
-            double value = fabs(p + run->t[g] * (q - p)) / (s > 0.5 ? s : 1 - s);
+            double value = fabs(p + run->t[g] * (q - p)) / MAX(s, 1 - s);
             made->slot_unit[k] = unit;
-            made->slot_bend[k] = layer->jump[unit] * value;
+            made->slot_bend[k] = layer->jump ? layer->jump[unit] * value : value;
         }
     return SC_DONE;
 }
@@ -787,30 +753,28 @@ static int refine(run_t *run) {
     for (int64_t e = 0; e < edges; e++) run->first[e + 1] += run->first[e];
     size_t points = (size_t)run->first[edges];
     if (!points) return SC_UNCHANGED;
-    run->unit = malloc(points * sizeof *run->unit);
-    run->t = malloc(points * 8);
-    run->bend = malloc(points * 8);
-    run->place = malloc(points * 8 * (size_t)width);
-    run->blur = malloc(points * 16);
-    run->face_chords = malloc((size_t)(faces + 1) * sizeof *run->face_chords);
-    run->face_crossings = malloc((size_t)(faces + 1) * sizeof *run->face_crossings);
-    if (!run->unit || !run->t || !run->bend || !run->place || !run->blur || !run->face_chords ||
-        !run->face_crossings)
-        return SC_NO_MEMORY;
+    run->t = malloc(points * 8 * (size_t)(5 + width));
+    run->face_chords = malloc((size_t)(2 * faces + 1) * sizeof *run->face_chords);
+    if (!run->t || !run->face_chords) return SC_NO_MEMORY;
+    run->bend = run->t + points;
+    run->blur = run->bend + points;
+    run->place = run->blur + 2 * points;
+    run->unit = (int32_t *)(run->place + points * (size_t)width);
+    run->face_crossings = run->face_chords + faces;
     status = sc_parallel(run->pool, edges, part_of(edges), cut_edges, run);
     if (!status) status = sc_parallel(run->pool, faces, part_of(faces), count_crossings, run);
     if (!status) status = plan(run);
     if (!status) status = allocate(run);
     if (status) return status;
     int64_t new_faces = run->touched_faces + made->chords + made->crossings;
-    run->sizes = malloc((size_t)(2 * new_faces + 1) * 8);
-    run->starts = run->sizes ? run->sizes + new_faces : NULL;
-    run->halves = malloc((size_t)(run->begins[run->touched_faces] + 1) * 8);
-    run->chord_start = malloc((size_t)(2 * made->chords + 1) * 8);
-    run->chord_end = run->chord_start ? run->chord_start + made->chords : NULL;
-    run->slot_chord = malloc((size_t)(2 * made->crossings + 1) * 8);
-    if (!run->sizes || !run->halves || !run->chord_start || !run->slot_chord) return SC_NO_MEMORY;
-    int64_t touched = run->touched_faces;
+    int64_t touched = run->touched_faces, ends = 2 * (new_faces + made->chords + made->crossings);
+    run->sizes = malloc((size_t)(ends + run->begins[touched]) * 8);
+    if (!run->sizes) return SC_NO_MEMORY;
+    run->starts = run->sizes + new_faces;
+    run->chord_start = run->starts + new_faces;
+    run->chord_end = run->chord_start + made->chords;
+    run->slot_chord = run->chord_end + made->chords;
+    run->halves = run->slot_chord + 2 * made->crossings;
     status = sc_parallel(run->pool, touched, part_of(touched), cut_faces, run);
     if (status) return status;
     made->offset[0] = 0;
@@ -831,9 +795,16 @@ static int refine(run_t *run) {
     made->point_first[edges] = (int64_t)points;
     status = sc_parallel(run->pool, edges, part_of(edges), divide_edges, run);
     if (!status) status = sc_parallel(run->pool, made->faces, part_of(made->faces), copy_faces, run);
-    if (!status && made->bends)
-        status = sc_parallel(run->pool, made->chords, part_of(made->chords), find_bends, run);
-    return status;
+    if (status || !made->bends) return status;
+    for (int64_t e = 0; e < edges; e++) {
+        int64_t count = run->first[e + 1] - run->first[e];
+        made->edge_terms += count * count;
+    }
+    for (int64_t x = 0; x < made->crossings; x++) {
+        int64_t chord = made->cross_chord[x];
+        made->inside_terms += made->slot_first[chord + 1] - made->slot_first[chord];
+    }
+    return sc_parallel(run->pool, made->chords, part_of(made->chords), find_bends, run);
 }
 
 int sc_refine(sc_pool *pool, const sc_mesh *mesh, const sc_layer *layer,
@@ -844,9 +815,7 @@ int sc_refine(sc_pool *pool, const sc_mesh *mesh, const sc_layer *layer,
     run.made = refined;
     run.words = (layer->units + 63) / 64;
     int status = refine(&run);
-    void *arrays[] = {run.first, run.unit, run.t, run.bend, run.place, run.blur, run.face_chords,
-                      run.face_crossings, run.touched, run.sizes, run.halves, run.chord_start,
-                      run.slot_chord};
+    void *arrays[] = {run.first, run.t, run.face_chords, run.touched, run.sizes};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     if (status != SC_DONE) {
         free(refined->block);

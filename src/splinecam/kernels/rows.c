@@ -1,5 +1,6 @@
 /* Values of many vertices, a block at a time: products, interpolation, ranges and signs. */
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ enum {
     FEWEST_ROWS = 32,           /* rows of a block, however wide ... */
     MOST_ROWS = 256,            /* ... or narrow */
     WORTH_SHARING = 1 << 12,    /* numbers below which another thread does not pay */
+    WORTH_A_THREAD = 1 << 22,   /* products below which no thread is started */
     CELL = 4,                   /* rows in a cell of the grid that gives their order */
     NARROW = 4,                 /* columns below which rows are multiplied one by one */
     AHEAD = 4,                  /* rows that are asked for before they are read */
@@ -27,21 +29,33 @@ enum {
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+static const double ZEROS[64]; /* as many as a tile has columns at most */
+
 #define P1(i) 1ull << (i)
 #define P4(i) P1(i), P1(i + 1), P1(i + 2), P1(i + 3)
 #define P16(i) P4(i), P4(i + 4), P4(i + 8), P4(i + 12)
 static const uint64_t PLACES[64] = {P16(0), P16(16), P16(32), P16(48)};
 
-/* What one thread needs for a block of a product. */
+/* What one thread has for itself. */
 typedef struct {
-    double *x, *y, *peak;
+    sc_sight sight; /* in the end the ranges are united */
+    double *size;   /* (units of sight) */
+    double *weight; /* of the slope changes of a line, or their sums */
+    int64_t *found; /* the new rows at the slope changes of a line */
+    /* For a block of a product: its rows, of which some are mixed, packed parts of both factors,
+     * and the units that are not zero in all rows. */
+    const double **row;
+    double *mixed, *x, *y, *peak;
     int32_t *unit;
-} block_t;
+} worker_t;
 
 typedef struct {
-    void (*see)(const double *, const int64_t *, int64_t, int64_t, sc_sight *, double *);
+    void (*see)(const double *, const int64_t *, int64_t, int64_t, worker_t *);
     void (*fill)(double *, int64_t, const sc_lines *, const int64_t *, int64_t, int64_t, double *);
-    void (*block)(const sc_product *, const int64_t *, int64_t, int64_t, block_t *, double *);
+    void (*sum)(double *, int64_t, const sc_lines *, int64_t, int64_t, worker_t *);
+    void (*mix)(const double *, const double *, double, int64_t, double *);
+    void (*block)(const sc_dense *, const int64_t *, int64_t, worker_t *, double *);
+    void (*bound)(const sc_dense *);
     int64_t tile_rows, tile_columns;
 } loops_t;
 
@@ -85,109 +99,93 @@ static int has(unsigned ebx, unsigned states) {
 #endif
 
 /* The instructions of this machine decide, not those of the one that compiled the library. */
-static const loops_t *loops(const char **name) {
+static const loops_t *loops(void) {
 #if defined(__x86_64__)
-    if (has(bit_AVX2 | bit_AVX512F | bit_AVX512DQ, 0xe6)) {
-        *name = "avx512";
-        return &loops_avx512;
-    }
-    if (has(bit_AVX2, 0x06)) {
-        *name = "avx2";
-        return &loops_avx2;
-    }
-    *name = "sse2";
-    return &loops_sse2;
+    if (has(bit_AVX2 | bit_AVX512F | bit_AVX512DQ, 0xe6)) return &loops_avx512;
+    return has(bit_AVX2, 0x06) ? &loops_avx2 : &loops_sse2;
 #else
-    *name = "plain";
     return &loops_plain;
 #endif
 }
 
-int64_t sc_version(void) { return 1; }
-
-const char *sc_instructions(void) {
-    const char *name;
-    loops(&name);
-    return name;
-}
+int64_t sc_version(void) { return 2; }
 
 /* -- looking at rows ------------------------------------------------------------------------ */
 
-/* Each thread sees on its own; in the end the ranges are united. */
 typedef struct {
-    sc_sight *whole, *own;
-    double *room;
+    const loops_t *loops;
+    const sc_dense *dense;
+    const sc_lines *lines;
+    double *table;
+    int64_t width, begin, step;
+    int64_t *order, *line_rows, *starts; /* rows of the product; new rows by block */
+    sc_sight *sight;
     int threads;
-} eyes_t;
+    worker_t *workers;
+    char *room; /* of all threads */
+} job_t;
 
-static int eyes_open(eyes_t *eyes, sc_sight *sight, int threads) {
-    int64_t n = sight->units;
-    eyes->whole = sight;
-    eyes->threads = threads;
-    eyes->own = calloc((size_t)threads, sizeof *eyes->own);
-    eyes->room = malloc((size_t)(threads * 3 * n + 1) * 8);
-    if (!eyes->own || !eyes->room) return 0;
-    for (int i = 0; i < threads; i++) {
-        sc_sight *own = &eyes->own[i];
-        *own = *sight;
-        own->low = eyes->room + (int64_t)i * 3 * n;
-        own->high = own->low + n;
-        own->zeros = 0;
+/* most: slope changes of a line. */
+static int open_job(job_t *job, sc_sight *sight, int threads, int64_t most) {
+    int64_t step = job->dense ? job->step : 0, units = job->dense ? job->dense->units : 0;
+    int64_t n = sight->units, tall = step + job->loops->tile_rows; /* enough for NARROW columns */
+    const struct { size_t array; int64_t count; } parts[] = {
+        {offsetof(worker_t, sight.low), n}, {offsetof(worker_t, sight.high), n},
+        {offsetof(worker_t, size), n}, {offsetof(worker_t, weight), MAX(most, 4 * job->width)},
+        {offsetof(worker_t, found), most}, {offsetof(worker_t, row), step},
+        {offsetof(worker_t, mixed), (step + 2) * units}, {offsetof(worker_t, x), tall * units},
+        {offsetof(worker_t, y), units * job->loops->tile_columns},
+        {offsetof(worker_t, peak), units}, {offsetof(worker_t, unit), units},
+    };
+    int count = sizeof parts / sizeof *parts;
+    int64_t total = 1;
+    for (int i = 0; i < count; i++) total += parts[i].count;
+    job->sight = sight;
+    job->threads = threads;
+    job->workers = calloc((size_t)threads, sizeof *job->workers);
+    char *at = job->room = malloc((size_t)threads * (size_t)total * 8);
+    if (!job->workers || !at) return 0;
+    for (worker_t *own = job->workers; own < job->workers + threads; own++) {
+        own->sight = *sight;
+        for (int i = 0; i < count; at += 8 * parts[i++].count)
+            memcpy((char *)own + parts[i].array, &at, sizeof at);
+        own->sight.zeros = 0;
         for (int64_t u = 0; u < n; u++) {
-            own->low[u] = INFINITY;
-            own->high[u] = -INFINITY;
+            own->sight.low[u] = INFINITY;
+            own->sight.high[u] = -INFINITY;
         }
     }
     return 1;
 }
 
-static double *room_of(const eyes_t *eyes, int thread) {
-    return eyes->own[thread].high + eyes->whole->units;
-}
-
-static void eyes_close(eyes_t *eyes) {
-    sc_sight *sight = eyes->whole;
-    for (int i = 0; eyes->own && eyes->room && i < eyes->threads; i++) {
-        const sc_sight *own = &eyes->own[i];
+static void close_job(job_t *job) {
+    sc_sight *sight = job->sight;
+    for (int i = 0; job->workers && job->room && i < job->threads; i++) {
+        const sc_sight *own = &job->workers[i].sight;
         sight->zeros |= own->zeros;
         for (int64_t u = 0; u < sight->units; u++) {
-            if (own->low[u] < sight->low[u]) sight->low[u] = own->low[u];
-            if (own->high[u] > sight->high[u]) sight->high[u] = own->high[u];
+            sight->low[u] = MIN(own->low[u], sight->low[u]);
+            sight->high[u] = MAX(own->high[u], sight->high[u]);
         }
     }
-    free(eyes->own);
-    free(eyes->room);
+    free(job->workers);
+    free(job->room);
+    free(job->order);
+    free(job->line_rows);
+    free(job->starts);
 }
-
-typedef struct {
-    const loops_t *loops;
-    const sc_product *product;
-    const sc_lines *lines;
-    double *table;
-    int64_t width, begin, step;
-    int64_t *order, *line_rows, *starts; /* rows of the product; new rows by block */
-    eyes_t eyes;
-    block_t *rooms;
-    double **weights; /* per thread, for the slope changes of a line */
-} job_t;
 
 static int64_t rows_of(int64_t width) {
-    int64_t rows = BLOCK / (width > 0 ? width : 1);
-    return rows < FEWEST_ROWS ? FEWEST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
+    return MIN(MAX(BLOCK / MAX(width, 1), FEWEST_ROWS), MOST_ROWS);
 }
 
-static int64_t part_of(int64_t width) {
-    int64_t rows = rows_of(width), least = WORTH_SHARING / (width > 0 ? width : 1);
-    return rows > least ? rows : least;
-}
+static int64_t part_of(int64_t width) { return MAX(rows_of(width), WORTH_SHARING / MAX(width, 1)); }
 
 static int see_part(void *context, int thread, int64_t begin, int64_t end) {
     job_t *job = context;
-    sc_sight *own = &job->eyes.own[thread];
-    double *room = room_of(&job->eyes, thread);
     for (int64_t i = begin; i < end; i += AT_HAND) {
-        int64_t last = i + AT_HAND < end ? i + AT_HAND : end;
-        job->loops->see(job->table, NULL, job->begin + i, job->begin + last, own, room);
+        int64_t from = job->begin + i, to = job->begin + MIN(i + AT_HAND, end);
+        job->loops->see(job->table, NULL, from, to, &job->workers[thread]);
     }
     return SC_DONE;
 }
@@ -196,19 +194,17 @@ int sc_see(sc_pool *pool, const double *table, int64_t rows, int64_t begin, int6
            sc_sight *sight) {
     if (!pool || !table || !sight || begin < 0 || end > rows || sight->units < 0)
         return SC_MALFORMED;
-    const char *name;
-    job_t job = {.loops = loops(&name), .table = (double *)table, .begin = begin};
+    job_t job = {.loops = loops(), .table = (double *)table, .begin = begin};
     int status = SC_NO_MEMORY;
-    if (eyes_open(&job.eyes, sight, sc_threads(pool)))
+    if (open_job(&job, sight, sc_threads(pool), 0))
         status = sc_parallel(pool, end - begin, part_of(sight->units), see_part, &job);
-    eyes_close(&job.eyes);
+    close_job(&job);
     return status;
 }
 
 /* -- new rows on lines ---------------------------------------------------------------------- */
 
 static int check_lines(const sc_lines *lines, int64_t rows, int64_t *most) {
-    *most = 0;
     if (lines->first < 0 || lines->count < 0 || lines->first + lines->count > rows) return 0;
     uint64_t wrong = 0;
     for (int64_t i = 0; i < lines->count; i++) {
@@ -221,7 +217,7 @@ static int check_lines(const sc_lines *lines, int64_t rows, int64_t *most) {
     for (int64_t i = 0; i < lines->lines; i++) {
         int64_t count = lines->offset[i + 1] - lines->offset[i];
         wrong |= count < 0;
-        if (count > *most) *most = count;
+        *most = MAX(*most, count);
     }
     wrong |= lines->offset[0] != 0 || lines->offset[lines->lines] != lines->entries;
     for (int64_t k = 0; k < lines->entries; k++)
@@ -229,17 +225,25 @@ static int check_lines(const sc_lines *lines, int64_t rows, int64_t *most) {
     return !wrong;
 }
 
+/* Running sums take the rows line by line, and every row at one of its line's slope changes. */
+static int check_sums(const sc_lines *lines) {
+    uint64_t wrong = lines->count && !lines->lines;
+    if (wrong) return 0;
+    for (int64_t i = 0; i < lines->count; i++) {
+        int64_t line = lines->line[i], at = lines->at[i];
+        wrong |= at < lines->offset[line] || at >= lines->offset[line + 1];
+        wrong |= i > 0 && line < lines->line[i - 1];
+    }
+    return !wrong;
+}
+
 static void fill_rows(job_t *job, int thread, const int64_t *rows, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += AT_HAND) {
-        int64_t last = i + AT_HAND < end ? i + AT_HAND : end, first = job->lines->first;
-        job->loops->fill(job->table, job->width, job->lines, rows, i, last, job->weights[thread]);
-        sc_sight *own = &job->eyes.own[thread];
-        if (!own->units) continue;
-        if (rows)
-            job->loops->see(job->table, rows, i, last, own, room_of(&job->eyes, thread));
-        else
-            job->loops->see(job->table, NULL, first + i, first + last, own,
-                            room_of(&job->eyes, thread));
+        int64_t last = MIN(i + AT_HAND, end), first = job->lines->first;
+        int64_t from = rows ? i : first + i, to = rows ? last : first + last;
+        worker_t *own = &job->workers[thread];
+        job->loops->fill(job->table, job->width, job->lines, rows, i, last, own->weight);
+        job->loops->see(job->table, rows, from, to, own);
     }
 }
 
@@ -250,43 +254,37 @@ static int fill_part(void *context, int thread, int64_t begin, int64_t end) {
     return SC_DONE;
 }
 
-static int open_job(job_t *job, sc_sight *sight, int threads, int64_t most) {
-    if (!eyes_open(&job->eyes, sight, threads)) return 0;
-    job->weights = calloc((size_t)threads, sizeof *job->weights);
-    if (!job->weights) return 0;
-    for (int i = 0; i < threads; i++)
-        if (!(job->weights[i] = malloc((size_t)(most + 1) * 8))) return 0;
-    return 1;
+/* The new rows of some lines by running sums. */
+static int sum_part(void *context, int thread, int64_t begin, int64_t end) {
+    job_t *job = context;
+    job->loops->sum(job->table, job->width, job->lines, begin, end, &job->workers[thread]);
+    return SC_DONE;
 }
 
-static void close_job(job_t *job, int threads) {
-    for (int i = 0; job->weights && i < threads; i++) free(job->weights[i]);
-    for (int i = 0; job->rooms && i < threads; i++) {
-        free(job->rooms[i].x);
-        free(job->rooms[i].y);
-        free(job->rooms[i].peak);
-        free(job->rooms[i].unit);
-    }
-    free(job->rooms);
-    free(job->weights);
-    free(job->order);
-    free(job->line_rows);
-    free(job->starts);
-    eyes_close(&job->eyes);
+/* The values at new vertices from those of the vertices before them. */
+static int follow_lines(job_t *job, sc_pool *pool, const sc_lines *lines, int64_t way) {
+    int64_t part = part_of(job->width);
+    job->lines = lines;
+    if (way == SC_TERMS) return sc_parallel(pool, lines->count, part, fill_part, job);
+    int64_t mean = lines->entries / (lines->lines + 1) + 1;
+    int status = sc_parallel(pool, lines->lines, part / mean + 1, sum_part, job);
+    if (status || !job->sight->units) return status;
+    job->begin = lines->first;
+    return sc_parallel(pool, lines->count, part, see_part, job);
 }
 
 int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width, const sc_lines *lines,
-            sc_sight *sight) {
-    int64_t most;
-    if (!pool || !table || !lines || !sight || width < 0 || !check_lines(lines, rows, &most))
+            int64_t way, sc_sight *sight) {
+    int64_t most = 0;
+    if (!pool || !table || !lines || !sight || width < 0 || !check_lines(lines, rows, &most) ||
+        (sight->units && sight->units != width) ||
+        (way != SC_TERMS && (way != SC_SUMS || !check_sums(lines))))
         return SC_MALFORMED;
-    if (sight->units && sight->units != width) return SC_MALFORMED;
-    const char *name;
-    int threads = sc_threads(pool), status = SC_NO_MEMORY;
-    job_t job = {.loops = loops(&name), .lines = lines, .table = table, .width = width};
-    if (open_job(&job, sight, threads, most))
-        status = sc_parallel(pool, lines->count, part_of(width), fill_part, &job);
-    close_job(&job, threads);
+    int status = SC_NO_MEMORY;
+    job_t job = {.loops = loops(), .table = table, .width = width};
+    if (open_job(&job, sight, sc_threads(pool), most))
+        status = follow_lines(&job, pool, lines, way);
+    close_job(&job);
     return status;
 }
 
@@ -319,20 +317,20 @@ static int64_t cell_of(double value, int64_t side) {
 }
 
 /* Order rows along Hilbert's curve over [-1, 1]^2, so that neighbours come together. */
-static int find_order(const sc_product *product, int64_t *order, int64_t *rank) {
-    int levels = 0;
-    while (levels < 15 && ((int64_t)CELL << 2 * (levels + 1)) <= product->rows) levels++;
+static int find_order(const sc_dense *dense, int64_t rows, int64_t *order, int64_t *rank) {
+    int levels = 0, wanted = dense->width >= NARROW; /* few columns are multiplied row by row */
+    while (wanted && levels < 15 && ((int64_t)CELL << 2 * (levels + 1)) <= rows) levels++;
     int64_t side = (int64_t)1 << levels;
-    int32_t *cell = malloc((size_t)(product->rows + 1) * sizeof *cell);
+    int32_t *cell = malloc((size_t)(rows + 1) * sizeof *cell);
     int64_t *first = calloc((size_t)(side * side + 1), sizeof *first);
     if (cell && first) {
-        for (int64_t i = 0; i < product->rows; i++) {
-            const double *uv = product->uv + i * product->uv_width;
+        for (int64_t i = 0; i < rows; i++) {
+            const double *uv = dense->uv + i * dense->uv_width;
             cell[i] = (int32_t)hilbert(cell_of(uv[0], side), cell_of(uv[1], side), levels);
             first[cell[i] + 1]++;
         }
         for (int64_t c = 0; c < side * side; c++) first[c + 1] += first[c];
-        for (int64_t i = 0; i < product->rows; i++) {
+        for (int64_t i = 0; i < rows; i++) {
             rank[i] = first[cell[i]]++;
             order[rank[i]] = i;
         }
@@ -364,14 +362,43 @@ static int find_lines(job_t *job, const int64_t *rank, int64_t blocks) {
     return fine;
 }
 
+/* What is multiplied at an older vertex, or at one on an edge between older ones. */
+static const double *row_of(const job_t *job, int64_t row, double *room) {
+    const sc_lines *edges = job->dense->edges;
+    int64_t n = job->dense->units, i = row - job->dense->known;
+    const double *z = job->dense->z;
+    if (i < 0) return z + row * n;
+    job->loops->mix(z + edges->p[i] * n, z + edges->q[i] * n, edges->t[i], n, room);
+    return room;
+}
+
+/* The rows that a block multiplies; those of new vertices are mixed. */
+static void gather(const job_t *job, const int64_t *rows, int64_t count, worker_t *own) {
+    const sc_lines *inside = job->dense->inside;
+    int64_t n = job->dense->units;
+    double *ends = own->mixed, *out = ends + 2 * n;
+    for (int64_t k = 0; k < count; k++) {
+        int64_t i = inside ? rows[k] - inside->first : -1;
+        if (i < 0) {
+            own->row[k] = row_of(job, rows[k], out);
+        } else {
+            const double *a = row_of(job, inside->p[i], ends);
+            const double *b = row_of(job, inside->q[i], ends + n);
+            job->loops->mix(a, b, inside->t[i], n, out);
+            own->row[k] = out;
+        }
+        out += own->row[k] == out ? n : 0;
+    }
+}
+
 static int product_part(void *context, int thread, int64_t begin, int64_t end) {
     job_t *job = context;
-    sc_sight *own = &job->eyes.own[thread];
+    worker_t *own = &job->workers[thread];
     for (int64_t i = begin; i < end; i += job->step) {
-        int64_t last = i + job->step < end ? i + job->step : end;
-        job->loops->block(job->product, job->order, i, last, &job->rooms[thread], job->table);
-        if (own->units)
-            job->loops->see(job->table, job->order, i, last, own, room_of(&job->eyes, thread));
+        int64_t last = MIN(i + job->step, end);
+        gather(job, job->order + i, last - i, own);
+        job->loops->block(job->dense, job->order + i, last - i, own, job->table);
+        job->loops->see(job->table, job->order, i, last, own);
         if (job->lines) {
             int64_t b = i / job->step;
             fill_rows(job, thread, job->line_rows, job->starts[b], job->starts[b + 1]);
@@ -380,50 +407,75 @@ static int product_part(void *context, int thread, int64_t begin, int64_t end) {
     return SC_DONE;
 }
 
-static int open_product(job_t *job, int threads) {
-    int64_t n = job->product->units, rows = job->product->rows;
-    int64_t tall = (job->step + job->loops->tile_rows - 1) * n; /* enough for NARROW columns */
-    job->rooms = calloc((size_t)threads, sizeof *job->rooms);
-    if (!job->rooms) return 0;
-    for (int i = 0; i < threads; i++) {
-        block_t *room = &job->rooms[i];
-        room->x = malloc((size_t)(tall + 1) * 8);
-        room->y = malloc((size_t)(n * job->loops->tile_columns + 1) * 8);
-        room->peak = malloc((size_t)(n + 1) * 8);
-        room->unit = malloc((size_t)(n + 1) * sizeof *room->unit);
-        if (!room->x || !room->y || !room->peak || !room->unit) return 0;
-    }
+static int order_rows(job_t *job, int64_t rows) {
     job->order = malloc((size_t)(rows + 1) * 8);
     int64_t *rank = malloc((size_t)(rows + 1) * 8);
-    int fine = job->order && rank && find_order(job->product, job->order, rank);
-    if (fine && job->lines)
-        fine = find_lines(job, rank, (rows + job->step - 1) / job->step);
+    int fine = job->order && rank && find_order(job->dense, rows, job->order, rank);
+    if (fine && job->lines) fine = find_lines(job, rank, (rows + job->step - 1) / job->step);
     free(rank);
     return fine;
 }
 
-int sc_multiply(sc_pool *pool, const sc_product *product, double *table, int64_t rows,
-                const sc_lines *lines, sc_sight *sight) {
-    int64_t most = 0;
-    if (!pool || !product || !table || !sight || product->rows > rows || product->rows < 0 ||
-        product->units < 0 || product->units > INT32_MAX || product->width < 0)
-        return SC_MALFORMED;
-    if (lines && (lines->first != product->rows || !check_lines(lines, rows, &most)))
-        return SC_MALFORMED;
-    if (sight->units && sight->units != product->width) return SC_MALFORMED;
-    const char *name;
-    int64_t wide = product->units > product->width ? product->units : product->width;
-    int threads = sc_threads(pool), status = SC_NO_MEMORY;
-    job_t job = {.loops = loops(&name), .product = product, .lines = lines, .table = table,
-                 .width = product->width, .step = rows_of(wide)};
-    if (open_job(&job, sight, threads, most) && open_product(&job, threads)) {
-        status = sc_parallel(pool, product->rows, job.step, product_part, &job);
-        if (!status && lines) { /* lines between blocks, now that all their ends are known */
-            int64_t blocks = (product->rows + job.step - 1) / job.step;
-            job.begin = job.starts[blocks];
-            status = sc_parallel(pool, lines->count - job.begin, part_of(job.width), fill_part, &job);
-        }
+static int multiply(job_t *job, sc_pool *pool) {
+    const sc_dense *dense = job->dense;
+    int64_t rows = dense->edge_way == SC_DIRECT ? dense->rows : dense->known;
+    if (dense->edge_way == SC_TERMS) job->lines = dense->edges;
+    if (!order_rows(job, rows)) return SC_NO_MEMORY;
+    int small = rows * dense->units * dense->width < WORTH_A_THREAD;
+    int status = sc_parallel(pool, rows, small ? rows : job->step, product_part, job);
+    if (status || dense->edge_way == SC_DIRECT) return status;
+    if (dense->edge_way == SC_TERMS) { /* lines between blocks, now that all their ends are known */
+        job->begin = job->starts[(rows + job->step - 1) / job->step];
+        int64_t left = dense->edges->count - job->begin;
+        status = sc_parallel(pool, left, part_of(job->width), fill_part, job);
+        free(job->line_rows);
+        job->line_rows = NULL;
+    } else {
+        status = follow_lines(job, pool, dense->edges, dense->edge_way);
     }
-    close_job(&job, threads);
+    return status ? status : follow_lines(job, pool, dense->inside, dense->inside_way);
+}
+
+static int check_new(const sc_dense *dense, int64_t *most) {
+    const sc_lines *edges = dense->edges, *inside = dense->inside;
+    if (!edges != !inside) return 0;
+    if (!edges) return dense->rows == dense->known && dense->edge_way == SC_DIRECT;
+    if (edges->first != dense->known || inside->first != dense->known + edges->count ||
+        inside->first + inside->count != dense->rows)
+        return 0;
+    if (dense->edge_way < SC_DIRECT || dense->edge_way > SC_SUMS ||
+        dense->inside_way < SC_DIRECT || dense->inside_way > SC_SUMS ||
+        (dense->edge_way == SC_DIRECT) != (dense->inside_way == SC_DIRECT))
+        return 0;
+    return check_lines(edges, dense->rows, most) && check_lines(inside, dense->rows, most) &&
+           (dense->edge_way != SC_SUMS || check_sums(edges)) &&
+           (dense->inside_way != SC_SUMS || check_sums(inside));
+}
+
+int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sight *sight) {
+    int64_t most = 0;
+    if (!pool || !dense || !table || !sight || dense->known < 0 || dense->known > dense->rows ||
+        dense->units < 0 || dense->units > INT32_MAX || dense->width < 0 ||
+        !check_new(dense, &most) || (sight->units && sight->units != dense->width))
+        return SC_MALFORMED;
+    int64_t width = dense->width;
+    int status = SC_NO_MEMORY;
+    job_t job = {.loops = loops(), .dense = dense, .table = table, .width = width,
+                 .step = rows_of(MAX(dense->units, width))};
+    double *modulus = dense->bounds, *error = modulus + SC_ERROR * width;
+    job.loops->bound(dense);
+    for (int64_t j = 0; j < sight->units; j++) {
+        sight->least[j] = dense->safety * error[j];
+        sight->low[j] = INFINITY;
+        sight->high[j] = -INFINITY;
+    }
+    if (open_job(&job, sight, sc_threads(pool), most)) status = multiply(&job, pool);
+    close_job(&job);
+    for (int64_t j = 0; j < sight->units; j++) {
+        double later = error[j] + dense->eps * modulus[j], high = sight->high[j];
+        modulus[SC_LATER_ERROR * width + j] = later;
+        modulus[SC_POSITIVE_MODULUS * width + j] = MAX(high, 0);
+        modulus[SC_POSITIVE_ERROR * width + j] = high >= 0 ? later : 0;
+    }
     return status;
 }

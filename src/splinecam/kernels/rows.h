@@ -19,26 +19,14 @@ TARGET static void NAME(range)(const double *table, int64_t n, const int64_t *ro
                                int64_t end, double *restrict low, double *restrict high,
                                double *restrict size) {
     for (int64_t i = begin; i < end; i += 4) { /* at the end some rows are read again */
-        int64_t j = i + 1 < end ? i + 1 : end - 1, k = i + 2 < end ? i + 2 : end - 1;
-        int64_t l = i + 3 < end ? i + 3 : end - 1;
+        int64_t j = MIN(i + 1, end - 1), k = MIN(i + 2, end - 1), l = MIN(i + 3, end - 1);
         const double *a = table + (rows ? rows[i] : i) * n, *b = table + (rows ? rows[j] : j) * n;
         const double *c = table + (rows ? rows[k] : k) * n, *d = table + (rows ? rows[l] : l) * n;
         for (int64_t u = 0; u < n; u++) {
             double p = a[u], q = b[u], r = c[u], s = d[u];
-            double pq = p < q ? p : q, rs = r < s ? r : s, least = pq < rs ? pq : rs;
-            low[u] = least < low[u] ? least : low[u];
-            pq = p > q ? p : q;
-            rs = r > s ? r : s;
-            double most = pq > rs ? pq : rs;
-            high[u] = most > high[u] ? most : high[u];
-            p = fabs(p);
-            q = fabs(q);
-            r = fabs(r);
-            s = fabs(s);
-            pq = p < q ? p : q;
-            rs = r < s ? r : s;
-            least = pq < rs ? pq : rs;
-            size[u] = least < size[u] ? least : size[u];
+            low[u] = MIN(MIN(MIN(p, q), MIN(r, s)), low[u]);
+            high[u] = MAX(MAX(MAX(p, q), MAX(r, s)), high[u]);
+            size[u] = MIN(MIN(MIN(fabs(p), fabs(q)), MIN(fabs(r), fabs(s))), size[u]);
         }
     }
 }
@@ -59,9 +47,10 @@ TARGET static inline uint64_t NAME(above)(const double *row, const double *limit
     return found;
 }
 
-/* What few functions make of the positive parts of a row. */
-TARGET static void NAME(few)(const double *row, int64_t n, int64_t outputs, const double *weight,
-                             const double *bias, double *out) {
+/* What few functions make of a row, or of its positive part. */
+TARGET static void NAME(few)(const double *row, int64_t n, int64_t rectified, int64_t outputs,
+                             const double *weight, const double *bias, double *out) {
+    bits all = (bits){0} - (rectified ? 0 : 1);
     for (int64_t j = 0; j < outputs; j++, weight += n) {
         vec total[4] = {{0}};
         double rest = 0;
@@ -69,19 +58,21 @@ TARGET static void NAME(few)(const double *row, int64_t n, int64_t outputs, cons
         for (; c + 4 * LANES <= n; c += 4 * LANES)
             for (int v = 0; v < 4; v++) {
                 vec value = *(const vec *)(row + c + v * LANES);
-                value = (vec)((bits)value & (bits)(value > (vec){0}));
+                value = (vec)((bits)value & ((bits)(value > (vec){0}) | all));
                 total[v] += value * *(const vec *)(weight + c + v * LANES);
             }
-        for (; c < n; c++) rest += (row[c] > 0 ? row[c] : 0) * weight[c];
+        for (; c < n; c++) rest += (row[c] > 0 || !rectified ? row[c] : 0) * weight[c];
         total[0] = (total[0] + total[1]) + (total[2] + total[3]);
         for (int l = 0; l < LANES; l++) rest += total[0][l];
-        out[j] = rest + bias[j];
+        out[j] = rest + (bias ? bias[j] : 0);
     }
 }
 
-/* The range and the signs of some rows; room: (units). */
+/* The range and the signs of some rows. */
 TARGET static void NAME(see)(const double *table, const int64_t *rows, int64_t begin, int64_t end,
-                             sc_sight *sight, double *room) {
+                             worker_t *own) {
+    sc_sight *sight = &own->sight;
+    double *room = own->size;
     int64_t n = sight->units, words = (n + 63) / 64;
     int near = 0;
     if (!n || begin == end) return;
@@ -94,15 +85,12 @@ TARGET static void NAME(see)(const double *table, const int64_t *rows, int64_t b
         const double *row = table + at * n;
         uint64_t *positive = sight->positive + at * words, *negative = sight->negative + at * words;
         for (int64_t w = 0; w < words; w++) {
-            int64_t count = n - 64 * w < 64 ? n - 64 * w : 64;
+            int64_t count = MIN(n - 64 * w, 64);
             const double *limit = near ? sight->least + 64 * w : NULL;
             positive[w] = NAME(above)(row + 64 * w, limit, 1.0, count);
             negative[w] = near ? NAME(above)(row + 64 * w, limit, -1.0, count)
                                : ~positive[w] & (~0ull >> (64 - count));
         }
-        if (sight->outputs)
-            NAME(few)(row, n, sight->outputs, sight->weight, sight->bias,
-                      sight->output + at * sight->outputs);
     }
 }
 
@@ -118,7 +106,7 @@ TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *line
         const int64_t *unit = lines->unit + k;
         for (int64_t j = 0; j < count; j++) {
             double s = lines->place[k + j];
-            weight[j] = (t < s ? t : s) * (1 - (t > s ? t : s)) * lines->bend[k + j];
+            weight[j] = MIN(t, s) * (1 - MAX(t, s)) * lines->bend[k + j];
         }
         for (; c + 4 * LANES <= width; c += 4 * LANES) {
             vec sum[4];
@@ -140,6 +128,91 @@ TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *line
     }
 }
 
+/* The row between two others. */
+TARGET static void NAME(mix)(const double *restrict a, const double *restrict b, double t,
+                             int64_t n, double *restrict out) {
+    for (int64_t c = 0; c < n; c++) out[c] = a[c] + t * (b[c] - a[c]);
+}
+
+/* Add to a sum, and what rounding takes off to its rest. */
+#define ADD(sum, rest, term)                                  \
+    do {                                                      \
+        double before = sum, added = term, back;              \
+        sum = before + added;                                 \
+        back = sum - before;                                  \
+        rest += (before - (sum - back)) + (added - back);     \
+    } while (0)
+
+/* New rows of the lines [begin, end): the slope changes up to a row count with t_j (1 - t), those
+ * behind it with t (1 - t_j). */
+TARGET static void NAME(sum)(double *table, int64_t width, const sc_lines *lines, int64_t begin,
+                             int64_t end, worker_t *own) {
+    int64_t *found = own->found;
+    double *room = own->weight;
+    double *restrict ahead = room, *restrict behind = room + width;
+    double *restrict ahead_rest = room + 2 * width, *restrict behind_rest = room + 3 * width;
+    int64_t low = 0, high = lines->count;
+    while (low < high) { /* the first row of these lines */
+        int64_t middle = (low + high) / 2;
+        if (lines->line[middle] < begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (low < lines->count && lines->line[low] < end) {
+        int64_t line = lines->line[low], first = lines->offset[line], row = low;
+        int64_t count = lines->offset[line + 1] - first;
+        for (int64_t k = 0; k < count; k++) found[k] = -1;
+        for (; row < lines->count && lines->line[row] == line; row++)
+            found[lines->at[row] - first] = row;
+        for (int64_t c = 0; c < 4 * width; c++) room[c] = 0;
+        for (int64_t k = 0; k < count; k++) {
+            const double *column = lines->column + lines->unit[first + k] * width;
+            double weight = lines->bend[first + k] * (1 - lines->place[first + k]);
+            for (int64_t c = 0; c < width; c++) ADD(behind[c], behind_rest[c], weight * column[c]);
+        }
+        for (int64_t k = 0; k < count; k++) {
+            const double *column = lines->column + lines->unit[first + k] * width;
+            double bend = lines->bend[first + k], place = lines->place[first + k];
+            for (int64_t c = 0; c < width; c++) {
+                ADD(ahead[c], ahead_rest[c], bend * place * column[c]);
+                ADD(behind[c], behind_rest[c], -(bend * (1 - place) * column[c]));
+            }
+            if (found[k] < 0) continue;
+            double t = lines->t[found[k]], *out = table + (lines->first + found[k]) * width;
+            const double *a = table + lines->p[found[k]] * width;
+            const double *b = table + lines->q[found[k]] * width;
+            for (int64_t c = 0; c < width; c++) {
+                double off = (1 - t) * (ahead[c] + ahead_rest[c]) + t * (behind[c] + behind_rest[c]);
+                out[c] = a[c] + t * (b[c] - a[c]) - off;
+            }
+        }
+        low = row;
+    }
+}
+
+/* Bounds on the moduli of a layer's values and on their rounding errors. */
+TARGET static void NAME(bound)(const sc_dense *dense) {
+    int64_t m = dense->width;
+    double *restrict modulus = dense->bounds, *restrict error = dense->bounds + SC_ERROR * m;
+    for (int64_t j = 0; j < m; j++) {
+        modulus[j] = dense->bias ? fabs(dense->bias[j]) : 0;
+        error[j] = 0;
+    }
+    for (int64_t u = 0; u < dense->units; u++) {
+        const double *restrict column = dense->column + u * m;
+        double size = dense->magnitude[u], square = dense->error[u] * dense->error[u];
+        for (int64_t j = 0; j < m; j++) {
+            modulus[j] += fabs(column[j]) * size;
+            error[j] += column[j] * column[j] * square;
+        }
+    }
+    /* Values on lines lie between values that lie on lines themselves. */
+    double roundings = dense->edge_way == SC_DIRECT ? 1 : 3;
+    for (int64_t j = 0; j < m; j++)
+        error[j] = sqrt(error[j]) + roundings * dense->eps * modulus[j];
+}
+
 /* One tile of a product: x (depth, TILE_ROWS) and y (depth, TILE_COLUMNS), both packed. */
 TARGET static void NAME(tile)(int64_t depth, const double *x, const double *y, double *out) {
     vec sum[TILE_ROWS][TILE_VECTORS] = {{{0}}};
@@ -156,65 +229,66 @@ TARGET static void NAME(tile)(int64_t depth, const double *x, const double *y, d
             *(vec *)(out + r * TILE_COLUMNS + v * LANES) = sum[r][v];
 }
 
-/* The rows of a block of a product; the units that are positive in none of them are left out.
+/* The rows of a block of a product; the units that are zero in all of them are left out.
  * x: (depth, TILE_ROWS) per tile of rows, y: (depth, TILE_COLUMNS) per tile of columns. */
-TARGET static void NAME(block)(const sc_product *product, const int64_t *rows, int64_t begin,
-                               int64_t end, block_t *room, double *table) {
-    int64_t n = product->units, m = product->width, depth = 0, count = end - begin;
-    double *x = room->x, *y = room->y, *peak = room->peak;
+TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64_t count,
+                               worker_t *room, double *table) {
+    int64_t n = dense->units, m = dense->width, depth = 0, rectified = dense->rectified;
+    double *x = room->x, *y = room->y, *peak = room->peak, floor = rectified ? 0 : -INFINITY;
+    const double *const *row = room->row;
     if (m < NARROW) { /* too few columns for tiles; x has the transposed columns */
         for (int64_t u = 0; u < n; u++)
-            for (int64_t j = 0; j < m; j++) x[j * n + u] = product->column[u * m + j];
-        for (int64_t i = begin; i < end; i++) {
+            for (int64_t j = 0; j < m; j++) x[j * n + u] = dense->column[u * m + j];
+        for (int64_t i = 0; i < count; i++) {
             double out[NARROW];
-            NAME(few)(product->z + rows[i] * n, n, m, x, product->bias, out);
+            NAME(few)(row[i], n, rectified, m, x, dense->bias, out);
             for (int64_t j = 0; j < m; j++) table[rows[i] * m + j] = out[j];
         }
         return;
     }
-    for (int64_t u = 0; u < n; u++) peak[u] = 0;
-    for (int64_t i = begin; i < end; i++) {
-        const double *z = product->z + rows[i] * n;
-        if (i + AHEAD < end) { /* rows of a neighbourhood are scattered over the memory */
-            const double *later = product->z + rows[i + AHEAD] * n;
-            for (int64_t u = 0; u < n; u += 8) __builtin_prefetch(later + u);
-        }
-        for (int64_t u = 0; u < n; u++) peak[u] = z[u] > peak[u] ? z[u] : peak[u];
+    for (int64_t u = 0; u < n; u++) peak[u] = !rectified;
+    for (int64_t i = 0; i < count; i++) {
+        const double *z = row[i];
+        if (i + AHEAD < count) /* rows of a neighbourhood are scattered over the memory */
+            for (int64_t u = 0; u < n; u += 8) __builtin_prefetch(row[i + AHEAD] + u);
+        for (int64_t u = 0; u < n; u++) peak[u] = MAX(z[u], peak[u]);
     }
     for (int64_t u = 0; u < n; u++)
         if (peak[u] > 0) room->unit[depth++] = (int32_t)u;
     for (int64_t i = 0; i < count; i += TILE_ROWS) {
         const double *z[TILE_ROWS]; /* the last tile repeats its last row */
         double *to = x + i * depth;
-        for (int64_t r = 0; r < TILE_ROWS; r++)
-            z[r] = product->z + rows[begin + (i + r < count ? i + r : count - 1)] * n;
+        for (int64_t r = 0; r < TILE_ROWS; r++) z[r] = row[MIN(i + r, count - 1)];
         for (int64_t k = 0; k < depth; k++, to += TILE_ROWS) {
             int64_t u = room->unit[k];
-            UNROLL for (int r = 0; r < TILE_ROWS; r++) to[r] = z[r][u] > 0 ? z[r][u] : 0;
+            UNROLL for (int r = 0; r < TILE_ROWS; r++) to[r] = z[r][u] < floor ? 0 : z[r][u];
         }
     }
     for (int64_t c = 0; c < m; c += TILE_COLUMNS) {
-        int64_t left = m - c < TILE_COLUMNS ? m - c : TILE_COLUMNS;
+        int64_t left = MIN(m - c, TILE_COLUMNS);
         for (int64_t k = 0; k < depth; k++) {
-            const double *column = product->column + room->unit[k] * m + c;
+            const double *column = dense->column + room->unit[k] * m + c;
             double *to = y + k * TILE_COLUMNS;
             for (int64_t j = 0; j < left; j++) to[j] = column[j];
             for (int64_t j = left; j < TILE_COLUMNS; j++) to[j] = 0;
         }
         for (int64_t i = 0; i < count; i += TILE_ROWS) {
             double out[TILE_ROWS * TILE_COLUMNS];
-            int64_t last = count - i < TILE_ROWS ? count - i : TILE_ROWS;
+            int64_t last = MIN(count - i, TILE_ROWS);
             NAME(tile)(depth, x + i * depth, y, out);
             for (int64_t r = 0; r < last; r++) {
-                double *to = table + rows[begin + i + r] * m + c;
-                for (int64_t j = 0; j < left; j++) to[j] = out[r * TILE_COLUMNS + j] + product->bias[c + j];
+                double *to = table + rows[i + r] * m + c;
+                const double *bias = dense->bias ? dense->bias + c : ZEROS;
+                for (int64_t j = 0; j < left; j++) to[j] = out[r * TILE_COLUMNS + j] + bias[j];
             }
         }
     }
 }
 
-static const loops_t NAME(loops) = {NAME(see), NAME(fill), NAME(block), TILE_ROWS, TILE_COLUMNS};
+static const loops_t NAME(loops) = {NAME(see),   NAME(fill),  NAME(sum), NAME(mix),
+                                     NAME(block), NAME(bound), TILE_ROWS, TILE_COLUMNS};
 
+#undef ADD
 #undef vec
 #undef bits
 #undef NAME

@@ -9,48 +9,23 @@ import torch
 from torch import Tensor
 
 from splinecam.births import Births, Kinks
-from splinecam.kernels.library import LinesStruct, ProductStruct, SightStruct
+from splinecam.kernels.library import LinesStruct, SightStruct
 
-__all__ = ["FusedOutput", "LineRows", "Product", "Sight"]
-
-
-@dataclass(frozen=True)
-class FusedOutput:
-    """Few linear functions of positive parts: weight (m, n), bias (m,), and their values (V, m).
-
-    They are found while the rows are in the cache, so that these need not be read once more.
-    """
-
-    weight: Tensor
-    bias: Tensor
-    values: Tensor
+__all__ = ["LineRows", "Sight"]
 
 
 class Sight:
-    """What the loops see of rows on the way: their range and signs, and few linear functions.
+    """What the loops see of rows on the way: their range and signs.
 
     least: (n,) up to where a value counts as zero; positive, negative: (V, W) words to be written.
     """
 
-    def __init__(
-        self, least: Tensor, positive: Tensor, negative: Tensor, fused: FusedOutput | None = None
-    ) -> None:
+    def __init__(self, least: Tensor, positive: Tensor, negative: Tensor) -> None:
         self.low = torch.full_like(least, torch.inf)
         self.high = torch.full_like(least, -torch.inf)
-        self._held = (least, positive, negative, fused)
-        self.struct: Any = SightStruct(
-            units=least.shape[0],
-            outputs=0 if fused is None else fused.weight.shape[0],
-            least=least.data_ptr(),
-            low=self.low.data_ptr(),
-            high=self.high.data_ptr(),
-            positive=positive.data_ptr(),
-            negative=negative.data_ptr(),
-        )
-        if fused is not None:
-            self.struct.weight = fused.weight.data_ptr()
-            self.struct.bias = fused.bias.data_ptr()
-            self.struct.output = fused.values.data_ptr()
+        self._held = (least, positive, negative)
+        arrays = (least, self.low, self.high, positive, negative)
+        self.struct: Any = SightStruct(least.shape[0], *(array.data_ptr() for array in arrays))
 
     @classmethod
     def nothing(cls) -> Sight:
@@ -65,33 +40,6 @@ class Sight:
     def zeros(self) -> bool:
         """Whether any value counted as zero."""
         return bool(self.struct.zeros)
-
-
-@dataclass(frozen=True)
-class Product:
-    """The affine image of the positive parts of rows z (V, n): columns (n, m), bias (m,).
-
-    uv: (V, 2 or 3) where the vertices are, which decides the order in which they are taken.
-    """
-
-    z: Tensor
-    uv: Tensor
-    columns: Tensor
-    bias: Tensor
-
-    def struct(self) -> Any:
-        """The structure of the library."""
-        n, m = self.columns.shape
-        return ProductStruct(
-            rows=self.z.shape[0],
-            units=n,
-            width=m,
-            z=self.z.data_ptr(),
-            uv=self.uv.data_ptr(),
-            uv_width=self.uv.shape[1],
-            column=self.columns.data_ptr(),
-            bias=self.bias.data_ptr(),
-        )
 
 
 @dataclass(frozen=True)
@@ -121,5 +69,5 @@ class LineRows:
             made.line, made.offset = kinks.line.data_ptr(), kinks.offsets.data_ptr()
             made.place, made.unit = kinks.t.data_ptr(), kinks.unit.data_ptr()
             made.bend, made.column = kinks.bend.data_ptr(), columns.data_ptr()
-            made.units = columns.shape[0]
+            made.at, made.units = kinks.place.data_ptr(), columns.shape[0]
         return made

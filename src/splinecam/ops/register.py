@@ -16,6 +16,7 @@ __all__ = [
     "Taught",
     "register_op",
     "register_table",
+    "registrations",
     "taught_class",
     "taught_operator",
     "unregister_op",
@@ -106,6 +107,11 @@ def unregister_op(target: Any) -> None:
 def register_table(kind: type[Any], table: Callable[[Any], Table]) -> None:
     """Register modules that apply a function of one variable, or several, to every entry."""
     _CLASSES[kind] = Taught(table=table)
+
+
+def registrations() -> tuple[Any, ...]:
+    """All that is registered, to be compared with what was registered before."""
+    return (*_CLASSES.items(), *_OPERATORS.items())
 
 
 def taught_class(module: nn.Module) -> Taught | None:

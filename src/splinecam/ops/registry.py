@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -205,6 +206,7 @@ def affine(names: str, **fields: Any) -> None:
     register(names, Affine(**fields))
 
 
+@cache
 def target_name(target: object, *, overload: bool = False) -> str:
     """The readable name of a graph node's target: ``aten.relu``, or ``aten.max.dim`` in full."""
     schema = getattr(target, "_schema", None)

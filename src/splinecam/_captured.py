@@ -1,0 +1,111 @@
+"""A captured network to hold on to: its operations in float64, and its model's present weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from splinecam._capture import capture as _capture
+from splinecam._capture.outputs import Output, check_output
+from splinecam.modelfiles import instead_of
+from splinecam.options import device_of
+from splinecam.program import Program
+
+__all__ = ["Captured", "capture", "model_of"]
+
+
+class Captured:
+    """A model as :func:`capture` found it: affine stages and cuts, with a copy of its weights.
+
+    ``captured(x)`` runs it in float64 on inputs (B, ...), without a final softmax, sigmoid or tanh.
+    The copy stays as it is when the model changes, until ``update()``.
+
+    model, input_shape, output: as they were given. device: where it is; wanted: the device that was
+    asked for, which a partition takes over. program: the stages. cuts: the names of
+    its non-linearities, in order.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        input_shape: tuple[int, ...],
+        output: Output,
+        device: str | torch.device,
+    ) -> None:
+        self.model = model
+        self.input_shape = tuple(int(size) for size in input_shape)
+        self.output = output
+        self.device = device_of(device)
+        self.wanted = device
+        self.program: Program = self.update().program
+
+    def update(self) -> Captured:
+        """Take over what the model is now, and return this object.
+
+        New weights alone take about a millisecond. If more has changed (a layer, the code of
+        forward, an attribute that it reads), the model is captured anew.
+        """
+        with torch.inference_mode(False):
+            self.program = _capture(
+                self.model, self.input_shape, device=self.device, output=self.output
+            )
+        return self
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        return tuple(cut.name for cut in self.program.cuts)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self.program(x)
+
+    def __repr__(self) -> str:
+        shapes = f"{self.input_shape} -> {self.program.output_shape}"
+        left_out = f", final {self.program.stripped} left out" if self.program.stripped else ""
+        kind = type(self.model).__name__
+        return f"Captured({kind}, {shapes}, cuts {self.cuts}{left_out}, on {self.device})"
+
+
+def capture(
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    *,
+    output: Output = None,
+    device: str | torch.device = "auto",
+) -> Captured:
+    """A network as ``partition`` sees it: its operations, and a copy of its weights in float64.
+
+    It says whether a model can be partitioned before there is a domain, which non-linearities it
+    has, and what it computes in float64. A captured network can be given to ``partition`` and
+    ``sweep`` in place of its model, which they then take as it is at that moment, never as it was
+    when it was captured. There is no need to capture a model to save time: what is known of a model
+    is kept as long as the model lives, so that a second partition only reads its weights.
+
+    model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
+    changed. input_shape: of one input, without the batch. output, device: as for ``partition``.
+
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    >>> captured = capture(model, (2,), device="cpu")
+    >>> captured
+    Captured(Sequential, (2,) -> (1,), cuts ('1',), on cpu)
+    >>> _ = model[0].weight.data.mul_(2)
+    >>> captured(torch.ones(1, 2)).equal(captured.update()(torch.ones(1, 2)))
+    False
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
+    check_output(output)
+    return Captured(model, input_shape, output, device)
+
+
+def model_of(
+    model: Any, output: Output, device: str | torch.device
+) -> tuple[Any, Output, str | torch.device]:
+    """The model of a captured network, with the output and the device for which it was captured."""
+    if not isinstance(model, Captured):
+        return model, output, device
+    if output is not None:
+        raise TypeError("output= is for a model: a captured network has its own")
+    return model.model, model.output, model.wanted if device == "auto" else device

@@ -1,0 +1,319 @@
+"""Refinement on a GPU: the steps of ``refine.cu``, with running sums by torch in between.
+
+Where they cannot be compiled everything works by tensor operations, only slower.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from splinecam.births import Births, Kinks
+from splinecam.kernels.nvrtc import Launch, launcher, struct_of
+from splinecam.mesh import Mesh
+
+__all__ = ["Contest", "GpuKernel", "Layer", "Refined", "gpu_kernel_for"]
+
+_log = logging.getLogger("splinecam")
+
+
+@cache
+def gpu_kernel_for(device: torch.device) -> GpuKernel | None:
+    """The kernel of a GPU, where it can be compiled."""
+    if device.type != "cuda":
+        return None
+    try:
+        return GpuKernel(launcher(device))
+    except (AttributeError, ImportError, OSError, RuntimeError) as error:
+        _log.info("no kernel for %s, which is slower: %s", device, error)
+        return None
+
+
+# Arrays of real numbers among the results.
+_REAL = frozenset({"point_t", "point_bend", "cross_t", "slot_t", "slot_bend", "made_uv", "side"})
+
+
+class Layer(NamedTuple):
+    """Functions to cut by, z (V, n), with their signs as words (V, W).
+
+    error, jump, wanted: (n,) rounding, the change of slope where a function vanishes, and whether
+    it may change sign; uv_error, safety: the rounding of a coordinate, and how many times errors
+    are tolerances; op: the number of the layer; max_faces: None for any number; max_chords: of one
+    face; least_bends: new vertices from which slope changes are wanted, None for never.
+    """
+
+    z: Tensor
+    positive: Tensor
+    negative: Tensor
+    error: Tensor
+    jump: Tensor
+    wanted: Tensor
+    uv_error: float
+    safety: float
+    op: int
+    max_faces: int | None
+    max_chords: int
+    least_bends: int | None
+
+
+class Refined(NamedTuple):
+    """A refined mesh, its new vertices on edges and inside faces, and the slope changes there."""
+
+    mesh: Mesh
+    on_edges: Births
+    inside: Births
+    kinks: tuple[Kinks, Kinks] | None
+
+
+class Contest(NamedTuple):
+    """Groups of units (N, R) in faces (N,) of a mesh.
+
+    table, tolerance: (V, n) and (n,) values of all units, and how far they may be off.
+    """
+
+    mesh: Mesh
+    table: Tensor
+    tolerance: Tensor
+    face: Tensor
+    units: Tensor
+
+
+class _Work:
+    """The structure that the steps of a source are given, and the arrays it points to."""
+
+    def __init__(
+        self, launch: Launch, source: str, arrays: dict[str, Tensor], **numbers: float
+    ) -> None:
+        self._launch, self._source = launch, source
+        self.device = next(iter(arrays.values())).device
+        self.arrays: dict[str, Tensor] = {}
+        self.run: Any = struct_of(source)(**numbers)
+        for name, array in arrays.items():
+            self.point(name, array.contiguous())
+
+    @classmethod
+    def refining(cls, launch: Launch, mesh: Mesh, layer: Layer) -> _Work:
+        """What is to be refined."""
+        return cls(
+            launch,
+            "refine.cu",
+            {
+                "uv": mesh.uv,
+                "edge": mesh.edges,
+                "offset": mesh.offsets,
+                "corner": mesh.corners,
+                "edge_op": mesh.edge_op,
+                "edge_unit": mesh.edge_unit,
+                "vertex_op": mesh.vertex_op,
+                "z": layer.z,
+                "positive": layer.positive,
+                "negative": layer.negative,
+                "error": layer.error,
+                "jump": layer.jump,
+                "wanted": layer.wanted,
+            },
+            vertices=mesh.num_vertices,
+            edges=mesh.num_edges,
+            faces=mesh.num_faces,
+            corners=mesh.corners.shape[0],
+            width=mesh.uv.shape[1],
+            units=layer.z.shape[1],
+            words=layer.positive.shape[1],
+            op=layer.op,
+            uv_error=layer.uv_error,
+            safety=layer.safety,
+        )
+
+    @classmethod
+    def judging(cls, launch: Launch, contest: Contest) -> _Work:
+        """What is to be judged."""
+        mesh, (size, units) = contest.mesh, (contest.units.shape[1], contest.table.shape[1])
+        arrays = {
+            "uv": mesh.uv,
+            "edge": mesh.edges,
+            "offset": mesh.offsets,
+            "corner": mesh.corners,
+            "table": contest.table,
+            "tolerance": contest.tolerance,
+            "face": contest.face,
+            "member": contest.units,
+            "status": torch.zeros_like(mesh.offsets[:1]),
+        }
+        return cls(launch, "envelope.cu", arrays, size=size, units=units, width=mesh.uv.shape[1])
+
+    def point(self, name: str, array: Tensor) -> None:
+        """Have the structure point to an array, and keep this."""
+        self.arrays[name] = array
+        setattr(self.run, name, array.data_ptr())
+
+    def room(self, sizes: dict[str, int]) -> None:
+        """Arrays of so many entries of eight bytes, which stand one after the other."""
+        whole = torch.empty(sum(sizes.values()), dtype=torch.int64, device=self.device)
+        for name, array in zip(sizes, torch.split(whole, list(sizes.values())), strict=True):
+            self.point(name, array)
+
+    def steps(self, count: int, *names: str) -> None:
+        """Run steps for so many items each."""
+        if count:
+            for name in names:
+                self._launch(self._source, name, self.run, count)
+
+    def sum_up(self, name: str, rows: int = 1) -> Tensor:
+        """Running sums of the rows of an array, in its place."""
+        array = self.arrays[name].view(rows, -1)
+        return torch.cumsum(array, 1, out=array)
+
+    def result(self, name: str) -> Tensor:
+        array = self.arrays[name]
+        return array.view(torch.float64) if name in _REAL else array
+
+
+class GpuKernel:
+    """The compiled steps on one device; launch: runs a step for all items."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+
+    def refine(self, mesh: Mesh, layer: Layer) -> Refined | str:
+        """The mesh cut along zero sets, or why not: unchanged, delicate, too many."""
+        work = _Work.refining(self._launch, mesh, layer)
+        for part in (self._edges, self._chords, self._cut):
+            reason = part(work, layer)
+            if reason:
+                return reason
+        return _refined(work)
+
+    def judge(self, contest: Contest) -> tuple[Tensor, Tensor, Tensor]:
+        """How contests stand: see ``envelope.Verdict``."""
+        work, count = _Work.judging(self._launch, contest), contest.face.shape[0]
+        work.room({"kind": count, "pair": 2 * count, "side": count})
+        work.steps(count, "judge")
+        kind, pair, side = (work.result(name) for name in ("kind", "pair", "side"))
+        return kind, pair.view(-1, 2), side
+
+    def hopeless(self, contest: Contest) -> Tensor:
+        """Units that need not be looked at any more, (N, R): see ``envelope.Judge.hopeless``."""
+        work = _Work.judging(self._launch, contest)
+        found = torch.empty(contest.units.shape, dtype=torch.bool, device=work.device)
+        work.point("hopeless", found)
+        work.steps(found.numel(), "doom")
+        return found
+
+    def _edges(self, work: _Work, layer: Layer) -> str | None:
+        """Count the new vertices on edges, and around faces."""
+        run = work.run
+        work.point("status", torch.zeros(2, dtype=torch.int64, device=work.device))
+        work.room({"first": run.edges + 1, "before": run.corners + 1, "sums": 4 * (run.faces + 1)})
+        work.steps(run.edges, "count_changes")
+        work.sum_up("first")
+        work.steps(run.corners, "count_sides")
+        work.sum_up("before")
+        work.steps(run.faces, "count_faces")
+        sums = work.sum_up("sums", 4)
+        ends = [work.arrays["first"][-1:], work.arrays["before"][-1:], sums[:, -1]]
+        close, most, *sizes = torch.cat([work.arrays["status"], *ends]).tolist()
+        run.points, run.marks, run.touched, run.chords, run.places, kept = sizes
+        if close or most > 2 * layer.max_chords:
+            return "delicate"
+        run.new_corners = kept + run.places + 2 * run.chords  # besides those at crossings
+        return None if run.points else "unchanged"
+
+    def _chords(self, work: _Work, layer: Layer) -> str | None:
+        """Find the new vertices on edges, the chords between them, and count their crossings."""
+        run = work.run
+        points, marks, chords = run.points, run.marks, run.chords
+        each = ("raw_t", "raw_change", "raw_unit", "raw_edge", "change")
+        found = ("mark_point", "mark_unit", "mark_corner", "mark_face", "mate")
+        work.room(
+            dict.fromkeys(each, points)
+            | {"blur": 2 * points, "point_uv": run.width * points}
+            | dict.fromkeys(found, marks)
+            | {"lower": marks + 1, "half": run.places, "ends": run.places}
+            | dict.fromkeys(("chord_face", "low", "high", "start", "stop", "taken"), chords)
+            | {"line": 6 * chords}
+        )
+        work.room(
+            dict.fromkeys(
+                ("point_edge", "point_start", "point_end", "point_unit", "point_index"), points
+            )
+            | {"point_t": points, "point_bend": points, "slots": 2 * (chords + 1)}
+        )
+        work.steps(run.edges * run.words, "find_points")
+        work.steps(points, "sort_points", "place_point")
+        work.steps(marks, "find_marks", "find_mates")
+        work.sum_up("lower")
+        work.steps(run.corners, "place_corner")
+        work.steps(marks, "place_mark")
+        work.steps(chords, "count_crossings")
+        slots = work.sum_up("slots", 2)
+        close, _, run.crossings = torch.cat([work.arrays["status"], slots[:1, -1]]).tolist()
+        faces = run.faces + chords + run.crossings
+        if close:
+            return "delicate"
+        return "too many" if layer.max_faces is not None and faces > layer.max_faces else None
+
+    def _cut(self, work: _Work, layer: Layer) -> str | None:
+        """Write the refined subdivision."""
+        run = work.run
+        points, chords, crossings = run.points, run.chords, run.crossings
+        slots, least = 2 * crossings, layer.least_bends
+        run.bends = least is not None and points + crossings >= least
+        run.new_corners += 2 * slots
+        edges = run.edges + points + chords + slots
+        faces, vertices = run.faces + chords + crossings, run.vertices + points + crossings
+        raw = ("raw_along", "raw_reach", "raw_met", "raw_chord", "met", "slot_chord", "reach")
+        work.room({"one": crossings, "two": crossings, "slot": slots} | dict.fromkeys(raw, slots))
+        ends = ("cross_start", "cross_end", "cross_chord", "cross_slot", "cross_t")
+        work.room(
+            dict.fromkeys(ends, crossings)
+            | dict.fromkeys(("slot_t", "slot_unit", "slot_bend"), slots)
+        )
+        work.room(
+            {
+                "made_uv": vertices * run.width,
+                "made_edge": 2 * edges,
+                "made_offset": faces + 1,
+                "made_corner": run.new_corners,
+                "made_edge_op": edges,
+                "made_edge_unit": edges,
+                "made_vertex_op": vertices,
+            }
+        )
+        work.steps(chords, "find_pairs")
+        work.steps(crossings, "meet")
+        work.steps(slots, "sort_slots", "write_slot")
+        work.steps(chords, "write_chord")
+        work.steps(crossings, "write_crossing")
+        work.steps(run.vertices, "write_vertex")
+        work.steps(run.edges, "write_edge_start")
+        work.steps(points, "write_point")
+        work.steps(run.faces, "measure_kept")
+        work.steps(run.touched + chords + crossings, "measure_face")
+        work.sum_up("made_offset")
+        work.steps(run.touched + chords + crossings, "write_face")
+        work.steps(run.corners, "write_corner")
+        return "delicate" if bool(work.arrays["status"][0]) else None
+
+
+def _refined(work: _Work) -> Refined:
+    names = ("offset", "corner", "edge_op", "edge_unit", "vertex_op")
+    uv, edges, *rest = (work.result(f"made_{name}") for name in ("uv", "edge", *names))
+    kinks = None
+    if work.run.bends:
+        points = ("first", "point_t", "point_unit", "point_bend", "point_edge", "point_index")
+        inner = ("slot_t", "slot_unit", "slot_bend", "cross_chord", "cross_slot")
+        offsets = work.arrays["slots"].view(2, -1)[1]
+        kinks = (
+            Kinks(*(work.result(name) for name in points)),
+            Kinks(offsets, *(work.result(name) for name in inner)),
+        )
+    return Refined(
+        Mesh(uv.view(-1, work.run.width), edges.view(-1, 2), *rest),
+        Births(*(work.result(f"point_{name}") for name in ("start", "end", "t"))),
+        Births(*(work.result(f"cross_{name}") for name in ("start", "end", "t"))),
+        kinks,
+    )

@@ -1,0 +1,225 @@
+"""The steps of the GPU's kernel, compiled as plain C and run one item after the other."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import splinecam as sc
+from splinecam import envelope, kinks, refine
+from splinecam._capture import capture
+from splinecam.engine import Outcome, run
+from splinecam.kernels import gpu, gpu_kernel_for
+from splinecam.kernels.gpu import GpuKernel
+from splinecam.kernels.nvrtc import source_of, struct_of
+from splinecam.plan import Place, Plan
+from splinecam.together import run_together
+from test_kernel import NETS, _assert_same, _mlp
+
+CPU = torch.device("cpu")
+COMPILER = shutil.which("cc") or shutil.which("gcc") or ""
+SOURCES = ("refine.cu", "envelope.cu")
+BOX = sc.Domain.box(-3, 3)
+
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="needs a C compiler")
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> GpuKernel:
+    """The kernel with steps that loop over all items."""
+    folder = tmp_path_factory.mktemp("kernel")
+    flags = ("-x", "c", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+    libraries = {}
+    for name in SOURCES:
+        made = str(folder / f"{name}.so")
+        subprocess.run([COMPILER, *flags, str(source_of(name)), "-o", made, "-lm"], check=True)
+        libraries[name] = ctypes.CDLL(made)
+
+    def launch(source: str, step: str, given: Any, count: int) -> None:
+        getattr(libraries[source], f"all_{step}")(ctypes.byref(given), ctypes.c_int64(count))
+
+    return GpuKernel(launch)
+
+
+def plan_of(kernel: GpuKernel, model: nn.Module, shape: tuple[int, ...] = (2,)) -> Plan:
+    return Plan(Place(capture(model, shape), 1 << 30, None, kernel))
+
+
+def both(kernel: GpuKernel, model: nn.Module, domain: sc.Domain) -> tuple[Outcome, Outcome]:
+    plan = plan_of(kernel, model, domain.input_shape)
+    program = plan.first.program
+    return run(program, domain, plan=plan), run(program, domain, compiled=False)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", NETS)
+def test_the_same_cells_and_values(name: str, kernel: GpuKernel) -> None:
+    fast, plain = both(kernel, NETS[name](), BOX)
+    _assert_same(fast.mesh, plain.mesh)
+    assert float((fast.output - plain.output).abs().max()) < 1e-12
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["relu", "narrow words", "leaky", "one layer of many"])
+def test_the_same_refinement(name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kinks, "FEWEST", 0)
+    pairs: list[tuple[Any, Any]] = []
+    compiled = refine._by_gpu
+
+    def noted(kernel: Any, mesh: Any, functions: Any, op: int, most: int | None) -> Any:
+        fast = compiled(kernel, mesh, functions, op, most)
+        pairs.append((fast, refine.refine(mesh, functions, op)))
+        return fast
+
+    monkeypatch.setattr(refine, "_by_gpu", noted)
+    both(kernel, NETS[name](), BOX)
+    assert pairs
+    for fast, plain in pairs:
+        assert fast is not None  # nothing was left to tensor operations
+        _assert_same(fast.mesh, plain.mesh)
+        for births in ("on_edges", "inside"):
+            one, other = getattr(fast, births), getattr(plain, births)
+            assert torch.equal(one.p, other.p)
+            assert torch.equal(one.q, other.q)
+            assert torch.allclose(one.t, other.t, atol=1e-12)
+        for one, other in zip(fast.kinks, plain.kinks, strict=True):
+            assert torch.equal(one.unit, other.unit)
+            assert torch.equal(one.offsets, other.offsets)
+            assert torch.equal(one.line, other.line)
+            assert torch.equal(one.place, other.place)
+            assert torch.allclose(one.bend, other.bend, rtol=1e-9)
+
+
+def zero_line() -> nn.Module:
+    """Two layers whose second one vanishes at vertices and along edges of the first."""
+    model = _mlp(2, 2, 2, 1)
+    with torch.no_grad():
+        for layer in (model[0], model[2]):
+            layer.weight.copy_(torch.eye(2))
+            layer.bias.zero_()
+    return model
+
+
+def dead_unit() -> nn.Module:
+    """A unit that is zero everywhere besides others that are not."""
+    model = _mlp(2, 6, 6, 1)
+    with torch.no_grad():
+        model[2].weight[3] = 0
+        model[2].bias[3] = 0
+    return model
+
+
+@needs_compiler
+@pytest.mark.parametrize("make", [zero_line, dead_unit, NETS["no bias"]])
+def test_what_is_close_is_left_to_tensor_operations(make: Any, kernel: GpuKernel) -> None:
+    fast, plain = both(kernel, make(), BOX)
+    _assert_same(fast.mesh, plain.mesh)
+    assert [name for name, _ in fast.doubts] == [name for name, _ in plain.doubts]
+
+
+@needs_compiler
+def test_a_dead_unit_is_no_reason_for_care(
+    kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refine, "cut_edges", None)  # so that tensor operations would fail
+    plan = plan_of(kernel, dead_unit())
+    assert run(plan.first.program, BOX, plan=plan).mesh.num_faces > 6
+
+
+@needs_compiler
+def test_many_domains_at_once(kernel: GpuKernel) -> None:
+    domains = [sc.Domain.around(torch.randn(6), side=3, seed=k) for k in range(5)]
+    plan = plan_of(kernel, _mlp(6, 16, 16, 2), (6,))
+    program = plan.first.program
+    plain = run_together(program, domains, compiled=False)
+    for fast, other in zip(run_together(program, domains, plan=plan), plain, strict=True):
+        _assert_same(fast.mesh, other.mesh)
+
+
+@needs_compiler
+def test_the_limit_of_regions_is_kept(kernel: GpuKernel) -> None:
+    plan = plan_of(kernel, NETS["relu"]())
+    with pytest.raises(sc.LimitError, match="max_regions=100"):
+        run(plan.first.program, BOX, plan=plan, max_regions=100)
+
+
+@needs_compiler
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_structure_is_as_long_as_in_the_source(source: str, tmp_path: Path) -> None:
+    asked, made = tmp_path / "asked.c", str(tmp_path / "asked")
+    text = source_of(source).read_text() + "\nint main(void) { return sizeof(run_t) / 8; }\n"
+    asked.write_text(text)
+    where = f"-I{source_of(source).parent}"
+    subprocess.run([COMPILER, where, str(asked), "-o", made, "-lm"], check=True)
+    found = subprocess.run([made], check=False).returncode
+    struct = struct_of(source)
+    assert found == len(struct._fields_) == ctypes.sizeof(struct) / 8
+
+
+POOLS: dict[str, Any] = {
+    "pool": lambda: nn.Sequential(*_mlp(2, 24, 24), nn.Unflatten(1, (6, 4)), nn.MaxPool1d(4)),
+    "pool of relus": lambda: nn.Sequential(
+        *_mlp(2, 24, 24), nn.ReLU(), nn.Unflatten(1, (6, 4)), nn.MaxPool1d(4), nn.Flatten()
+    ),
+    "one maximum of many": lambda: nn.Sequential(
+        *_mlp(2, 20, 60), nn.Unflatten(1, (1, 60)), nn.MaxPool1d(60), nn.Flatten()
+    ),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", POOLS)
+def test_the_same_winners(name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, seen = envelope.Judge.judge, []
+
+    def noted(judge: Any, mesh: Any, contests: Any) -> Any:
+        found = judged(judge, mesh, contests)
+        if judge.kernel is not None:
+            plain = replace(judge, kernel=None)
+            seen.append((found, judged(plain, mesh, contests)))
+            assert torch.equal(judge.hopeless(mesh, contests), plain.hopeless(mesh, contests))
+        return found
+
+    monkeypatch.setattr(envelope.Judge, "judge", noted)
+    fast, plain = both(kernel, POOLS[name]().double(), BOX)
+    _assert_same(fast.mesh, plain.mesh)
+    assert seen
+    for one, other in seen:
+        assert torch.equal(one.kind, other.kind)
+        assert torch.equal(one.pair, other.pair)
+        assert torch.allclose(one.side, other.side, atol=1e-12)
+
+
+def test_without_a_compiler_tensor_operations_do_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(device: torch.device) -> None:
+        raise OSError("there is no NVRTC")
+
+    monkeypatch.setattr(gpu, "launcher", fails)
+    gpu_kernel_for.cache_clear()
+    assert gpu_kernel_for(CPU) is None
+    with caplog.at_level(logging.INFO, logger="splinecam"):
+        assert gpu_kernel_for(torch.device("cuda")) is None
+    gpu_kernel_for.cache_clear()
+    assert "there is no NVRTC" in caplog.text
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", NETS)
+def test_cuda_steps_give_the_same_cells(name: str) -> None:
+    program = capture(NETS[name](), (2,), device="cuda")
+    assert gpu_kernel_for(program.device) is not None
+    fast, plain = run(program, BOX), run(program, BOX, compiled=False)
+    _assert_same(fast.mesh, plain.mesh)
+    assert float((fast.output - plain.output).abs().max()) < 1e-12
