@@ -1,7 +1,8 @@
 """Time saving a partition and loading it again, beside the time to compute it.
 
 Run ``python benchmarks/files.py``, or ``--only lines2400 --repeat 5``. The maps of the regions are
-part of the file; they are computed before the clock starts. Loading checks the file.
+part of the file; they are computed before the clock starts. Loading checks the file; *unchecked*
+leaves out whether the regions fit together.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ WORKLOADS = {
     "lines2400x10": mlp(2400, side=2.0, outputs=10),
     "mlp256x6": mlp(*[256] * 6, side=4.0, outputs=3),
 }
-STEPS = ("partition", "maps", "save", "load")
+STEPS = ("partition", "maps", "save", "load", "unchecked")
 TABLE = Table(
     {"workload": "<14", "regions": ">10,", **dict.fromkeys(STEPS, ">10.2f"), "MB": ">8.0f"}
 )
@@ -41,6 +42,7 @@ def measure(name: str, repeat: int, device: torch.device) -> dict[str, object]:
             best.time("maps", partial(getattr, part, "maps"))
             best.time("save", partial(part.save, path))
             best.time("load", partial(sc.load, path, device=device))
+            best.time("unchecked", partial(sc.load, path, device=device, verify=False))
         size = path.stat().st_size
     return {"workload": name, "regions": len(part), **best.times, "MB": size / 1e6}
 

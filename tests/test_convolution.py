@@ -31,6 +31,9 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], Any, Any, Any, int]] = 
     "one number for all": ((9, 9), (3, 3), [2], [1], [1], 1),
     "grouped": ((9, 9), (3, 3), 1, 1, 1, 2),
     "each channel": ((9, 9), (3, 3), 2, 1, 1, 4),
+    "each channel, all of it": ((13, 14), (3, 3), [2, 1], [1, 2], [1, 2], 4),
+    "each channel of a line": ((70,), (5,), 2, 2, 1, 4),
+    "each channel of a block": ((5, 6, 4), (3, 2, 3), 1, [1, 0, 1], 1, 4),
     "a line": ((70,), (5,), 2, 2, 1, 1),
     "a block": ((5, 6, 4), (3, 2, 3), 1, [1, 0, 1], 1, 1),
 }

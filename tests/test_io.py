@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import json
@@ -302,6 +303,49 @@ def test_contents_that_do_not_fit(saved: Path) -> None:
         saved.write_bytes(original)
         with pytest.raises(sc.FileError, match=rf"damaged: .*({message})"):
             sc.load(rewritten(saved, **change))
+
+
+def test_unverified_files_are_read_as_they_are(case: tuple[nn.Module, sc.Partition]) -> None:
+    part, file = case[1], io.BytesIO()
+    part.save(file)
+    file.seek(0)
+    assert same(part, sc.load(file, verify=False))
+
+
+def test_regions_that_do_not_fit_together_are_read_unverified_only(saved: Path) -> None:
+    with np.load(saved) as file:
+        uv = file["mesh_uv"]
+    uv[len(uv) // 2] += 0.5
+    rewritten(saved, mesh_uv=uv)
+    with pytest.raises(sc.FileError, match="the mesh fails a check"):
+        sc.load(saved)
+    assert len(sc.load(saved, verify=False)) == len(PARTITIONS["one output"][1])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_indices(saved: Path, seed: int) -> None:
+    """What is not refused unverified can be used, with an error or a wrong result at worst."""
+    random = np.random.default_rng(seed)
+    name = ("mesh_corners", "mesh_edges", "mesh_offsets", "mesh_edge_op")[seed % 4]
+    with np.load(saved) as file:
+        array = file[name]
+    place = random.integers(array.size)
+    far = seed % 8 > 3 and name != "mesh_edge_op"
+    wrong = random.integers(-(2**31), 2**31) if far else -1 if array.flat[place] >= 0 else 0
+    if not far and name != "mesh_edge_op":
+        wrong = array.flat[(place + random.integers(1, array.size - 1)) % array.size]
+    if wrong == array.flat[place]:
+        wrong += 1
+    array = array.astype(np.int64)
+    array.flat[place] = wrong
+    rewritten(saved, **{name: array})
+    with pytest.raises(sc.FileError, match="damaged"):
+        sc.load(saved)
+    with contextlib.suppress(sc.FileError, RuntimeError, IndexError, ValueError):
+        part = sc.load(saved, verify=False)
+        assert not far, "indices out of range are never read"
+        part.locate(part.vertices)
+        part.stats()
 
 
 def test_a_file_is_as_readable_as_any_other(saved: Path) -> None:

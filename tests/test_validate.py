@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.mesh import Mesh
+from splinecam.mesh import Mesh, polygon_mesh
+from splinecam.reference import run_real
 from splinecam.validate import check_mesh
 
 
@@ -23,19 +27,79 @@ def test_a_good_partition_passes_and_the_report_reads_well(part: sc.Partition):
     report = part.validate()
     assert report.ok
     assert report.sampled == report.regions == len(part)
-    passed = len(report.checks)
-    assert repr(report) == f"Report({passed} of {passed} checks passed, {len(part):,} regions)"
+    passed, count = len(report.checks), f"{len(part):,}"
+    extent = f"{count} of {count} regions compared with the model at 1,000 points"
+    assert repr(report) == f"Report({passed} of {passed} checks passed, {extent})"
     lines = str(report).splitlines()
-    assert lines[0] == f"{len(part):,} regions, {len(part):,} compared with the model"
+    assert lines[0] == extent
     assert all(line.startswith("ok  ") for line in lines[1:])
     assert any("autograd" in line for line in lines)
 
 
-def test_large_partitions_are_sampled(part: sc.Partition):
+def test_so_many_regions_are_compared_as_asked_for(part: sc.Partition):
     for samples in (1, 7, 16):
-        assert part.validate(samples=samples).sampled <= samples
+        report = part.validate(samples=samples)
+        assert report.sampled <= samples
+        assert report.points == 2 * report.sampled
     with pytest.raises(ValueError, match="at least 1"):
         part.validate(samples=0)
+    with pytest.raises(ValueError, match="either samples"):
+        part.validate(samples=3, thorough=True)
+
+
+class Work:
+    """Counts the points at which the real model is run, and what the bar is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.points = self.with_gradient = self.told = 0
+        self.total: int | None = None
+        monkeypatch.setattr("splinecam.modelcheck.run_real", self.run_real)
+        monkeypatch.setattr("splinecam.validate.progress_bar", self.bar)
+
+    @contextmanager
+    def run_real(self, *args: Any, **options: Any) -> Iterator[Callable[[Tensor], Tensor]]:
+        with run_real(*args, **options) as forward:
+
+            def counted(x: Tensor) -> Tensor:
+                if torch.is_grad_enabled():
+                    self.with_gradient += x.shape[0]
+                else:
+                    self.points += x.shape[0]
+                return forward(x)
+
+            yield counted
+
+    @contextmanager
+    def bar(self, total: int, unit: str, wanted: bool) -> Iterator[Any]:
+        self.total = total
+        yield SimpleNamespace(update=self.update)
+
+    def update(self, count: int) -> None:
+        self.told += count
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+@pytest.mark.parametrize("units", [4, 60, 110])
+def test_work_is_in_proportion(monkeypatch: pytest.MonkeyPatch, units: int, thorough: bool):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, units), nn.ReLU(), nn.Linear(units, 3))
+    part = sc.partition(model, sc.Domain.box(-4, 4), progress=False)
+    vertices, work = part.mesh.num_vertices, Work(monkeypatch)
+    report = part.validate(thorough=thorough)
+    assert work.points == report.points
+    assert work.with_gradient <= (64 if thorough else 16)
+    assert work.told == work.total
+    assert report.points >= 1000
+    if thorough:
+        assert report.sampled == len(part)
+    else:
+        assert report.points <= min(4000, max(1000, vertices))
+    assert units < 110 or vertices > 4000
+
+
+def test_the_same_points_are_chosen_again(part: sc.Partition):
+    assert part.validate() == part.validate()
+    assert part.validate(seed=1) != part.validate(seed=2)
 
 
 def test_a_model_put_in_train_mode_since_is_reported_and_not_touched():
@@ -89,11 +153,39 @@ def test_a_damaged_mesh_fails(part: sc.Partition, what: str):
         part.validate()
 
 
+def failed(mesh: Mesh) -> list[str]:
+    area = float(mesh.areas_and_centroids()[0].sum())
+    return [check.name for check in check_mesh(mesh, area) if not check.ok]
+
+
+def test_a_mesh_in_two_pieces_fails():
+    square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    assert not failed(polygon_mesh(square))
+    two = polygon_mesh(torch.cat([square, square + 2]), torch.tensor([4, 4]))
+    assert failed(two) == ["edges of the border beside its cycle", "|V - E + F - 1|"]
+
+
+def test_pieces_that_touch_in_a_corner_fail():
+    square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    two = polygon_mesh(torch.cat([square, square + 1]), torch.tensor([4, 4]))
+    edges = torch.where(two.edges == 4, 2, two.edges)
+    edges = torch.where(edges > 4, edges - 1, edges)
+    kept = torch.arange(8) != 4
+    one = replace(two, uv=two.uv[kept], edges=edges, vertex_op=two.vertex_op[kept])
+    assert failed(one) == ["edges of the border beside its cycle"]
+
+
+def test_a_face_that_winds_twice_fails():
+    angle = torch.arange(5, dtype=torch.float64) * 4 * torch.pi / 5
+    star = polygon_mesh(torch.stack([angle.cos(), angle.sin()], 1))
+    assert failed(star) == ["regions that wind more than once"]
+
+
 def test_a_turned_over_face_fails(part: sc.Partition):
     mirrored = replace(part.mesh, uv=part.mesh.uv * torch.tensor([1.0, -1.0]))
-    failed = [check.name for check in check_mesh(mirrored, 4.0) if not check.ok]
-    assert "negative area of a region" in failed
-    assert "relative error of the total area" in failed
+    names = [check.name for check in check_mesh(mirrored, 4.0) if not check.ok]
+    assert "negative area of a region" in names
+    assert "relative error of the total area" in names
 
 
 def test_a_merged_face_fails_against_the_model(part: sc.Partition):

@@ -19,7 +19,7 @@ from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 
 import splinecam as sc
 from splinecam._capture.private import private_copy, widened
-from splinecam.reference import run_real
+from splinecam.reference import CannotRun, run_real
 
 BOX = sc.Domain.box(-1, 1)
 
@@ -288,6 +288,7 @@ def test_a_model_that_runs_in_its_own_precision_only() -> None:
     assert [check.name for check in values] == [
         "map against the model at centroids in float32",
         "map against the model at random interior points in float32",
+        "map against the model at random points of the domain in float32",
     ]
     assert all(0 < check.worst <= check.limit < 1e-4 for check in values)
     reason = "the model runs in float32 only (RuntimeError: this kernel is for float32)"
@@ -390,6 +391,38 @@ def test_the_real_model_is_asked_and_not_the_program() -> None:
     assert y.dtype == torch.float64
     assert torch.allclose(y, model(x.float()).double(), atol=1e-5)
     assert not torch.equal(y.float().double(), y)
+
+
+def separable() -> nn.Module:
+    torch.manual_seed(0)
+    conv = nn.Conv2d(3, 6, 3, padding=1, groups=3)
+    return nn.Sequential(conv, nn.ReLU6(), nn.Flatten(), nn.Linear(96, 2)).eval()
+
+
+def test_convolutions_of_single_channels_are_compared_with_those_of_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, plain = separable(), separable().double()
+    x = torch.randn(5, 3, 4, 4, dtype=torch.float64)
+    at = x.clone().requires_grad_()
+    expected = plain(at)
+    (steep,) = torch.autograd.grad(expected.sum(), at)
+    options: Any = {"wide": True, "device": torch.device("cpu")}
+    with run_real(model, None, torch.float32, **options) as forward:
+        found = forward(at)
+        (slope,) = torch.autograd.grad(found.sum(), at)
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-12)
+    assert torch.allclose(slope, steep, rtol=1e-12, atol=1e-12)
+
+    def wrong(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return lambda *args: run(*args) + 1e-6
+
+    monkeypatch.setattr("splinecam.reference.convolution", wrong)
+    with (
+        run_real(model, None, torch.float32, **options) as forward,
+        pytest.raises(CannotRun, match="do not agree"),
+    ):
+        forward(x)
 
 
 def test_validation_in_several_threads_while_others_partition() -> None:

@@ -44,7 +44,6 @@ COMMON = {
     "Partition.plot_layers.highlight": "colour of the curve of a unit",
     "Partition.plot_layers.style": "how the last panel is drawn, as for ``part.plot``",
     "Partition.plot_layers.whole": "add a last panel with all regions",
-    "Partition.validate.samples": "regions that are compared with the model",
     "PeriodicEncoding.relu_form.dim": "the number of coordinates of an input",
     "PeriodicEncoding.relu_form.high": "the upper end of the range of the inputs",
     "PeriodicEncoding.relu_form.low": "the lower end of the range of the inputs",

@@ -161,6 +161,7 @@ def load(
     model: nn.Module | None = None,
     output: Output = None,
     device: str | torch.device = "cpu",
+    verify: bool = True,
 ) -> Partition:
     """A partition that ``part.save`` wrote, on the given device.
 
@@ -170,9 +171,11 @@ def load(
     path: name of the file, or an open file. model: the same network, for what needs it
     (``patterns``, ``neurons``, ``fixed_units``, ``jacobian``, ``validate``, statistics in input
     space); it is compared with the file. output: needed again if it was a function, which a file
-    does not hold. device: where the tensors are to be.
+    does not hold. device: where the tensors are to be. verify: check that the regions are convex,
+    fit together and cover the domain; without that, loading takes a fraction of the time, and only
+    checksums, types, shapes and the range of indices are checked.
     """
-    part = Partition(io.read(path).to(device_of(device)))
+    part = Partition(io.read(path, verify=verify).to(device_of(device)))
     if model is not None:
         part.attach(model, output=output)
     return part
@@ -181,7 +184,7 @@ def load(
 def _unpickled(
     content: bytes, model: nn.Module | None, device: str, output: Output = None
 ) -> Partition:
-    return load(BytesIO(content), model=model, output=output, device=device)
+    return load(BytesIO(content), model=model, output=output, device=device, verify=False)
 
 
 class Partition(RegionViews):

@@ -90,7 +90,7 @@ def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) ->
     with step("partition", "Computing all of its linear regions"):
         part = partition(model, Domain.box(-1.05, 1.05), device=device, progress=False)
     with step("validation", f"Checking the {len(part):,} regions against the network"):
-        part.validate()
+        part.validate(progress=False)
     with step("pictures", "Drawing them"):
         for name, figure in pictures(part, x, label).items():
             with replaced(out / f"{name}.png") as file:

@@ -35,10 +35,10 @@ from splinecam.errors import FileError, SplineCamError
 from splinecam.files import reason_of, replaced
 from splinecam.maps import AffineMaps
 from splinecam.mesh import Mesh
+from splinecam.meshcheck import check_mesh
 from splinecam.names import names_of
 from splinecam.record import Record
 from splinecam.regions import Unresolved
-from splinecam.validate import check_mesh
 
 if TYPE_CHECKING:
     from splinecam._partition import Partition
@@ -115,13 +115,17 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def read(path: str | os.PathLike[str] | BinaryIO) -> Record:
-    """The partition in a file; a ``FileError`` says what is wrong with a file that holds none."""
+def read(path: str | os.PathLike[str] | BinaryIO, *, verify: bool = True) -> Record:
+    """The partition in a file; a ``FileError`` says what is wrong with a file that holds none.
+
+    verify: also check that the regions fit together and cover the domain. Checksums, types, shapes
+    and the range of indices are checked in any case, so that nothing reads out of bounds.
+    """
     if not isinstance(path, str | os.PathLike):
-        return _read(path, "The file")
+        return _read(path, "The file", verify)
     try:
         with Path(path).open("rb") as file:
-            return _read(file, str(path))
+            return _read(file, str(path), verify)
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
     except FileError:
@@ -130,10 +134,13 @@ def read(path: str | os.PathLike[str] | BinaryIO) -> Record:
         raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
 
 
-def _read(file: BinaryIO, name: str) -> Record:
+def _read(file: BinaryIO, name: str, verify: bool) -> Record:
     arrays, about = _contents(file, name)
     try:
-        return _record(arrays, about)
+        record = _record(arrays, about)
+        if verify:
+            _check_mesh(record)
+        return record
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SplineCamError) as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else str(error)
         raise FileError(f"{name} is damaged: {what}. Compute the partition again.") from error
@@ -200,7 +207,6 @@ def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
         names=names_of(about.get("names"), arrays["values"].shape[-1]),
     )
     _check_shapes(record)
-    _check_mesh(record)
     return record
 
 

@@ -32,12 +32,8 @@ class Locator:
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
-        points = mesh.uv[mesh.corner_vertices()]
-        owner = mesh.owners()[:, None].expand(-1, 2)
-        box = points.new_empty((mesh.num_faces, 2))
-        low = box.scatter_reduce(0, owner, points, "amin", include_self=False)
-        high = box.scatter_reduce(0, owner, points, "amax", include_self=False)
-        self.boxes = torch.cat([low, high], 1)
+        self.boxes = _boxes(mesh)
+        low, high = self.boxes[:, :2], self.boxes[:, 2:]
         lines = min(_MOST_LINES, max(1, int(mesh.num_faces**0.5)))
         while True:
             self.lines = _quantiles(mesh.uv, lines)
@@ -48,8 +44,8 @@ class Locator:
             lines //= 2
         self.columns = self.lines[1].shape[0] + 1
         owner, cell = self._rectangles(first, last)
-        cell, order = torch.sort(cell)
-        self.faces = owner[order]
+        cell, order = torch.sort(cell.int())
+        self.faces = take(owner, order)
         cells = (self.lines[0].shape[0] + 1) * self.columns
         self.offsets = offsets_of(torch.bincount(cell, minlength=cells))
 
@@ -96,8 +92,9 @@ class Locator:
         count = span.prod(1)
         owner = owners_of(count)
         place = places_of(count, owner, offsets_of(count))
-        row = first[owner, 0] + place // span[owner, 1]
-        return owner, row * self.columns + first[owner, 1] + place % span[owner, 1]
+        across = take(span[:, 1], owner)
+        row = take(first[:, 0], owner) + place // across
+        return owner, row * self.columns + take(first[:, 1], owner) + place % across
 
     def _candidates(self, uv: Tensor, slack: float) -> tuple[Tensor, Tensor]:
         """Pairs (point, face) of points (N, 2) and faces whose box is within the slack of them."""
@@ -162,6 +159,21 @@ def signed_distances(mesh: Mesh, uv: Tensor, face: Tensor) -> Tensor:
     turns = crossings(at, ends) * (1 - 2 * (half & 1))
     windings = torch.zeros_like(face).index_add_(0, pair, turns)
     return torch.where(windings > 0, 1.0, -1.0) * square.sqrt()
+
+
+def _boxes(mesh: Mesh) -> Tensor:
+    """Lowest and highest coordinates of each face, (F, 4)."""
+    vertex, owner = mesh.corner_vertices(), mesh.owners()
+    axes = [take(axis.contiguous(), vertex) for axis in mesh.uv.unbind(1)]
+    box = mesh.uv.new_empty(mesh.num_faces)
+    return torch.stack(
+        [
+            box.scatter_reduce(0, owner, axis, kind, include_self=False)
+            for kind in ("amin", "amax")
+            for axis in axes
+        ],
+        1,
+    )
 
 
 def _quantiles(uv: Tensor, lines: int) -> list[Tensor]:

@@ -9,19 +9,12 @@ import torch
 from torch import Tensor
 
 from splinecam.errors import ValidationError
-from splinecam.links import components
 from splinecam.locate import signed_distances
-from splinecam.predicates import (
-    AREA_PRECISION,
-    EPS,
-    JACOBIAN_PRECISION,
-    SAFETY,
-    UNRESOLVED_REACH,
-    UV_ERROR,
-    VALUE_PRECISION,
-)
+from splinecam.meshcheck import Check, check_mesh
+from splinecam.modelcheck import Sites, check_model, switches
+from splinecam.predicates import EPS, SAFETY, UNRESOLVED_REACH, UV_ERROR
+from splinecam.progress import progress_bar
 from splinecam.ragged import owners_of, take_rows
-from splinecam.reference import CannotRun, Forward, own_gradient, run_real
 
 if TYPE_CHECKING:
     from splinecam._partition import Partition
@@ -29,34 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "Report", "check_mesh", "validate"]
 
-_JACOBIAN_SAMPLES = 64
-_JACOBIAN_OUTPUTS = 16
-_BATCH = 1 << 24  # numbers in one batch of inputs to the real model
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was checked: the worst violation found, and the limit of what is allowed."""
-
-    name: str
-    worst: float
-    limit: float
-
-    @property
-    def ok(self) -> bool:
-        return self.worst <= self.limit
-
-    def __str__(self) -> str:
-        sign = "<=" if self.ok else ">"
-        return (
-            f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.worst:.3g} {sign} {self.limit:.3g}"
-        )
+# Points at which the model is run by default: as many as the partition has vertices, where it was
+# evaluated as well, within these limits.
+_LEAST, _MOST = 1000, 4000
+_LOCATED = 2000  # random points of the domain that are located
+_BATCH = 1 << 24  # distances computed in one go
 
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """All checks of a partition, with the number of regions the real model was asked about.
+    """All checks of a partition, and how much of it was compared with the real model.
 
+    regions: how many there are; sampled: of how many the maps were compared, at how many points;
     excused: regions next to places that the partition itself reports as unresolved.
     """
 
@@ -64,6 +41,7 @@ class Report:
     regions: int
     sampled: int
     excused: int = 0
+    points: int = 0
 
     @property
     def ok(self) -> bool:
@@ -71,49 +49,71 @@ class Report:
 
     def __repr__(self) -> str:
         passed = sum(check.ok for check in self.checks)
-        return f"Report({passed} of {len(self.checks)} checks passed, {self.regions:,} regions)"
+        return f"Report({passed} of {len(self.checks)} checks passed, {self._extent()})"
 
     def __str__(self) -> str:
-        head = f"{self.regions:,} regions, {self.sampled:,} compared with the model"
-        if self.excused:
-            head += f", {self.excused:,} at unresolved places excused"
-        return "\n".join([head, *map(str, self.checks)])
+        return "\n".join([self._extent(), *map(str, self.checks)])
+
+    def _extent(self) -> str:
+        text = (
+            f"{self.sampled:,} of {self.regions:,} region{'s' * (self.regions != 1)} compared with "
+            f"the model at {self.points:,} points"
+        )
+        return f"{text}, {self.excused:,} at unresolved places excused" if self.excused else text
 
 
-def validate(part: Partition, *, samples: int = 2000, seed: int = 0) -> Report:
-    """Check the structure, and the maps against the real model on so many of the regions.
+def validate(
+    part: Partition,
+    *,
+    samples: int | None = None,
+    thorough: bool = False,
+    seed: int = 0,
+    progress: bool = True,
+) -> Report:
+    """Check the structure of all regions, and the maps of some of them against the real model.
 
     Returns a report of the checks; raises ``ValidationError`` with those that failed. A private
     copy of the model runs in float64; a model that cannot be run so is compared in its own
     precision, and the names of these checks say so.
+
+    By default the model is run at as many points as the partition has vertices, but at 1,000 at
+    least and 4,000 at most. For a large network with fewer vertices than that, this takes several
+    times as long as the partition.
+
+    samples: compare this many regions instead, at two points each. thorough: compare every region,
+    and slopes output by output. seed: which random regions and points. progress: show a bar, in
+    interactive use only.
     """
-    if samples < 1:
+    if samples is not None and samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
+    if samples is not None and thorough:
+        raise ValueError("give either samples, or thorough=True for all regions")
     with torch.inference_mode(False):
-        return _validate(part, samples, seed)
+        return _validate(part, samples, thorough, seed, progress)
 
 
-def _validate(part: Partition, samples: int, seed: int) -> Report:
+def _validate(
+    part: Partition, samples: int | None, thorough: bool, seed: int, progress: bool
+) -> Report:
     trusted = ~_unresolved(part)
     checks = check_mesh(part.mesh, float(part.domain.area) / part.frame.scale**2, trusted)
-    sampled, excused = 0, int((~trusted).sum())
+    sampled, points, excused = 0, 0, int((~trusted).sum())
     if all(check.ok for check in checks) and bool(trusted.any()):
         generator = torch.Generator().manual_seed(seed)
-        chosen = _sample_regions(part, trusted, samples, generator)
-        points = [
-            part.frame.to_local(part.centroids[chosen]),
-            _interior_points(part.mesh, chosen, generator),
-        ]
-        checks += _check_located(part, [*points, _domain_points(part, samples, generator)])
-        switches, decided = _switches(part, points)
-        checks.append(Check("regions inside which a unit switches", switches, 0))
-        if part.unresolved:  # what is blurred there may reach farther than the place itself
-            excused += int((~decided).sum())
-            chosen, points = chosen[decided], [uv[decided] for uv in points]
-        sampled = int(chosen.shape[0])
-        if sampled:
-            checks += _check_model(part, chosen, points, generator)
-    report = Report(tuple(checks), len(part), sampled, excused)
+        sites, located = _sites(part, trusted, samples, thorough, generator)
+        checks += located
+        evaluations = 4 * sites.faces.shape[0] + sites.around.shape[0]
+        with progress_bar(evaluations, "point", progress) as bar:
+            switched, decided = switches(part, sites, bar.update)
+            checks.append(Check("regions inside which a unit switches", switched, 0))
+            if part.unresolved:  # what is blurred there may reach farther than the place itself
+                excused += int((~decided).sum())
+                sites = sites.only(decided)
+            sampled = int(sites.faces.shape[0])
+            points = sum(faces.shape[0] for faces, _ in sites.groups().values())
+            if sampled:
+                checks += check_model(part, sites, thorough, generator, bar.update)
+    report = Report(tuple(checks), len(part), sampled, excused, points)
     if not report.ok:
         failed = "\n".join(f"  {check}" for check in checks if not check.ok)
         hint = ""
@@ -136,75 +136,28 @@ def _unresolved(part: Partition) -> Tensor:
     return mesh.sums(near[mesh.corner_vertices()].long()) > 0
 
 
-# -- structure --------------------------------------------------------------------------------
-
-
-def check_mesh(mesh: Mesh, area: float, trusted: Tensor | None = None) -> list[Check]:
-    """Twins, cycles, Euler's formula, convexity, areas; only integers until the last two.
-
-    trusted: (F,) the faces whose shape is checked, by default all.
-    """
-    checks = _check_topology(mesh)
-    if all(check.ok for check in checks):
-        everything = torch.ones(mesh.num_faces, dtype=torch.bool, device=mesh.uv.device)
-        checks += _check_geometry(mesh, area, everything if trusted is None else trusted)
-    return checks
-
-
-def _check_topology(mesh: Mesh) -> list[Check]:
-    E, V, F = mesh.num_edges, mesh.num_vertices, mesh.num_faces
-    corners, edges = mesh.corners, mesh.edges
-    in_range = int(((corners < 0) | (corners >= 2 * E)).sum())
-    in_range += int(((edges < 0) | (edges >= V)).sum())
-    in_range += int((mesh.counts() < 3).sum())
-    in_range += int(mesh.offsets[0]) + abs(int(mesh.offsets[-1]) - corners.shape[0])
-    checks = [Check("indices out of range", in_range, 0)]
-    if in_range:
-        return checks
-    uses = torch.bincount(corners, minlength=2 * E).view(-1, 2)
-    border = mesh.edge_op < 0
-    twins = int((uses > 1).sum() + (uses.sum(1) != torch.where(border, 1, 2)).sum())
-    ends = edges.view(-1)
-    breaks = int((ends[corners ^ 1] != ends[corners][mesh.next_corner()]).sum())
-    unused = V - int(torch.unique(edges).shape[0])
-    pieces = int(components(V, edges[:, 0], edges[:, 1]).max()) + 1
-    loops = int((edges[:, 0] == edges[:, 1]).sum())
-    return [
-        *checks,
-        Check("half-edges not used once by one face on each side", twins, 0),
-        Check("breaks in the cycles of half-edges", breaks, 0),
-        Check("vertices without an edge", unused, 0),
-        Check("edges from a vertex to itself", loops, 0),
-        Check("|V - E + F - 1|", abs(V - E + F - 1) + pieces - 1, 0),
-    ]
-
-
-def _check_geometry(mesh: Mesh, area: float, trusted: Tensor) -> list[Check]:
-    areas, _ = mesh.areas_and_centroids()
-    owner = mesh.owners()
-    p = mesh.uv[mesh.corner_vertices()]
-    side = p[mesh.next_corner()] - p
-    length = side.norm(dim=1)
-    following = side[mesh.next_corner()]
-    turn = side[:, 0] * following[:, 1] - side[:, 1] * following[:, 0]
-    # How far a reflex corner sticks into its face: height of the triangle over the longer side.
-    reach = torch.maximum(length, length[mesh.next_corner()])
-    reflex = (-turn / reach).clamp(min=0) * trusted[owner]
-    angle = torch.atan2(turn, (side * following).sum(1))
-    windings = (mesh.sums(angle) / (2 * torch.pi) - 1).abs() * trusted
-    negative = (-areas).clamp(min=0) * trusted
-    return [
-        Check(
-            "relative error of the total area", abs(float(areas.sum()) / area - 1), AREA_PRECISION
-        ),
-        Check("negative area of a region", float(negative.max()), SAFETY * UV_ERROR),
-        Check("depth of a reflex corner", float(reflex.max()), SAFETY * SAFETY * UV_ERROR),
-        Check("regions that wind more than once", float((windings > 0.5).sum()), 0),
-        Check("zero-length edges", float(((length == 0) & trusted[owner]).sum()), 0),
-    ]
-
-
 # -- places -----------------------------------------------------------------------------------
+
+
+def _sites(
+    part: Partition,
+    trusted: Tensor,
+    samples: int | None,
+    thorough: bool,
+    generator: torch.Generator,
+) -> tuple[Sites, list[Check]]:
+    """Where to compare with the model, and whether ``locate`` finds these places."""
+    points = min(_MOST, max(_LEAST, part.mesh.num_vertices))
+    most = len(part) if thorough else points // 2 if samples is None else samples
+    faces = _sample_regions(part, trusted, most, generator)
+    more = max(0, _LEAST - 2 * faces.shape[0]) if samples is None else 0
+    centroids = part.frame.to_local(part.centroids[faces])
+    interior = _interior_points(part.mesh, faces, generator)
+    anywhere = _domain_points(part, _LOCATED, generator)
+    checks, found = _check_located(part, torch.cat([anywhere, centroids, interior]))
+    inside = (found[:more] >= 0).nonzero()[:, 0]
+    inside = inside[trusted[found[inside]]]
+    return Sites(faces, centroids, interior, anywhere[inside], found[inside]), checks
 
 
 def _domain_points(part: Partition, count: int, generator: torch.Generator) -> Tensor:
@@ -215,20 +168,17 @@ def _domain_points(part: Partition, count: int, generator: torch.Generator) -> T
     return (share / share.sum(1, keepdim=True)).to(corners) @ corners
 
 
-def _check_located(part: Partition, points: list[Tensor]) -> list[Check]:
-    """Whether ``locate`` finds a region for every point, and one that holds the point."""
-    uv = torch.cat(points)
+def _check_located(part: Partition, uv: Tensor) -> tuple[list[Check], Tensor]:
+    """Whether ``locate`` finds a region for every point, and one that holds it; the regions."""
     found = part._locator(uv)
     some = (found >= 0).nonzero()[:, 0]
     depth = signed_distances(part.mesh, uv[some], found[some])
     off = float(-depth.clamp(max=0).min()) if some.shape[0] else 0.0
-    return [
+    checks = [
         Check("points of the domain that locate finds in no region", len(uv) - len(some), 0),
         Check("distance of points from the region that locate finds", off, SAFETY * UV_ERROR),
     ]
-
-
-# -- the real model ---------------------------------------------------------------------------
+    return checks, found
 
 
 def _sample_regions(
@@ -257,135 +207,3 @@ def _interior_points(mesh: Mesh, faces: Tensor, generator: torch.Generator) -> T
     points = mesh.uv.new_zeros((faces.shape[0], 2))
     points.index_add_(0, owner, mesh.uv[vertex] * (share / total[owner])[:, None])
     return points
-
-
-def _check_model(
-    part: Partition, faces: Tensor, points: list[Tensor], generator: torch.Generator
-) -> list[Check]:
-    """Maps and slopes against the real model at the centroids and at random interior points.
-
-    The model is run in float64, and if that is not possible in its own precision.
-    """
-    options = (part.model, part.output, part.dtype)
-    try:
-        with run_real(*options, wide=True, device=part.mesh.uv.device) as forward:
-            checks = _check_values(forward, part, faces, points, torch.float64)
-            return [*checks, _check_slopes(forward, part, faces, points[1], generator)]
-    except CannotRun as error:
-        obstacle = error
-    try:
-        with run_real(*options, wide=False, device=part.mesh.uv.device) as forward:
-            checks = _check_values(forward, part, faces, points, part.dtype)
-    except CannotRun as error:
-        raise ValidationError(f"{part!r}: the model cannot be run: {error}") from error
-    own = str(part.dtype).removeprefix("torch.")
-    reason = f"slopes not compared, as the model runs in {own} only ({obstacle})"
-    return [*checks, Check(reason, 0, 0)]
-
-
-def _check_values(
-    forward: Forward, part: Partition, faces: Tensor, points: list[Tensor], dtype: torch.dtype
-) -> list[Check]:
-    """Maps against the real model, which is run in the given precision."""
-    scale = float(part.values.abs().max()) or 1.0
-    spread = float(part.values.amax(0).sub(part.values.amin(0)).max())
-    coarse = torch.finfo(dtype).eps / EPS  # 1 in float64
-    noise = SAFETY * float(part.value_error.max()) * coarse
-    limit = VALUE_PRECISION * max(spread, EPS * scale) + noise
-    where = "" if dtype == torch.float64 else f" in {str(dtype).removeprefix('torch.')}"
-    return [
-        Check(
-            f"map against the model at {what}{where}",
-            float((_predict(part, faces, uv) - _evaluate(forward, part, uv)).abs().max()),
-            limit,
-        )
-        for what, uv in zip(("centroids", "random interior points"), points, strict=True)
-    ]
-
-
-def _check_slopes(
-    forward: Forward, part: Partition, faces: Tensor, uv: Tensor, generator: torch.Generator
-) -> Check:
-    """Slopes against those of the real model at some of the points (N, 2)."""
-    steepest = float(part.maps.weight.abs().max()) or 1.0
-    limit = JACOBIAN_PRECISION * steepest + SAFETY * float(part.value_error.max())
-    some = torch.randperm(faces.shape[0], generator=generator)[:_JACOBIAN_SAMPLES]
-    some = some.to(faces.device)
-    outputs = torch.randperm(part.values.shape[1], generator=generator)[:_JACOBIAN_OUTPUTS]
-    try:
-        worst, own = _slope_error(forward, part, faces[some], uv[some], outputs.tolist())
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, CannotRun):  # of an operator or a module that has no gradient
-        return Check("slopes not compared, as the model has no gradient", 0, 0)
-    if own and worst > limit:
-        return Check("slopes not compared, as the model defines a gradient of its own", 0, 0)
-    return Check("slopes against autograd", worst, limit)
-
-
-def _predict(part: Partition, faces: Tensor, uv: Tensor) -> Tensor:
-    """What the regions' maps say of the model's output at local points, (N, n_out)."""
-    maps = part.maps
-    shift = (uv - maps.anchor[faces])[:, :, None]
-    output = maps.value[faces] + (maps.weight[faces] @ shift).squeeze(2)
-    if part.program.final is None:
-        return output
-    shaped = output.view(-1, *part.program.output_shape)
-    return part.program.final(shaped).reshape(output.shape)
-
-
-def _evaluate(forward: Forward, part: Partition, uv: Tensor) -> Tensor:
-    """Outputs of the real model at local points, (N, n_out)."""
-    step = max(1, _BATCH // max(1, part.domain.dim))
-    with torch.no_grad():
-        blocks = [part.domain.embed(part.frame.to_plane(block)) for block in torch.split(uv, step)]
-        return torch.cat([forward(x) for x in blocks])
-
-
-def _slope_error(
-    forward: Forward, part: Partition, faces: Tensor, uv: Tensor, outputs: list[int]
-) -> tuple[float, bool]:
-    """Largest difference of slopes along the frame's axes, both by back-propagation.
-
-    Also whether the model says itself what its gradient is.
-    """
-
-    def slopes(y: Tensor, at: Tensor) -> Tensor:
-        rows = [
-            torch.autograd.grad(y[:, k].sum(), at, retain_graph=True, materialize_grads=True)[0]
-            for k in outputs
-        ]
-        return torch.stack([row.reshape(uv.shape[0], -1) for row in rows], 1)
-
-    with torch.enable_grad():
-        x = part.domain.embed(part.frame.to_plane(uv)).requires_grad_()
-        y = forward(x)
-        actual = slopes(y, x) @ part.domain.basis.to(uv).T * part.frame.scale
-        at = uv.clone().requires_grad_()
-        worst = float((slopes(_predict(part, faces, at), at) - actual).abs().max())
-        return worst, own_gradient(y)
-
-
-def _switches(part: Partition, points: list[Tensor]) -> tuple[int, Tensor]:
-    """Regions with a unit on one piece at one of two interior points and on another at the other.
-
-    Also, (N,), whether rounding leaves no doubt about the pieces at both points.
-    """
-    count = points[0].shape[0]
-    switched = torch.zeros(count, dtype=torch.bool, device=points[0].device)
-    decided = ~switched
-    blind = 2 * SAFETY if part.unresolved else 1.0
-    step = max(1, _BATCH // max(1, part.domain.dim) // 4)
-    for start in range(0, count, step):
-        rows = slice(start, start + step)
-        walks = (
-            part.program.walk(part.domain.embed(part.frame.to_plane(uv[rows]))) for uv in points
-        )
-        with torch.no_grad():
-            for (cut, a), (_, b) in zip(*walks, strict=True):
-                near = part.cut_errors[cut.name]
-                far = blind * near
-                switched[rows] |= cut.apart(a, b, far).any(1)
-                clear = cut.decided(a, near, far).all(1) & cut.decided(b, near, far).all(1)
-                decided[rows] &= clear
-    return int(switched.sum()), decided

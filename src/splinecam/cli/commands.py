@@ -108,8 +108,8 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
     console.note("Partition", f"{size}, {console.took('partition')}")
     if options.validate:
         with console.timed("check"):
-            report = part.validate()
-        head = str(report).splitlines()[0].partition(", ")[2]
+            report = part.validate(thorough=options.thorough, progress=not options.quiet)
+        head = str(report).splitlines()[0]
         count = len(report.checks)
         console.note("Check", f"{count} checks passed, {head}, {console.took('check')}")
     if part.unresolved:

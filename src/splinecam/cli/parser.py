@@ -127,15 +127,14 @@ def _partition(parser: ArgumentParser) -> None:
         metavar="BYTES",
         help="memory to use, such as 500MB or 2GB",
     )
-    how.add_argument(
-        "--max-regions", type=words.amount, metavar="N", help="stop if there are more regions"
-    )
+    how.add_argument("--max-regions", type=words.amount, metavar="N", help="stop if there are more")
     how.add_argument(
         "--validate",
         action=BooleanOptionalAction,
         default=True,
         help="check the result against the model (yes)",
     )
+    how.add_argument("--thorough", action="store_true", help="check every region, not a sample")
     _add_quiet(how)
 
 

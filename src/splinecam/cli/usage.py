@@ -57,6 +57,8 @@ def _problems(options: Namespace) -> Iterator[str]:
     for name, samples in _SAMPLES.items():
         if name in given and len(options.pick or range(samples)) != samples:
             yield f"--pick takes {samples} number{'s' * (samples > 1)} with --{name}"
+    if "thorough" in given and not options.validate:
+        yield "--thorough is for the check, and --no-validate makes none"
     if "color" in vars(options):
         yield from _picture(options, given)
     if options.command == "stats":
