@@ -226,7 +226,7 @@ def test_interrupted_while_a_model_is_captured(run: Run, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(torch.export, "export", interrupted)
     monkeypatch.setattr(torch, "_dynamo", None)  # as if it were not imported yet
-    code, _, err = run("check", "little.py:build", *BOX)
+    code, _, err = run("check", "little.py:Branches", *BOX)
     assert code == 130
     assert "cannot be run" not in err
 

@@ -218,7 +218,8 @@ def test_an_interrupt_leaves_nothing_broken(model: nn.Module, monkeypatch: pytes
         def interrupted(*args: object, **kwargs: object) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr(engine, "refine", interrupted)
+        for name in ("refine", "refine_compiled"):
+            patch.setattr(engine, name, interrupted)
         with pytest.raises(KeyboardInterrupt):
             sc.partition(model, sc.Domain.box(-2, 2), progress=True)
     assert torch.is_grad_enabled()

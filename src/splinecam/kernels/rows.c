@@ -14,7 +14,7 @@
 enum {
     BLOCK = 1 << 16,            /* numbers that a thread has in its cache */
     FEWEST_ROWS = 32,           /* rows of a block, however wide ... */
-    MOST_ROWS = 256,            /* ... or narrow */
+    MOST_ROWS = 128,            /* ... or narrow */
     WORTH_SHARING = 1 << 12,    /* numbers below which another thread does not pay */
     WORTH_A_THREAD = 1 << 22,   /* products below which no thread is started */
     CELL = 4,                   /* rows in a cell of the grid that gives their order */
@@ -44,8 +44,8 @@ typedef struct {
     int64_t *found; /* the new rows at the slope changes of a line */
     /* For a block of a product: its rows, of which some are mixed, packed parts of both factors,
      * and the units that are not zero in all rows. */
-    const double **row;
-    double *mixed, *x, *y, *peak;
+    const double **row, *y;
+    double *mixed, *x, *peak;
     int32_t *unit;
 } worker_t;
 
@@ -123,6 +123,7 @@ typedef struct {
     int threads;
     worker_t *workers;
     char *room; /* of all threads */
+    double *panels; /* the columns of the product, a tile after the other: (?, units, columns) */
 } job_t;
 
 /* most: slope changes of a line. */
@@ -134,7 +135,6 @@ static int open_job(job_t *job, sc_sight *sight, int threads, int64_t most) {
         {offsetof(worker_t, size), n}, {offsetof(worker_t, weight), MAX(most, 4 * job->width)},
         {offsetof(worker_t, found), most}, {offsetof(worker_t, row), step},
         {offsetof(worker_t, mixed), (step + 2) * units}, {offsetof(worker_t, x), tall * units},
-        {offsetof(worker_t, y), units * job->loops->tile_columns},
         {offsetof(worker_t, peak), units}, {offsetof(worker_t, unit), units},
     };
     int count = sizeof parts / sizeof *parts;
@@ -147,6 +147,7 @@ static int open_job(job_t *job, sc_sight *sight, int threads, int64_t most) {
     if (!job->workers || !at) return 0;
     for (worker_t *own = job->workers; own < job->workers + threads; own++) {
         own->sight = *sight;
+        own->y = job->panels;
         for (int i = 0; i < count; at += 8 * parts[i++].count)
             memcpy((char *)own + parts[i].array, &at, sizeof at);
         own->sight.zeros = 0;
@@ -170,6 +171,7 @@ static void close_job(job_t *job) {
     }
     free(job->workers);
     free(job->room);
+    free(job->panels);
     free(job->order);
     free(job->line_rows);
     free(job->starts);
@@ -398,13 +400,24 @@ static int product_part(void *context, int thread, int64_t begin, int64_t end) {
         int64_t last = MIN(i + job->step, end);
         gather(job, job->order + i, last - i, own);
         job->loops->block(job->dense, job->order + i, last - i, own, job->table);
-        job->loops->see(job->table, job->order, i, last, own);
+        for (int64_t k = i; k < last; k += AT_HAND)
+            job->loops->see(job->table, job->order, k, MIN(k + AT_HAND, last), own);
         if (job->lines) {
             int64_t b = i / job->step;
             fill_rows(job, thread, job->line_rows, job->starts[b], job->starts[b + 1]);
         }
     }
     return SC_DONE;
+}
+
+static int pack_columns(job_t *job) {
+    int64_t n = job->dense->units, m = job->dense->width, wide = job->loops->tile_columns;
+    double *to = job->panels = malloc((size_t)(n * (m + wide)) * 8 + 8);
+    for (int64_t c = 0; to && c < m && m >= NARROW; c += wide)
+        for (int64_t u = 0; u < n; u++, to += wide)
+            for (int64_t j = 0; j < wide; j++)
+                to[j] = c + j < m ? job->dense->column[u * m + c + j] : 0;
+    return to != NULL;
 }
 
 static int order_rows(job_t *job, int64_t rows) {
@@ -469,7 +482,8 @@ int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sight
         sight->low[j] = INFINITY;
         sight->high[j] = -INFINITY;
     }
-    if (open_job(&job, sight, sc_threads(pool), most)) status = multiply(&job, pool);
+    if (pack_columns(&job) && open_job(&job, sight, sc_threads(pool), most))
+        status = multiply(&job, pool);
     close_job(&job);
     for (int64_t j = 0; j < sight->units; j++) {
         double later = error[j] + dense->eps * modulus[j], high = sight->high[j];

@@ -213,16 +213,17 @@ TARGET static void NAME(bound)(const sc_dense *dense) {
         error[j] = sqrt(error[j]) + roundings * dense->eps * modulus[j];
 }
 
-/* One tile of a product: x (depth, TILE_ROWS) and y (depth, TILE_COLUMNS), both packed. */
-TARGET static void NAME(tile)(int64_t depth, const double *x, const double *y, double *out) {
+/* One tile of a product of some units: x (depth, TILE_ROWS) and y (units, TILE_COLUMNS). */
+TARGET static void NAME(tile)(int64_t depth, const int32_t *unit, const double *x, const double *y,
+                              double *out) {
     vec sum[TILE_ROWS][TILE_VECTORS] = {{{0}}};
     for (int64_t k = 0; k < depth; k++) {
+        const double *row = y + (int64_t)unit[k] * TILE_COLUMNS;
         vec right[TILE_VECTORS];
-        UNROLL for (int v = 0; v < TILE_VECTORS; v++) right[v] = *(const vec *)(y + v * LANES);
+        UNROLL for (int v = 0; v < TILE_VECTORS; v++) right[v] = *(const vec *)(row + v * LANES);
         UNROLL for (int r = 0; r < TILE_ROWS; r++)
             UNROLL for (int v = 0; v < TILE_VECTORS; v++) sum[r][v] += x[r] * right[v];
         x += TILE_ROWS;
-        y += TILE_COLUMNS;
     }
     UNROLL for (int r = 0; r < TILE_ROWS; r++)
         UNROLL for (int v = 0; v < TILE_VECTORS; v++)
@@ -230,11 +231,11 @@ TARGET static void NAME(tile)(int64_t depth, const double *x, const double *y, d
 }
 
 /* The rows of a block of a product; the units that are zero in all of them are left out.
- * x: (depth, TILE_ROWS) per tile of rows, y: (depth, TILE_COLUMNS) per tile of columns. */
+ * x: (depth, TILE_ROWS) per tile of rows, y: (units, TILE_COLUMNS) per tile of columns. */
 TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64_t count,
                                worker_t *room, double *table) {
     int64_t n = dense->units, m = dense->width, depth = 0, rectified = dense->rectified;
-    double *x = room->x, *y = room->y, *peak = room->peak, floor = rectified ? 0 : -INFINITY;
+    double *x = room->x, *peak = room->peak, floor = rectified ? 0 : -INFINITY;
     const double *const *row = room->row;
     if (m < NARROW) { /* too few columns for tiles; x has the transposed columns */
         for (int64_t u = 0; u < n; u++)
@@ -266,16 +267,10 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
     }
     for (int64_t c = 0; c < m; c += TILE_COLUMNS) {
         int64_t left = MIN(m - c, TILE_COLUMNS);
-        for (int64_t k = 0; k < depth; k++) {
-            const double *column = dense->column + room->unit[k] * m + c;
-            double *to = y + k * TILE_COLUMNS;
-            for (int64_t j = 0; j < left; j++) to[j] = column[j];
-            for (int64_t j = left; j < TILE_COLUMNS; j++) to[j] = 0;
-        }
         for (int64_t i = 0; i < count; i += TILE_ROWS) {
             double out[TILE_ROWS * TILE_COLUMNS];
             int64_t last = MIN(count - i, TILE_ROWS);
-            NAME(tile)(depth, x + i * depth, y, out);
+            NAME(tile)(depth, room->unit, x + i * depth, room->y + c * n, out);
             for (int64_t r = 0; r < last; r++) {
                 double *to = table + rows[i + r] * m + c;
                 const double *bias = dense->bias ? dense->bias + c : ZEROS;
