@@ -20,12 +20,12 @@ from splinecam.cutting import Doubts, Refinement, unrefined
 from splinecam.dissolve import dissolve
 from splinecam.envelope import BLURRED, CHORD, SEVERAL, Contests, Judge, contests
 from splinecam.errors import LimitError
-from splinecam.field import Field, Pairs
+from splinecam.field import Field
 from splinecam.groups import Groups
 from splinecam.kernels import GpuKernel
 from splinecam.mesh import Mesh
 from splinecam.ragged import counts_of, offsets_of, owners_of, take_rows
-from splinecam.strokes import Halves, draw_strokes, halve
+from splinecam.strokes import Halves, Wanted, draw_strokes, halve
 
 __all__ = ["refine_maxima"]
 
@@ -136,10 +136,8 @@ class _Work:
         count = best.shape[0]
         if self.max_faces is not None and self.mesh.num_faces + count > self.max_faces:
             raise LimitError("too many regions")
-        unique, column = torch.unique(pair.sort(1).values, dim=0, return_inverse=True)
         marks = _HELPER - self.lines - torch.arange(count, device=best.device)
-        face = self.open.face[best]
-        halves = halve(self.mesh, self._pairs(unique), face, column, marks, self.op)
+        halves = halve(self.mesh, self._wanted(self._keys(self.open.face[best], pair), marks))
         self.judge.field.grow(halves.births, halves.blur)
         self.early.append(halves.births)
         self.doubts += halves.doubts
@@ -147,10 +145,16 @@ class _Work:
         self._hand_down(halves, pair[halves.which])
         self.lines += count
 
-    def _pairs(self, pair: Tensor) -> Pairs:
-        first, second = pair.unbind(1)
-        error = self.judge.error
-        return Pairs(self.judge.field, first, second, error[first] + error[second])
+    def _keys(self, face: Tensor, pair: Tensor) -> Tensor:
+        """Of the borders between pairs (N, 2) of units in faces (N,): see ``Wanted``."""
+        n, (first, second) = self.judge.error.shape[0], pair.unbind(1)
+        low, high = torch.minimum(first, second), torch.maximum(first, second)
+        return (face * n + low) * n + high
+
+    def _wanted(self, key: Tensor, unit: Tensor) -> Wanted:
+        judge = self.judge
+        units = judge.field, judge.error, judge.kernel
+        return Wanted(key, unit, self.op, *units, self.max_faces)
 
     def _hand_down(self, halves: Halves, pair: Tensor) -> None:
         """Open contests go to both halves; note which of them may have a border on the line.
@@ -185,21 +189,11 @@ class _Work:
 
     def finish(self) -> Refinement:
         """Draw the chords, then take out the helping lines where they are no borders."""
-        face, first, second, group = torch.cat(self.chords).unbind(1)
-        pair = torch.stack([torch.minimum(first, second), torch.maximum(first, second)], 1)
-        pair, column = torch.unique(pair, dim=0, return_inverse=True)
-        count = max(1, pair.shape[0])
-        key, row = torch.unique(face * count + column, return_inverse=True)
+        chords = torch.cat(self.chords)
+        face, group = chords[:, 0], chords[:, 3]
+        key, row = torch.unique(self._keys(face, chords[:, 1:3]), return_inverse=True)
         unit = key.new_full(key.shape, self.nobody).scatter_reduce_(0, row, group, "amin")
-        made = draw_strokes(
-            self.mesh,
-            self._pairs(pair),
-            key // count,
-            key % count,
-            unit,
-            self.op,
-            max_faces=self.max_faces,
-        )
+        made = draw_strokes(self.mesh, self._wanted(key, unit))
         made = replace(made, doubts=self.doubts + made.doubts, early=tuple(self.early))
         return self._without_needless(made) if self.lines else made
 

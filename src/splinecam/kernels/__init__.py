@@ -5,7 +5,7 @@ Where it is missing everything works by tensor operations, only slower. For GPUs
 of ``refine.cu`` and ``envelope.cu``, which are compiled when they are first needed.
 """
 
-from splinecam.kernels.gpu import Contest, GpuKernel, Layer, gpu_kernel_for
+from splinecam.kernels.gpu import Contest, GpuKernel, Layer, Strokes, gpu_kernel_for
 from splinecam.kernels.kernel import Cutting, Dense, Kernel, Seen, available, kernel_for
 from splinecam.kernels.refined import History
 from splinecam.kernels.rows import LineRows, Sight
@@ -21,6 +21,7 @@ __all__ = [
     "LineRows",
     "Seen",
     "Sight",
+    "Strokes",
     "available",
     "gpu_kernel_for",
     "kernel_for",

@@ -16,7 +16,7 @@ from splinecam.births import Births, Kinks
 from splinecam.kernels.nvrtc import Launch, launcher, struct_of
 from splinecam.mesh import Mesh
 
-__all__ = ["Contest", "GpuKernel", "Layer", "Refined", "gpu_kernel_for"]
+__all__ = ["Contest", "GpuKernel", "Halved", "Layer", "Refined", "Strokes", "gpu_kernel_for"]
 
 _log = logging.getLogger("splinecam")
 
@@ -34,7 +34,9 @@ def gpu_kernel_for(device: torch.device) -> GpuKernel | None:
 
 
 # Arrays of real numbers among the results.
-_REAL = frozenset({"point_t", "point_bend", "cross_t", "slot_t", "slot_bend", "made_uv", "side"})
+_REAL = frozenset(
+    {"point_t", "point_bend", "cross_t", "slot_t", "slot_bend", "made_uv", "side", "shift"}
+)
 
 
 class Layer(NamedTuple):
@@ -58,6 +60,37 @@ class Layer(NamedTuple):
     max_faces: int | None
     max_chords: int
     least_bends: int | None
+
+
+class Strokes(NamedTuple):
+    """Chords to draw, (N,), ascending: key, (face * n + one unit) * n + another one of n units.
+
+    unit: (N,) the number of its edges; table, error: (V, n) and (n,) values of all units, and their
+    rounding; of vertices from ``old`` on born (W, 2), between which they lie, and blur (W,), how
+    far they may be off there. The rest is as in ``Layer``.
+    """
+
+    key: Tensor
+    unit: Tensor
+    table: Tensor
+    error: Tensor
+    old: int
+    born: Tensor
+    blur: Tensor
+    uv_error: float
+    safety: float
+    op: int
+    max_faces: int | None
+    max_chords: int
+
+
+class Halved(NamedTuple):
+    """A mesh with faces cut in two, its new vertices, their errors, and the ends of the chords."""
+
+    mesh: Mesh
+    on_edges: Births
+    blur: Tensor
+    ends: Tensor
 
 
 class Refined(NamedTuple):
@@ -98,6 +131,40 @@ class _Work:
     @classmethod
     def refining(cls, launch: Launch, mesh: Mesh, layer: Layer) -> _Work:
         """What is to be refined."""
+        arrays = {
+            "z": layer.z,
+            "positive": layer.positive,
+            "negative": layer.negative,
+            "error": layer.error,
+            "jump": layer.jump,
+            "wanted": layer.wanted,
+        }
+        return cls.on(launch, mesh, layer, arrays, words=layer.positive.shape[1])
+
+    @classmethod
+    def drawing(cls, launch: Launch, mesh: Mesh, strokes: Strokes) -> _Work:
+        """Chords to draw."""
+        arrays = {
+            "z": strokes.table,
+            "error": strokes.error,
+            "key": strokes.key,
+            "stroke_unit": strokes.unit,
+            "born": strokes.born,
+            "born_blur": strokes.blur,
+        }
+        count = strokes.key.shape[0]
+        return cls.on(launch, mesh, strokes, arrays, strokes=count, chords=count, old=strokes.old)
+
+    @classmethod
+    def on(
+        cls,
+        launch: Launch,
+        mesh: Mesh,
+        given: Layer | Strokes,
+        arrays: dict[str, Tensor],
+        **numbers: int,
+    ) -> _Work:
+        """What is to be done to a mesh."""
         return cls(
             launch,
             "refine.cu",
@@ -109,23 +176,19 @@ class _Work:
                 "edge_op": mesh.edge_op,
                 "edge_unit": mesh.edge_unit,
                 "vertex_op": mesh.vertex_op,
-                "z": layer.z,
-                "positive": layer.positive,
-                "negative": layer.negative,
-                "error": layer.error,
-                "jump": layer.jump,
-                "wanted": layer.wanted,
+                "status": torch.zeros(2, dtype=torch.int64, device=mesh.uv.device),
+                **arrays,
             },
             vertices=mesh.num_vertices,
             edges=mesh.num_edges,
             faces=mesh.num_faces,
             corners=mesh.corners.shape[0],
             width=mesh.uv.shape[1],
-            units=layer.z.shape[1],
-            words=layer.positive.shape[1],
-            op=layer.op,
-            uv_error=layer.uv_error,
-            safety=layer.safety,
+            units=arrays["z"].shape[1],
+            op=given.op,
+            uv_error=given.uv_error,
+            safety=given.safety,
+            **numbers,
         )
 
     @classmethod
@@ -150,9 +213,10 @@ class _Work:
         self.arrays[name] = array
         setattr(self.run, name, array.data_ptr())
 
-    def room(self, sizes: dict[str, int]) -> None:
+    def room(self, sizes: dict[str, int], *, zero: bool = False) -> None:
         """Arrays of so many entries of eight bytes, which stand one after the other."""
-        whole = torch.empty(sum(sizes.values()), dtype=torch.int64, device=self.device)
+        make = torch.zeros if zero else torch.empty
+        whole = make(sum(sizes.values()), dtype=torch.int64, device=self.device)
         for name, array in zip(sizes, torch.split(whole, list(sizes.values())), strict=True):
             self.point(name, array)
 
@@ -161,6 +225,12 @@ class _Work:
         if count:
             for name in names:
                 self._launch(self._source, name, self.run, count)
+
+    def exchange(self, one: str, other: str) -> None:
+        """Have two names stand for each other's arrays."""
+        first, second = self.arrays[one], self.arrays[other]
+        self.point(one, second)
+        self.point(other, first)
 
     def sum_up(self, name: str, rows: int = 1) -> Tensor:
         """Running sums of the rows of an array, in its place."""
@@ -181,11 +251,36 @@ class GpuKernel:
     def refine(self, mesh: Mesh, layer: Layer) -> Refined | str:
         """The mesh cut along zero sets, or why not: unchanged, delicate, too many."""
         work = _Work.refining(self._launch, mesh, layer)
-        for part in (self._edges, self._chords, self._cut):
-            reason = part(work, layer)
-            if reason:
-                return reason
-        return _refined(work)
+        reason = self._edges(work, layer) or self._chords(work, layer)
+        reason = reason or self._cut(work, layer.least_bends)
+        return reason or _refined(work)
+
+    def draw(self, mesh: Mesh, strokes: Strokes) -> Refined | str:
+        """The mesh with chosen chords, or why not."""
+        work = _Work.drawing(self._launch, mesh, strokes)
+        reason = self._strokes(work, strokes) or self._cut(work, None)
+        return reason or _refined(work)
+
+    def halve(self, mesh: Mesh, strokes: Strokes) -> Halved | str:
+        """The mesh with one chord each in chosen faces, or why not.
+
+        The part to the left of a chord keeps the face's number, the others come after all faces.
+        """
+        work = _Work.drawing(self._launch, mesh, strokes)
+        reason = self._strokes(work, strokes)
+        if reason:
+            return reason
+        run = work.run
+        edges, faces = run.edges + run.points + run.chords, run.faces + run.chords
+        self._made_room(work, run.vertices + run.points, edges, faces)
+        work.steps(run.chords, "write_chord")
+        self._write_old(work)
+        work.steps(run.faces, "measure_half")
+        work.sum_up("made_offset")
+        work.steps(run.faces, "write_half")
+        ends = torch.stack([work.arrays["start"], work.arrays["stop"]], 1)
+        refined = _refined(work, inside=False)
+        return Halved(refined.mesh, refined.on_edges, work.result("shift")[: run.points], ends)
 
     def judge(self, contest: Contest) -> tuple[Tensor, Tensor, Tensor]:
         """How contests stand: see ``envelope.Verdict``."""
@@ -206,7 +301,6 @@ class GpuKernel:
     def _edges(self, work: _Work, layer: Layer) -> str | None:
         """Count the new vertices on edges, and around faces."""
         run = work.run
-        work.point("status", torch.zeros(2, dtype=torch.int64, device=work.device))
         work.room({"first": run.edges + 1, "before": run.corners + 1, "sums": 4 * (run.faces + 1)})
         work.steps(run.edges, "count_changes")
         work.sum_up("first")
@@ -233,8 +327,7 @@ class GpuKernel:
             | {"blur": 2 * points, "point_uv": run.width * points}
             | dict.fromkeys(found, marks)
             | {"lower": marks + 1, "half": run.places, "ends": run.places}
-            | dict.fromkeys(("chord_face", "low", "high", "start", "stop", "taken"), chords)
-            | {"line": 6 * chords}
+            | _per_chord(chords)
         )
         work.room(
             dict.fromkeys(
@@ -251,16 +344,64 @@ class GpuKernel:
         work.steps(chords, "count_crossings")
         slots = work.sum_up("slots", 2)
         close, _, run.crossings = torch.cat([work.arrays["status"], slots[:1, -1]]).tolist()
-        faces = run.faces + chords + run.crossings
-        if close:
-            return "delicate"
-        return "too many" if layer.max_faces is not None and faces > layer.max_faces else None
+        return "delicate" if close else _too_many(run, layer.max_faces)
 
-    def _cut(self, work: _Work, layer: Layer) -> str | None:
-        """Write the refined subdivision."""
+    def _strokes(self, work: _Work, strokes: Strokes) -> str | None:
+        """Find the new vertices on edges and the chords of given ones, and their crossings.
+
+        There are two ends of each chord, so that nothing has to be known before it is found.
+        """
+        run = work.run
+        chords, most = run.chords, 2 * run.chords
+        places = run.corners + 2 * most
+        found = ("raw_t", "raw_edge", "point_start", "point_end", "shift")
+        each = ("raw_change", "raw_unit", "point_t", "change", "point_edge", "point_unit")
+        ends = ("stroke_end", "stroke_place", "stroke_vertex")
+        work.room({"hits": run.edges + 1, "taken_hits": run.edges, "fresh": most + 1}, zero=True)
+        work.point("beside", torch.full((2 * run.edges,), -1, device=work.device))
+        work.room(
+            dict.fromkeys((*each, *ends), most)
+            | {"point_uv": run.width * most, "stroke_blur": 2 * most}
+            | {"first": run.edges + 1, "before": run.corners + 1, "sums": 4 * (run.faces + 1)}
+            | {"half": places, "ends": places, "slots": 2 * (chords + 1)}
+            | _per_chord(chords)
+        )
+        work.room(dict.fromkeys(found, most))
+        work.steps(run.corners, "find_beside")
+        work.steps(chords, "find_ends")
+        hits = work.sum_up("hits")
+        work.steps(most, "find_hits")
+        first = work.arrays["first"]
+        work.point("first", hits)
+        work.steps(most, "sort_points")
+        work.point("first", first)
+        for name in ("point_t", "change", "point_edge", "point_unit"):  # those in order are given
+            work.exchange(name, f"raw_{name.removeprefix('point_')}")
+        work.steps(most, "unite_hits")
+        work.sum_up("fresh")
+        work.steps(run.edges + 1, "count_points")
+        work.steps(most, "unite_points")
+        work.steps(run.corners, "count_sides")
+        work.sum_up("before")
+        work.steps(run.faces, "count_faces")
+        sums = work.sum_up("sums", 4)
+        work.steps(run.corners, "place_corner")
+        work.steps(most, "place_end")
+        work.steps(chords, "place_stroke", "count_crossings")
+        slots = work.sum_up("slots", 2)
+        totals = [first[-1:], slots[:1, -1], sums[:, -1]]
+        close, most, *sizes = torch.cat([work.arrays["status"], *totals]).tolist()
+        run.points, run.crossings, run.touched, _, run.places, kept = sizes
+        if close or most > 2 * strokes.max_chords:
+            return "delicate"
+        run.new_corners = kept + run.places + 2 * chords
+        return _too_many(run, strokes.max_faces)
+
+    def _cut(self, work: _Work, least: int | None) -> str | None:
+        """Write the refined subdivision; least: new vertices from which slope changes count."""
         run = work.run
         points, chords, crossings = run.points, run.chords, run.crossings
-        slots, least = 2 * crossings, layer.least_bends
+        slots = 2 * crossings
         run.bends = least is not None and points + crossings >= least
         run.new_corners += 2 * slots
         edges = run.edges + points + chords + slots
@@ -272,25 +413,13 @@ class GpuKernel:
             dict.fromkeys(ends, crossings)
             | dict.fromkeys(("slot_t", "slot_unit", "slot_bend"), slots)
         )
-        work.room(
-            {
-                "made_uv": vertices * run.width,
-                "made_edge": 2 * edges,
-                "made_offset": faces + 1,
-                "made_corner": run.new_corners,
-                "made_edge_op": edges,
-                "made_edge_unit": edges,
-                "made_vertex_op": vertices,
-            }
-        )
+        self._made_room(work, vertices, edges, faces)
         work.steps(chords, "find_pairs")
         work.steps(crossings, "meet")
         work.steps(slots, "sort_slots", "write_slot")
         work.steps(chords, "write_chord")
         work.steps(crossings, "write_crossing")
-        work.steps(run.vertices, "write_vertex")
-        work.steps(run.edges, "write_edge_start")
-        work.steps(points, "write_point")
+        self._write_old(work)
         work.steps(run.faces, "measure_kept")
         work.steps(run.touched + chords + crossings, "measure_face")
         work.sum_up("made_offset")
@@ -298,8 +427,38 @@ class GpuKernel:
         work.steps(run.corners, "write_corner")
         return "delicate" if bool(work.arrays["status"][0]) else None
 
+    def _made_room(self, work: _Work, vertices: int, edges: int, faces: int) -> None:
+        work.room(
+            {
+                "made_uv": vertices * work.run.width,
+                "made_edge": 2 * edges,
+                "made_offset": faces + 1,
+                "made_corner": work.run.new_corners,
+                "made_edge_op": edges,
+                "made_edge_unit": edges,
+                "made_vertex_op": vertices,
+            }
+        )
 
-def _refined(work: _Work) -> Refined:
+    def _write_old(self, work: _Work) -> None:
+        """Old vertices and edges, and what divides these."""
+        run = work.run
+        work.steps(run.vertices, "write_vertex")
+        work.steps(run.edges, "write_edge_start")
+        work.steps(run.points, "write_point")
+
+
+def _per_chord(chords: int) -> dict[str, int]:
+    names = ("chord_face", "chord_unit", "low", "high", "start", "stop", "taken")
+    return dict.fromkeys(names, chords) | {"line": 6 * chords, "end_blur": 4 * chords}
+
+
+def _too_many(run: Any, most: int | None) -> str | None:
+    faces = run.faces + run.chords + run.crossings
+    return "too many" if most is not None and faces > most else None
+
+
+def _refined(work: _Work, *, inside: bool = True) -> Refined:
     names = ("offset", "corner", "edge_op", "edge_unit", "vertex_op")
     uv, edges, *rest = (work.result(f"made_{name}") for name in ("uv", "edge", *names))
     kinks = None
@@ -311,9 +470,9 @@ def _refined(work: _Work) -> Refined:
             Kinks(*(work.result(name) for name in points)),
             Kinks(offsets, *(work.result(name) for name in inner)),
         )
-    return Refined(
-        Mesh(uv.view(-1, work.run.width), edges.view(-1, 2), *rest),
-        Births(*(work.result(f"point_{name}") for name in ("start", "end", "t"))),
-        Births(*(work.result(f"cross_{name}") for name in ("start", "end", "t"))),
-        kinks,
-    )
+    points = work.run.points
+    on_edges = (work.result(f"point_{name}")[:points] for name in ("start", "end", "t"))
+    ends = [f"cross_{name}" for name in ("start", "end", "t")] if inside else []
+    crossed = [work.result(name) for name in ends] or [edges[:0], edges[:0], uv[:0]]
+    mesh = Mesh(uv.view(-1, work.run.width), edges.view(-1, 2), *rest)
+    return Refined(mesh, Births(*on_edges), Births(*crossed), kinks)
