@@ -24,13 +24,15 @@ from splinecam.field import Field
 from splinecam.groups import Groups
 from splinecam.kernels import GpuKernel
 from splinecam.mesh import Mesh
-from splinecam.ragged import counts_of, offsets_of, owners_of, take_rows
+from splinecam.ragged import counts_of, offsets_of, owners_of, places_in, take, take_rows
 from splinecam.strokes import Halves, Wanted, draw_strokes, halve
 
 __all__ = ["refine_maxima"]
 
+_WAITING = BLURRED + 1  # a contest with one border, in a face with more in another contest
 _HELPER = -2  # edge_unit of an edge of the k-th helping line: _HELPER - k
 _FEW = 4  # times more units than are compared: then the others are left out
+_MANY = 1 << 20  # members of contests along helping lines
 _ASIDE = 0.381966  # a point of a line that is not half-way between anything
 
 CLOSE = "the members of a maximum are too close to tell the largest"
@@ -72,6 +74,20 @@ class _Helpers:
     contests: Contests
 
 
+def _joined(parts: list[_Helpers]) -> list[_Helpers]:
+    """The same in one part, if they are not many: then fewer operations count more."""
+    widest = max(part.contests.units.shape[1] for part in parts)
+    if widest * sum(part.line.shape[0] for part in parts) > _MANY:
+        return parts
+    units = [part.contests.units for part in parts]  # a member may be there more than once
+    units = [torch.cat([x, x[:, :1].expand(-1, widest - x.shape[1])], 1) for x in units]
+    face, group, line = (
+        torch.cat(some)
+        for some in zip(*((p.contests.face, p.contests.group, p.line) for p in parts), strict=True)
+    )
+    return [_Helpers(line, Contests(face, group, torch.cat(units)))]
+
+
 @dataclass
 class _Work:
     """The mesh so far, and the contests still open in its faces.
@@ -100,22 +116,24 @@ class _Work:
         if not self.open.face.shape[0]:
             return False
         verdict = self.judge.judge(self.mesh, self.open)
-        face = self.open.face
-        self._doubt(face[verdict.kind == BLURRED])
-        busy = torch.zeros(self.mesh.num_faces, dtype=torch.bool, device=face.device)
-        busy[face[verdict.kind == SEVERAL]] = True
-        busy = busy[face]
-        ready = ((verdict.kind == CHORD) & ~busy).nonzero()[:, 0]
+        kind, face, faces = verdict.kind, self.open.face, self.mesh.num_faces
+        busy = torch.zeros(faces + 1, dtype=torch.bool, device=face.device)
+        busy.index_fill_(0, torch.where(kind == SEVERAL, face, faces), True)
+        kind = torch.where((kind == CHORD) & take(busy, face), _WAITING, kind)
+        # What a GPU has to wait for comes in one go.
+        sizes = torch.cat([counts_of(kind, _WAITING + 1), busy[:-1].sum()[None]]).tolist()
+        order = kind.argsort(stable=True)
+        _, ready, several, blurred, waiting = torch.split(order, sizes[:-1])
+        self._doubt(face[blurred])
         row = [face[ready, None], verdict.pair[ready], self.open.group[ready, None]]
         self.chords.append(torch.cat(row, 1))
-        going = ((verdict.kind == SEVERAL) | (verdict.kind == CHORD)) & busy
-        chosen = going.nonzero()[:, 0]
-        if not chosen.shape[0]:
+        if not several.shape[0]:
             return False
+        chosen = torch.cat([several, waiting]).sort().values
         self.open = self.open.select(chosen)
         self.open = self.open.without(self.judge.hopeless(self.mesh, self.open))
-        several = (verdict.kind[chosen] == SEVERAL).nonzero()[:, 0]
-        best = self._longest(several, verdict.side[chosen])
+        several = places_in(kind[chosen] == SEVERAL, several.shape[0])
+        best = self._longest(several, verdict.side[chosen], sizes[-1])
         self._halve(best, verdict.pair[chosen[best]])
         return True
 
@@ -123,13 +141,13 @@ class _Work:
         if face.shape[0]:
             self.doubts.append(Doubts(self.mesh.means()[torch.unique(face)], CLOSE))
 
-    def _longest(self, several: Tensor, side: Tensor) -> Tensor:
-        """Of the contests with several winners one for each face, ordered by face."""
+    def _longest(self, several: Tensor, side: Tensor, count: int) -> Tensor:
+        """Of the contests with several winners one for each of so many faces, ordered by face."""
         order = several[side[several].argsort(stable=True)]
         rank = torch.arange(order.shape[0], device=order.device)
         last = order.new_full((self.mesh.num_faces,), -1)
         last.scatter_reduce_(0, self.open.face[order], rank, "amax")
-        return order[last[last >= 0]]
+        return order[last[places_in(last >= 0, count)]]
 
     def _halve(self, best: Tensor, pair: Tensor) -> None:
         """Cut the faces of these contests by the lines of the pairs (N, 2) of units."""
@@ -142,7 +160,7 @@ class _Work:
         self.early.append(halves.births)
         self.doubts += halves.doubts
         self.mesh = halves.mesh
-        self._hand_down(halves, pair[halves.which])
+        self._hand_down(halves, pair[halves.which], count)
         self.lines += count
 
     def _keys(self, face: Tensor, pair: Tensor) -> Tensor:
@@ -156,17 +174,19 @@ class _Work:
         units = judge.field, judge.error, judge.kernel
         return Wanted(key, unit, self.op, *units, self.max_faces)
 
-    def _hand_down(self, halves: Halves, pair: Tensor) -> None:
+    def _hand_down(self, halves: Halves, pair: Tensor, count: int) -> None:
         """Open contests go to both halves; note which of them may have a border on the line.
 
-        pair: (N, 2) the units between which each line was drawn.
+        pair: (N, 2) the units between which each line was drawn; count: how many were wanted.
         """
         number = halves.face.new_full((self.mesh.num_faces,), -1)
         number[halves.face] = torch.arange(halves.face.shape[0], device=number.device)
         which = number[self.open.face]
-        self._doubt(self.open.face[which < 0])  # lines that vanished in rounding
-        cut = (which >= 0).nonzero()[:, 0]
-        left, which = self.open.select(cut), which[cut]
+        left = self.open
+        if pair.shape[0] < count:  # lines that vanished in rounding
+            self._doubt(left.face[which < 0])
+            cut = (which >= 0).nonzero()[:, 0]
+            left, which = left.select(cut), which[cut]
         first, second = ((left.units == unit[:, None]).any(1) for unit in pair[which].unbind(1))
         along = (first & second) | self._tied_along(halves.ends[which], left.units)
         line = self.lines + halves.which[which]
@@ -206,7 +226,7 @@ class _Work:
         offsets = offsets_of(counts_of(_HELPER - mesh.edge_unit[edge], self.lines))
         beside = mesh.halfedge_face().view(-1, 2)
         unit = edge.new_full(edge.shape, self.nobody)
-        for helpers in self.helpers:
+        for helpers in _joined(self.helpers):
             rows, counts = take_rows(offsets, helpers.line)
             which = owners_of(counts, rows.shape[0])
             units = helpers.contests.units[which]
