@@ -236,5 +236,5 @@ class _Work:
             group = helpers.contests.group[which]
             unit.scatter_reduce_(0, rows[border], group[border], "amin")
         mesh.edge_unit[edge] = unit
-        mesh, kept = dissolve(mesh, edge[unit == self.nobody], self.old)
+        mesh, kept = dissolve(mesh, edge[unit == self.nobody], self.old, judge.kernel)
         return replace(made, mesh=mesh, kept=kept)

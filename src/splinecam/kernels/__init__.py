@@ -2,7 +2,7 @@
 
 The library is plain C (``refine.c``, ``rows.c``, ``pool.c``), built when the package is installed.
 Where it is missing everything works by tensor operations, only slower. For GPUs there are the steps
-of ``refine.cu`` and ``envelope.cu``, which are compiled when they are first needed.
+of ``refine.cu``, ``envelope.cu`` and ``dissolve.cu``, which are compiled when first needed.
 """
 
 from splinecam.kernels.gpu import Contest, GpuKernel, Layer, Strokes, gpu_kernel_for

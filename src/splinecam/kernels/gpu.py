@@ -115,6 +115,16 @@ class Contest(NamedTuple):
     units: Tensor
 
 
+def _numbers(given: Layer | Strokes) -> dict[str, float]:
+    units = given.z if isinstance(given, Layer) else given.table
+    return {
+        "units": units.shape[1],
+        "op": given.op,
+        "uv_error": given.uv_error,
+        "safety": given.safety,
+    }
+
+
 class _Work:
     """The structure that the steps of a source are given, and the arrays it points to."""
 
@@ -139,7 +149,8 @@ class _Work:
             "jump": layer.jump,
             "wanted": layer.wanted,
         }
-        return cls.on(launch, mesh, layer, arrays, words=layer.positive.shape[1])
+        words = layer.positive.shape[1]
+        return cls.on(launch, "refine.cu", mesh, arrays, words=words, **_numbers(layer))
 
     @classmethod
     def drawing(cls, launch: Launch, mesh: Mesh, strokes: Strokes) -> _Work:
@@ -152,22 +163,23 @@ class _Work:
             "born": strokes.born,
             "born_blur": strokes.blur,
         }
-        count = strokes.key.shape[0]
-        return cls.on(launch, mesh, strokes, arrays, strokes=count, chords=count, old=strokes.old)
+        count, numbers = strokes.key.shape[0], _numbers(strokes)
+        numbers |= {"strokes": count, "chords": count, "old": strokes.old}
+        return cls.on(launch, "refine.cu", mesh, arrays, **numbers)
 
     @classmethod
     def on(
         cls,
         launch: Launch,
+        source: str,
         mesh: Mesh,
-        given: Layer | Strokes,
         arrays: dict[str, Tensor],
-        **numbers: int,
+        **numbers: float,
     ) -> _Work:
         """What is to be done to a mesh."""
         return cls(
             launch,
-            "refine.cu",
+            source,
             {
                 "uv": mesh.uv,
                 "edge": mesh.edges,
@@ -184,10 +196,6 @@ class _Work:
             faces=mesh.num_faces,
             corners=mesh.corners.shape[0],
             width=mesh.uv.shape[1],
-            units=arrays["z"].shape[1],
-            op=given.op,
-            uv_error=given.uv_error,
-            safety=given.safety,
             **numbers,
         )
 
@@ -213,12 +221,37 @@ class _Work:
         self.arrays[name] = array
         setattr(self.run, name, array.data_ptr())
 
-    def room(self, sizes: dict[str, int], *, zero: bool = False) -> None:
+    def room(self, sizes: dict[str, int], *, fill: int | None = None) -> None:
         """Arrays of so many entries of eight bytes, which stand one after the other."""
-        make = torch.zeros if zero else torch.empty
-        whole = make(sum(sizes.values()), dtype=torch.int64, device=self.device)
+        whole = torch.empty(sum(sizes.values()), dtype=torch.int64, device=self.device)
+        if fill is not None:
+            whole.fill_(fill)
         for name, array in zip(sizes, torch.split(whole, list(sizes.values())), strict=True):
             self.point(name, array)
+
+    def made_room(self, vertices: int, edges: int, faces: int) -> None:
+        """Room for the mesh that is made."""
+        self.room(
+            {
+                "made_uv": vertices * self.run.width,
+                "made_edge": 2 * edges,
+                "made_offset": faces + 1,
+                "made_corner": self.run.new_corners,
+                "made_edge_op": edges,
+                "made_edge_unit": edges,
+                "made_vertex_op": vertices,
+            }
+        )
+
+    def made(self) -> Mesh:
+        """The mesh that was made."""
+        names = ("offset", "corner", "edge_op", "edge_unit", "vertex_op")
+        uv, edges, *rest = (self.result(f"made_{name}") for name in ("uv", "edge", *names))
+        return Mesh(uv.view(-1, self.run.width), edges.view(-1, 2), *rest)
+
+    def births(self, name: str, count: int) -> Births:
+        """So many new vertices of one kind."""
+        return Births(*(self.result(f"{name}_{part}")[:count] for part in ("start", "end", "t")))
 
     def steps(self, count: int, *names: str) -> None:
         """Run steps for so many items each."""
@@ -272,15 +305,15 @@ class GpuKernel:
             return reason
         run = work.run
         edges, faces = run.edges + run.points + run.chords, run.faces + run.chords
-        self._made_room(work, run.vertices + run.points, edges, faces)
+        work.made_room(run.vertices + run.points, edges, faces)
         work.steps(run.chords, "write_chord")
         self._write_old(work)
         work.steps(run.faces, "measure_half")
         work.sum_up("made_offset")
         work.steps(run.faces, "write_half")
         ends = torch.stack([work.arrays["start"], work.arrays["stop"]], 1)
-        refined = _refined(work, inside=False)
-        return Halved(refined.mesh, refined.on_edges, work.result("shift")[: run.points], ends)
+        shift = work.result("shift")[: run.points]
+        return Halved(work.made(), work.births("point", run.points), shift, ends)
 
     def judge(self, contest: Contest) -> tuple[Tensor, Tensor, Tensor]:
         """How contests stand: see ``envelope.Verdict``."""
@@ -297,6 +330,47 @@ class GpuKernel:
         work.point("hopeless", found)
         work.steps(found.numel(), "doom")
         return found
+
+    def dissolve(self, mesh: Mesh, needless: Tensor, fixed: int) -> tuple[Mesh, Tensor] | None:
+        """What ``dissolve.dissolve`` gives; None where slivers are left to tensor operations."""
+        work = _Work.on(self._launch, "dissolve.cu", mesh, {"needless": needless}, fixed=fixed)
+        run = work.run
+        vertices, edges, faces, corners = run.vertices, run.edges, run.faces, run.corners
+        work.room(dict.fromkeys(("beside", "corner_of"), 2 * edges), fill=-1)
+        work.room(
+            {"leads": 2 * (corners + 1), "new_edge": edges + 1, "new_vertex": vertices + 1}
+            | {"merged": faces, "degree": vertices, "made_offset": faces + 1},
+            fill=0,
+        )
+        work.room(
+            {"root": faces, "gone": edges, "passed": vertices, "ends": 2 * edges}
+            | {"next": corners, "side": corners}
+        )
+        work.steps(faces, "find_beside")
+        work.steps(needless.shape[0], "unite")
+        work.steps(edges, "part")
+        work.steps(vertices, "pass")
+        work.steps(corners, "link", "lead")
+        leads = work.sum_up("leads", 2)
+        work.steps(corners, "unbend", "unbend", "measure")
+        sums = [work.sum_up("made_offset")]
+        work.steps(corners, "write_sides")
+        work.steps(vertices, "count_vertex")
+        sums += [work.sum_up(name) for name in ("new_edge", "new_vertex")]
+        totals = [leads[:, -1], *(total[0, -1:] for total in sums)]
+        close, _, kept, united, *sizes = torch.cat([work.arrays["status"], *totals]).tolist()
+        if close:
+            return None
+        made_corners, made_edges, made_vertices = sizes
+        run.new_corners = made_corners
+        offsets = work.arrays["made_offset"][: kept + united + 1].clone()
+        work.made_room(made_vertices, made_edges, 0)
+        work.point("kept", torch.empty(made_vertices, dtype=torch.int64, device=work.device))
+        work.steps(made_corners, "write_corner")
+        work.steps(edges, "write_edge")
+        work.steps(vertices, "write_vertex")
+        work.arrays["made_offset"] = offsets
+        return work.made(), work.arrays["kept"]
 
     def _edges(self, work: _Work, layer: Layer) -> str | None:
         """Count the new vertices on edges, and around faces."""
@@ -357,8 +431,8 @@ class GpuKernel:
         found = ("raw_t", "raw_edge", "point_start", "point_end", "shift")
         each = ("raw_change", "raw_unit", "point_t", "change", "point_edge", "point_unit")
         ends = ("stroke_end", "stroke_place", "stroke_vertex")
-        work.room({"hits": run.edges + 1, "taken_hits": run.edges, "fresh": most + 1}, zero=True)
-        work.point("beside", torch.full((2 * run.edges,), -1, device=work.device))
+        work.room({"hits": run.edges + 1, "taken_hits": run.edges, "fresh": most + 1}, fill=0)
+        work.room({"beside": 2 * run.edges}, fill=-1)
         work.room(
             dict.fromkeys((*each, *ends), most)
             | {"point_uv": run.width * most, "stroke_blur": 2 * most}
@@ -413,7 +487,7 @@ class GpuKernel:
             dict.fromkeys(ends, crossings)
             | dict.fromkeys(("slot_t", "slot_unit", "slot_bend"), slots)
         )
-        self._made_room(work, vertices, edges, faces)
+        work.made_room(vertices, edges, faces)
         work.steps(chords, "find_pairs")
         work.steps(crossings, "meet")
         work.steps(slots, "sort_slots", "write_slot")
@@ -426,19 +500,6 @@ class GpuKernel:
         work.steps(run.touched + chords + crossings, "write_face")
         work.steps(run.corners, "write_corner")
         return "delicate" if bool(work.arrays["status"][0]) else None
-
-    def _made_room(self, work: _Work, vertices: int, edges: int, faces: int) -> None:
-        work.room(
-            {
-                "made_uv": vertices * work.run.width,
-                "made_edge": 2 * edges,
-                "made_offset": faces + 1,
-                "made_corner": work.run.new_corners,
-                "made_edge_op": edges,
-                "made_edge_unit": edges,
-                "made_vertex_op": vertices,
-            }
-        )
 
     def _write_old(self, work: _Work) -> None:
         """Old vertices and edges, and what divides these."""
@@ -458,9 +519,7 @@ def _too_many(run: Any, most: int | None) -> str | None:
     return "too many" if most is not None and faces > most else None
 
 
-def _refined(work: _Work, *, inside: bool = True) -> Refined:
-    names = ("offset", "corner", "edge_op", "edge_unit", "vertex_op")
-    uv, edges, *rest = (work.result(f"made_{name}") for name in ("uv", "edge", *names))
+def _refined(work: _Work) -> Refined:
     kinks = None
     if work.run.bends:
         points = ("first", "point_t", "point_unit", "point_bend", "point_edge", "point_index")
@@ -470,9 +529,7 @@ def _refined(work: _Work, *, inside: bool = True) -> Refined:
             Kinks(*(work.result(name) for name in points)),
             Kinks(offsets, *(work.result(name) for name in inner)),
         )
-    points = work.run.points
-    on_edges = (work.result(f"point_{name}")[:points] for name in ("start", "end", "t"))
-    ends = [f"cross_{name}" for name in ("start", "end", "t")] if inside else []
-    crossed = [work.result(name) for name in ends] or [edges[:0], edges[:0], uv[:0]]
-    mesh = Mesh(uv.view(-1, work.run.width), edges.view(-1, 2), *rest)
-    return Refined(mesh, Births(*on_edges), Births(*crossed), kinks)
+    on_edges, inside = (
+        work.births(*some) for some in (("point", work.run.points), ("cross", work.run.crossings))
+    )
+    return Refined(work.made(), on_edges, inside, kinks)
