@@ -289,6 +289,26 @@ def test_the_same_chosen_chords(
 
 @needs_compiler
 @pytest.mark.parametrize("name", MAXIMA)
+def test_the_same_borders_along_lines(
+    name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, seen = maxima._Work._along, []
+
+    def noted(work: Any, *given: Any) -> Any:
+        along = found(work, *given)
+        if work.judge.kernel is not None:
+            plain = replace(work, judge=replace(work.judge, kernel=None))
+            assert torch.equal(along, found(plain, *given))
+            seen.append(along)
+        return along
+
+    monkeypatch.setattr(maxima._Work, "_along", noted)
+    both(kernel, MAXIMA[name]().double(), BOX)
+    assert bool(torch.cat(seen).any())
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", MAXIMA)
 def test_chosen_chords_need_no_tensor_operations(
     name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +342,24 @@ def test_any_edges_are_dissolved(kernel: GpuKernel) -> None:
         made = kernel.dissolve(whole, needless, 4)
         assert made is not None
         check_dissolved(made, dissolving.dissolve(whole, needless, 4))
+
+
+@needs_compiler
+def test_maxima_in_many_domains_at_once(kernel: GpuKernel) -> None:
+    model = nn.Sequential(*_mlp(6, 16, 24), nn.Unflatten(1, (4, 6)), nn.MaxPool1d(6)).double()
+    domains = [sc.Domain.around(torch.randn(6), side=3, seed=k) for k in range(5)]
+    plan = plan_of(kernel, model, (6,))
+    program = plan.first.program
+    plain = run_together(program, domains, compiled=False)
+    for fast, other in zip(run_together(program, domains, plan=plan), plain, strict=True):
+        _assert_same(fast.mesh, other.mesh)
+
+
+@needs_compiler
+def test_the_limit_of_regions_is_kept_by_maxima(kernel: GpuKernel) -> None:
+    plan = plan_of(kernel, MAXIMA["Voronoi"]())
+    with pytest.raises(sc.LimitError, match="max_regions=30"):
+        run(plan.first.program, BOX, plan=plan, max_regions=30)
 
 
 @needs_compiler

@@ -187,25 +187,31 @@ class _Work:
             self._doubt(left.face[which < 0])
             cut = (which >= 0).nonzero()[:, 0]
             left, which = left.select(cut), which[cut]
-        first, second = ((left.units == unit[:, None]).any(1) for unit in pair[which].unbind(1))
-        along = (first & second) | self._tied_along(halves.ends[which], left.units)
+        chosen = self._along(left, which, halves.ends, pair).nonzero()[:, 0]
         line = self.lines + halves.which[which]
-        chosen = along.nonzero()[:, 0]
         self.helpers.append(_Helpers(line[chosen], left.select(chosen)))
         right = replace(left, face=halves.new_face[which])
         both = zip(vars(left).values(), vars(right).values(), strict=True)
         self.open = Contests(*(torch.cat(pair) for pair in both))
 
-    def _tied_along(self, ends: Tensor, units: Tensor) -> Tensor:
-        """Which contests have two units that are equal all along lines with ends (N, 2), (N,)."""
-        (a, tolerance), (b, _) = (self.judge.at(vertex, units) for vertex in ends.unbind(1))
+    def _along(self, contests: Contests, cut: Tensor, ends: Tensor, pair: Tensor) -> Tensor:
+        """Which contests may have a border along the lines that cut their faces, (N,).
+
+        That is between their pair (L, 2), or two units that are equal between their ends (L, 2).
+        """
+        judge, units = self.judge, contests.units
+        if judge.kernel is not None:
+            given = judge.contest(self.mesh, contests), cut, ends, pair, _ASIDE
+            return judge.kernel.along(*given)
+        first, second = ((units == unit[:, None]).any(1) for unit in pair[cut].unbind(1))
+        (a, tolerance), (b, _) = (judge.at(vertex, units) for vertex in ends[cut].unbind(1))
         order = torch.lerp(a, b, _ASIDE).argsort(1)
         slack = tolerance.gather(1, order)
         slack = slack[:, 1:] + slack[:, :-1]
         tied = torch.ones_like(slack, dtype=torch.bool)
         for values in (a, b):
             tied &= values.gather(1, order).diff(dim=1).abs() <= slack
-        return tied.any(1)
+        return (first & second) | tied.any(1)
 
     def finish(self) -> Refinement:
         """Draw the chords, then take out the helping lines where they are no borders."""

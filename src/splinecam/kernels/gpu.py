@@ -331,6 +331,22 @@ class GpuKernel:
         work.steps(found.numel(), "doom")
         return found
 
+    def along(
+        self, contest: Contest, cut: Tensor, ends: Tensor, between: Tensor, aside: float
+    ) -> Tensor:
+        """Whether contests (N,) may have a border along the lines that cut their faces.
+
+        cut: (N,) one of L lines each; ends, between: (L, 2) their end vertices, and two units.
+        """
+        work = _Work.judging(self._launch, contest)
+        for name, array in (("cut", cut), ("end", ends), ("between", between)):
+            work.point(name, array.contiguous())
+        work.run.aside = aside
+        found = torch.zeros(cut.shape, dtype=torch.bool, device=work.device)
+        work.point("along", found)
+        work.steps(contest.units.numel(), "tie")
+        return found
+
     def dissolve(self, mesh: Mesh, needless: Tensor, fixed: int) -> tuple[Mesh, Tensor] | None:
         """What ``dissolve.dissolve`` gives; None where slivers are left to tensor operations."""
         work = _Work.on(self._launch, "dissolve.cu", mesh, {"needless": needless}, fixed=fixed)
