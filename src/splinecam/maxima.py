@@ -32,7 +32,8 @@ __all__ = ["refine_maxima"]
 _WAITING = BLURRED + 1  # a contest with one border, in a face with more in another contest
 _HELPER = -2  # edge_unit of an edge of the k-th helping line: _HELPER - k
 _FEW = 4  # times more units than are compared: then the others are left out
-_MANY = 1 << 20  # members of contests along helping lines
+# Members of contests along helping lines that are looked at in one go, however few most have.
+_MANY = {"cpu": 1 << 14, "cuda": 1 << 22}
 _ASIDE = 0.381966  # a point of a line that is not half-way between anything
 
 CLOSE = "the members of a maximum are too close to tell the largest"
@@ -75,9 +76,9 @@ class _Helpers:
 
 
 def _joined(parts: list[_Helpers]) -> list[_Helpers]:
-    """The same in one part, if they are not many: then fewer operations count more."""
+    """The same in one part, if they are not many: fewer operations count more then."""
     widest = max(part.contests.units.shape[1] for part in parts)
-    if widest * sum(part.line.shape[0] for part in parts) > _MANY:
+    if widest * sum(part.line.shape[0] for part in parts) > _MANY[parts[0].line.device.type]:
         return parts
     units = [part.contests.units for part in parts]  # a member may be there more than once
     units = [torch.cat([x, x[:, :1].expand(-1, widest - x.shape[1])], 1) for x in units]
