@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam import envelope, kinks, refine
+from splinecam import dissolve as dissolving
+from splinecam import envelope, kinks, maxima, refine, strokes
 from splinecam._capture import capture
 from splinecam.engine import Outcome, run
 from splinecam.kernels import gpu, gpu_kernel_for
@@ -27,7 +28,7 @@ from test_kernel import NETS, _assert_same, _mlp
 
 CPU = torch.device("cpu")
 COMPILER = shutil.which("cc") or shutil.which("gcc") or ""
-SOURCES = ("refine.cu", "envelope.cu")
+SOURCES = ("refine.cu", "envelope.cu", "dissolve.cu")
 BOX = sc.Domain.box(-3, 3)
 
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="needs a C compiler")
@@ -197,6 +198,179 @@ def test_the_same_winners(name: str, kernel: GpuKernel, monkeypatch: pytest.Monk
         assert torch.equal(one.kind, other.kind)
         assert torch.equal(one.pair, other.pair)
         assert torch.allclose(one.side, other.side, atol=1e-12)
+
+
+def voronoi(sites: torch.Tensor) -> nn.Module:
+    """The largest of 2 p.x - |p|² for sites p (N, 2)."""
+    first = nn.Linear(2, sites.shape[0], dtype=torch.float64)
+    with torch.no_grad():
+        first.weight.copy_(2 * sites)
+        first.bias.copy_(-(sites**2).sum(1))
+    return nn.Sequential(
+        first, nn.Unflatten(1, (1, -1)), nn.MaxPool1d(sites.shape[0]), nn.Flatten()
+    )
+
+
+def random_sites(count: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(count)
+    return 4 * torch.rand(count, 2, generator=generator, dtype=torch.float64) - 2
+
+
+def grid_sites(side: int) -> torch.Tensor:
+    axis = torch.linspace(-2, 2, side, dtype=torch.float64)
+    return torch.cartesian_prod(axis, axis)
+
+
+MAXIMA: dict[str, Any] = POOLS | {
+    "Voronoi": lambda: voronoi(random_sites(40)),
+    "several maxima": lambda: nn.Sequential(
+        *_mlp(2, 12, 60), nn.Unflatten(1, (3, 20)), nn.MaxPool1d(20), nn.Flatten()
+    ),
+}
+
+
+def compared(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, plain: Any, check: Any
+) -> list[str]:
+    """Check what a function makes with the kernel against what it makes of ``plain`` arguments."""
+    seen, made = [], getattr(module, name)
+
+    def noted(*given: Any) -> Any:
+        result = made(*given)
+        if getattr(given[-1], "kernel", given[-1]) is not None:
+            check(result, made(*plain(*given)))
+            seen.append(name)
+        return result
+
+    monkeypatch.setattr(maxima, name, noted)
+    return seen
+
+
+def check_births(one: Any, other: Any) -> None:
+    assert torch.equal(one.p, other.p)
+    assert torch.equal(one.q, other.q)
+    assert torch.allclose(one.t, other.t, atol=1e-12)
+
+
+def check_drawn(one: Any, other: Any) -> None:
+    _assert_same(one.mesh, other.mesh)
+    check_births(one.on_edges, other.on_edges)
+    check_births(one.inside, other.inside)
+
+
+def check_halves(one: Any, other: Any) -> None:
+    _assert_same(one.mesh, other.mesh)
+    check_births(one.births, other.births)
+    assert torch.allclose(one.blur, other.blur)
+    for field in ("face", "new_face", "ends", "which"):
+        assert torch.equal(getattr(one, field), getattr(other, field))
+
+
+def check_dissolved(one: Any, other: Any) -> None:
+    _assert_same(one[0], other[0])
+    assert torch.equal(one[1], other[1])
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", MAXIMA)
+def test_the_same_chosen_chords(
+    name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plain(mesh: Any, wanted: Any) -> tuple[Any, Any]:
+        return mesh, replace(wanted, kernel=None)
+
+    drawn = compared(monkeypatch, strokes, "draw_strokes", plain, check_drawn)
+    halved = compared(monkeypatch, strokes, "halve", plain, check_halves)
+    fast, other = both(kernel, MAXIMA[name]().double(), BOX)
+    _assert_same(fast.mesh, other.mesh)
+    assert drawn
+    assert halved
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", MAXIMA)
+def test_the_same_borders_along_lines(
+    name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, seen = maxima._Work._along, []
+
+    def noted(work: Any, *given: Any) -> Any:
+        along = found(work, *given)
+        if work.judge.kernel is not None:
+            plain = replace(work, judge=replace(work.judge, kernel=None))
+            assert torch.equal(along, found(plain, *given))
+            seen.append(along)
+        return along
+
+    monkeypatch.setattr(maxima._Work, "_along", noted)
+    both(kernel, MAXIMA[name]().double(), BOX)
+    assert bool(torch.cat(seen).any())
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", MAXIMA)
+def test_chosen_chords_need_no_tensor_operations(
+    name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strokes, "_strokes", None)
+    monkeypatch.setattr(dissolving, "roots", None)
+    plan = plan_of(kernel, MAXIMA[name]().double())
+    assert run(plan.first.program, BOX, plan=plan).mesh.num_faces > 6
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", MAXIMA)
+def test_the_same_edges_are_dissolved(
+    name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plain(*given: Any) -> tuple[Any, ...]:
+        return (*given[:-1], None)
+
+    seen = compared(monkeypatch, dissolving, "dissolve", plain, check_dissolved)
+    both(kernel, MAXIMA[name]().double(), BOX)
+    assert seen
+
+
+@needs_compiler
+def test_any_edges_are_dissolved(kernel: GpuKernel) -> None:
+    whole = run(capture(_mlp(2, 12, 12, 1), (2,)), BOX).mesh
+    inner = (whole.edge_op >= 0).nonzero()[:, 0]
+    generator = torch.Generator().manual_seed(0)
+    for share in (0.0, 0.05, 0.3, 0.7, 1.0):
+        chance = torch.rand(inner.shape[0], generator=generator)
+        needless = inner[chance < share]
+        made = kernel.dissolve(whole, needless, 4)
+        assert made is not None
+        check_dissolved(made, dissolving.dissolve(whole, needless, 4))
+
+
+@needs_compiler
+def test_maxima_in_many_domains_at_once(kernel: GpuKernel) -> None:
+    model = nn.Sequential(*_mlp(6, 16, 24), nn.Unflatten(1, (4, 6)), nn.MaxPool1d(6)).double()
+    domains = [sc.Domain.around(torch.randn(6), side=3, seed=k) for k in range(5)]
+    plan = plan_of(kernel, model, (6,))
+    program = plan.first.program
+    plain = run_together(program, domains, compiled=False)
+    for fast, other in zip(run_together(program, domains, plan=plan), plain, strict=True):
+        _assert_same(fast.mesh, other.mesh)
+
+
+@needs_compiler
+def test_the_limit_of_regions_is_kept_by_maxima(kernel: GpuKernel) -> None:
+    plan = plan_of(kernel, MAXIMA["Voronoi"]())
+    with pytest.raises(sc.LimitError, match="max_regions=30"):
+        run(plan.first.program, BOX, plan=plan, max_regions=30)
+
+
+@needs_compiler
+@pytest.mark.parametrize("shift", [0.0, 1e-15, 1e-12, 1e-9])
+def test_maxima_that_are_nearly_degenerate(shift: float, kernel: GpuKernel) -> None:
+    sites = grid_sites(6) + shift * random_sites(36)
+    fast, plain = both(kernel, voronoi(sites), BOX)
+    areas, others = (end.mesh.areas_and_centroids()[0].sort().values for end in (fast, plain))
+    assert torch.allclose(areas, others, atol=1e-12)
+    assert fast.mesh.num_edges == plain.mesh.num_edges
+    assert [name for name, _ in fast.doubts] == [name for name, _ in plain.doubts]
 
 
 def test_without_a_compiler_tensor_operations_do_it(

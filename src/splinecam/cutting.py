@@ -200,21 +200,22 @@ def draw(
     unit: Tensor,
     op: int,
     *,
-    bare: Tensor | None = None,
+    bare: Tensor,
     max_faces: int | None = None,
 ) -> Refinement:
     """Divide faces by chords, of which face (ascending) and unit, (N,), are the face and the unit.
 
     bare: faces without chords that have divided edges.
     """
-    faces, local = torch.unique_consecutive(face, return_inverse=True)
+    faces, local = torch.unique(torch.cat([face, bare]), return_inverse=True)
+    local = local[: face.shape[0]]
     loops = boundaries(mesh, cuts, faces)
     made = _divided(mesh, cuts)
     chords, lines = chords_between(loops, local, falls, rises, made.uv, made.edges)
     start = take(loops.offsets, local)
     lo, line = torch.sort(start + chords.p, stable=True)
     drawing = Drawing(faces, loops, Spans(lo, take(start + chords.q, line), line), lines, False)
-    return draw_chords(mesh, cuts, drawing, unit, op, made=made, bare=bare, max_faces=max_faces)
+    return draw_chords(mesh, cuts, drawing, unit, op, made=made, max_faces=max_faces)
 
 
 def _divided(mesh: Mesh, cuts: EdgeCuts) -> Arrangement:
@@ -234,10 +235,9 @@ def draw_chords(
     op: int,
     *,
     made: Arrangement | None = None,
-    bare: Tensor | None = None,
     max_faces: int | None = None,
 ) -> Refinement:
-    """Divide faces by chords; unit: (L,) of each line; bare: other faces with divided edges.
+    """Divide faces by chords; unit: (L,) of each line.
 
     made: the divided edges, if they are there already.
     """
@@ -254,12 +254,7 @@ def draw_chords(
         some = loops.select(left)
         chords = drawing.spans.restrict(loops, left).chords(some)
         arrange(some, chords.by(unit), lines, made, max_faces=max_faces)
-    gone = drawing.corners
-    if bare is not None and bare.shape[0]:
-        gone = None
-        made.loops.append(boundaries(mesh, cuts, bare))
-        faces = torch.sort(torch.cat([faces, bare])).values
-    return _assemble(mesh, faces, made, lines, unit, cuts, op, doubts, gone)
+    return _assemble(mesh, faces, made, lines, unit, cuts, op, doubts, drawing.corners)
 
 
 def _check_room(drawing: Drawing, room: int) -> None:

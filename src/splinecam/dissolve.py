@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from splinecam.kernels import GpuKernel
 from splinecam.links import cycles, roots
 from splinecam.mesh import Mesh
 from splinecam.ragged import counts_of, offsets_of, owners_of, take_rows
@@ -14,11 +15,16 @@ from splinecam.ragged import counts_of, offsets_of, owners_of, take_rows
 __all__ = ["dissolve"]
 
 
-def dissolve(mesh: Mesh, needless: Tensor, fixed: int) -> tuple[Mesh, Tensor]:
+def dissolve(
+    mesh: Mesh, needless: Tensor, fixed: int, kernel: GpuKernel | None = None
+) -> tuple[Mesh, Tensor]:
     """The mesh without some edges (N,); also the old indices of the vertices it still has.
 
-    Vertices from number ``fixed`` on go as well where only two edges are left.
+    Vertices from number ``fixed`` on go as well where only two edges are left. kernel: of a GPU.
     """
+    made = None if kernel is None else kernel.dissolve(mesh, needless, fixed)
+    if made is not None:
+        return made
     beside = mesh.halfedge_face().view(-1, 2)
     label = roots(mesh.num_faces, *beside[needless].unbind(1))
     inner = (beside >= 0).all(1)

@@ -79,7 +79,7 @@ class Judge:
         """How the contests stand."""
         face, units = contests.face, contests.units
         if self.kernel is not None:
-            return Verdict(*self.kernel.judge(self._contest(mesh, contests)))
+            return Verdict(*self.kernel.judge(self.contest(mesh, contests)))
         parts = [
             self._judge(mesh, face[rows], units[rows])
             for rows in self._blocks(mesh, units.shape[1], face)
@@ -91,7 +91,7 @@ class Judge:
         """Units that need not be looked at any more in the contests' faces, (N, R)."""
         face, units = contests.face, contests.units
         if self.kernel is not None:
-            return self.kernel.hopeless(self._contest(mesh, contests))
+            return self.kernel.hopeless(self.contest(mesh, contests))
         return torch.cat(
             [
                 _Around.of(mesh, face[rows], self, units[rows]).hopeless()
@@ -99,7 +99,8 @@ class Judge:
             ]
         )
 
-    def _contest(self, mesh: Mesh, contests: Contests) -> Contest:
+    def contest(self, mesh: Mesh, contests: Contests) -> Contest:
+        """The same for the kernel."""
         tolerance = SAFETY * self.error
         return Contest(mesh, self.field.table, tolerance, contests.face, contests.units)
 

@@ -20,17 +20,20 @@ from splinecam.cutting import Doubts, Refinement, unrefined
 from splinecam.dissolve import dissolve
 from splinecam.envelope import BLURRED, CHORD, SEVERAL, Contests, Judge, contests
 from splinecam.errors import LimitError
-from splinecam.field import Field, Pairs
+from splinecam.field import Field
 from splinecam.groups import Groups
 from splinecam.kernels import GpuKernel
 from splinecam.mesh import Mesh
-from splinecam.ragged import counts_of, offsets_of, owners_of, take_rows
-from splinecam.strokes import Halves, draw_strokes, halve
+from splinecam.ragged import counts_of, offsets_of, owners_of, places_in, take, take_rows
+from splinecam.strokes import Halves, Wanted, draw_strokes, halve
 
 __all__ = ["refine_maxima"]
 
+_WAITING = BLURRED + 1  # a contest with one border, in a face with more in another contest
 _HELPER = -2  # edge_unit of an edge of the k-th helping line: _HELPER - k
 _FEW = 4  # times more units than are compared: then the others are left out
+# Members of contests along helping lines that are looked at in one go, however few most have.
+_MANY = {"cpu": 1 << 14, "cuda": 1 << 22}
 _ASIDE = 0.381966  # a point of a line that is not half-way between anything
 
 CLOSE = "the members of a maximum are too close to tell the largest"
@@ -72,6 +75,20 @@ class _Helpers:
     contests: Contests
 
 
+def _joined(parts: list[_Helpers]) -> list[_Helpers]:
+    """The same in one part, if they are not many: fewer operations count more then."""
+    widest = max(part.contests.units.shape[1] for part in parts)
+    if widest * sum(part.line.shape[0] for part in parts) > _MANY[parts[0].line.device.type]:
+        return parts
+    units = [part.contests.units for part in parts]  # a member may be there more than once
+    units = [torch.cat([x, x[:, :1].expand(-1, widest - x.shape[1])], 1) for x in units]
+    face, group, line = (
+        torch.cat(some)
+        for some in zip(*((p.contests.face, p.contests.group, p.line) for p in parts), strict=True)
+    )
+    return [_Helpers(line, Contests(face, group, torch.cat(units)))]
+
+
 @dataclass
 class _Work:
     """The mesh so far, and the contests still open in its faces.
@@ -100,22 +117,24 @@ class _Work:
         if not self.open.face.shape[0]:
             return False
         verdict = self.judge.judge(self.mesh, self.open)
-        face = self.open.face
-        self._doubt(face[verdict.kind == BLURRED])
-        busy = torch.zeros(self.mesh.num_faces, dtype=torch.bool, device=face.device)
-        busy[face[verdict.kind == SEVERAL]] = True
-        busy = busy[face]
-        ready = ((verdict.kind == CHORD) & ~busy).nonzero()[:, 0]
+        kind, face, faces = verdict.kind, self.open.face, self.mesh.num_faces
+        busy = torch.zeros(faces + 1, dtype=torch.bool, device=face.device)
+        busy.index_fill_(0, torch.where(kind == SEVERAL, face, faces), True)
+        kind = torch.where((kind == CHORD) & take(busy, face), _WAITING, kind)
+        # What a GPU has to wait for comes in one go.
+        sizes = torch.cat([counts_of(kind, _WAITING + 1), busy[:-1].sum()[None]]).tolist()
+        order = kind.argsort(stable=True)
+        _, ready, several, blurred, waiting = torch.split(order, sizes[:-1])
+        self._doubt(face[blurred])
         row = [face[ready, None], verdict.pair[ready], self.open.group[ready, None]]
         self.chords.append(torch.cat(row, 1))
-        going = ((verdict.kind == SEVERAL) | (verdict.kind == CHORD)) & busy
-        chosen = going.nonzero()[:, 0]
-        if not chosen.shape[0]:
+        if not several.shape[0]:
             return False
+        chosen = torch.cat([several, waiting]).sort().values
         self.open = self.open.select(chosen)
         self.open = self.open.without(self.judge.hopeless(self.mesh, self.open))
-        several = (verdict.kind[chosen] == SEVERAL).nonzero()[:, 0]
-        best = self._longest(several, verdict.side[chosen])
+        several = places_in(kind[chosen] == SEVERAL, several.shape[0])
+        best = self._longest(several, verdict.side[chosen], sizes[-1])
         self._halve(best, verdict.pair[chosen[best]])
         return True
 
@@ -123,83 +142,85 @@ class _Work:
         if face.shape[0]:
             self.doubts.append(Doubts(self.mesh.means()[torch.unique(face)], CLOSE))
 
-    def _longest(self, several: Tensor, side: Tensor) -> Tensor:
-        """Of the contests with several winners one for each face, ordered by face."""
+    def _longest(self, several: Tensor, side: Tensor, count: int) -> Tensor:
+        """Of the contests with several winners one for each of so many faces, ordered by face."""
         order = several[side[several].argsort(stable=True)]
         rank = torch.arange(order.shape[0], device=order.device)
         last = order.new_full((self.mesh.num_faces,), -1)
         last.scatter_reduce_(0, self.open.face[order], rank, "amax")
-        return order[last[last >= 0]]
+        return order[last[places_in(last >= 0, count)]]
 
     def _halve(self, best: Tensor, pair: Tensor) -> None:
         """Cut the faces of these contests by the lines of the pairs (N, 2) of units."""
         count = best.shape[0]
         if self.max_faces is not None and self.mesh.num_faces + count > self.max_faces:
             raise LimitError("too many regions")
-        unique, column = torch.unique(pair.sort(1).values, dim=0, return_inverse=True)
         marks = _HELPER - self.lines - torch.arange(count, device=best.device)
-        face = self.open.face[best]
-        halves = halve(self.mesh, self._pairs(unique), face, column, marks, self.op)
+        halves = halve(self.mesh, self._wanted(self._keys(self.open.face[best], pair), marks))
         self.judge.field.grow(halves.births, halves.blur)
         self.early.append(halves.births)
         self.doubts += halves.doubts
         self.mesh = halves.mesh
-        self._hand_down(halves, pair[halves.which])
+        self._hand_down(halves, pair[halves.which], count)
         self.lines += count
 
-    def _pairs(self, pair: Tensor) -> Pairs:
-        first, second = pair.unbind(1)
-        error = self.judge.error
-        return Pairs(self.judge.field, first, second, error[first] + error[second])
+    def _keys(self, face: Tensor, pair: Tensor) -> Tensor:
+        """Of the borders between pairs (N, 2) of units in faces (N,): see ``Wanted``."""
+        n, (first, second) = self.judge.error.shape[0], pair.unbind(1)
+        low, high = torch.minimum(first, second), torch.maximum(first, second)
+        return (face * n + low) * n + high
 
-    def _hand_down(self, halves: Halves, pair: Tensor) -> None:
+    def _wanted(self, key: Tensor, unit: Tensor) -> Wanted:
+        judge = self.judge
+        units = judge.field, judge.error, judge.kernel
+        return Wanted(key, unit, self.op, *units, self.max_faces)
+
+    def _hand_down(self, halves: Halves, pair: Tensor, count: int) -> None:
         """Open contests go to both halves; note which of them may have a border on the line.
 
-        pair: (N, 2) the units between which each line was drawn.
+        pair: (N, 2) the units between which each line was drawn; count: how many were wanted.
         """
         number = halves.face.new_full((self.mesh.num_faces,), -1)
         number[halves.face] = torch.arange(halves.face.shape[0], device=number.device)
         which = number[self.open.face]
-        self._doubt(self.open.face[which < 0])  # lines that vanished in rounding
-        cut = (which >= 0).nonzero()[:, 0]
-        left, which = self.open.select(cut), which[cut]
-        first, second = ((left.units == unit[:, None]).any(1) for unit in pair[which].unbind(1))
-        along = (first & second) | self._tied_along(halves.ends[which], left.units)
+        left = self.open
+        if pair.shape[0] < count:  # lines that vanished in rounding
+            self._doubt(left.face[which < 0])
+            cut = (which >= 0).nonzero()[:, 0]
+            left, which = left.select(cut), which[cut]
+        chosen = self._along(left, which, halves.ends, pair).nonzero()[:, 0]
         line = self.lines + halves.which[which]
-        chosen = along.nonzero()[:, 0]
         self.helpers.append(_Helpers(line[chosen], left.select(chosen)))
         right = replace(left, face=halves.new_face[which])
         both = zip(vars(left).values(), vars(right).values(), strict=True)
         self.open = Contests(*(torch.cat(pair) for pair in both))
 
-    def _tied_along(self, ends: Tensor, units: Tensor) -> Tensor:
-        """Which contests have two units that are equal all along lines with ends (N, 2), (N,)."""
-        (a, tolerance), (b, _) = (self.judge.at(vertex, units) for vertex in ends.unbind(1))
+    def _along(self, contests: Contests, cut: Tensor, ends: Tensor, pair: Tensor) -> Tensor:
+        """Which contests may have a border along the lines that cut their faces, (N,).
+
+        That is between their pair (L, 2), or two units that are equal between their ends (L, 2).
+        """
+        judge, units = self.judge, contests.units
+        if judge.kernel is not None:
+            given = judge.contest(self.mesh, contests), cut, ends, pair, _ASIDE
+            return judge.kernel.along(*given)
+        first, second = ((units == unit[:, None]).any(1) for unit in pair[cut].unbind(1))
+        (a, tolerance), (b, _) = (judge.at(vertex, units) for vertex in ends[cut].unbind(1))
         order = torch.lerp(a, b, _ASIDE).argsort(1)
         slack = tolerance.gather(1, order)
         slack = slack[:, 1:] + slack[:, :-1]
         tied = torch.ones_like(slack, dtype=torch.bool)
         for values in (a, b):
             tied &= values.gather(1, order).diff(dim=1).abs() <= slack
-        return tied.any(1)
+        return (first & second) | tied.any(1)
 
     def finish(self) -> Refinement:
         """Draw the chords, then take out the helping lines where they are no borders."""
-        face, first, second, group = torch.cat(self.chords).unbind(1)
-        pair = torch.stack([torch.minimum(first, second), torch.maximum(first, second)], 1)
-        pair, column = torch.unique(pair, dim=0, return_inverse=True)
-        count = max(1, pair.shape[0])
-        key, row = torch.unique(face * count + column, return_inverse=True)
+        chords = torch.cat(self.chords)
+        face, group = chords[:, 0], chords[:, 3]
+        key, row = torch.unique(self._keys(face, chords[:, 1:3]), return_inverse=True)
         unit = key.new_full(key.shape, self.nobody).scatter_reduce_(0, row, group, "amin")
-        made = draw_strokes(
-            self.mesh,
-            self._pairs(pair),
-            key // count,
-            key % count,
-            unit,
-            self.op,
-            max_faces=self.max_faces,
-        )
+        made = draw_strokes(self.mesh, self._wanted(key, unit))
         made = replace(made, doubts=self.doubts + made.doubts, early=tuple(self.early))
         return self._without_needless(made) if self.lines else made
 
@@ -212,7 +233,7 @@ class _Work:
         offsets = offsets_of(counts_of(_HELPER - mesh.edge_unit[edge], self.lines))
         beside = mesh.halfedge_face().view(-1, 2)
         unit = edge.new_full(edge.shape, self.nobody)
-        for helpers in self.helpers:
+        for helpers in _joined(self.helpers):
             rows, counts = take_rows(offsets, helpers.line)
             which = owners_of(counts, rows.shape[0])
             units = helpers.contests.units[which]
@@ -222,5 +243,5 @@ class _Work:
             group = helpers.contests.group[which]
             unit.scatter_reduce_(0, rows[border], group[border], "amin")
         mesh.edge_unit[edge] = unit
-        mesh, kept = dissolve(mesh, edge[unit == self.nobody], self.old)
+        mesh, kept = dissolve(mesh, edge[unit == self.nobody], self.old, judge.kernel)
         return replace(made, mesh=mesh, kept=kept)

@@ -268,6 +268,11 @@ def _between(births: Births, value: Tensor, born: Tensor) -> Tensor:
     known, ends = value.shape[0], []
     for vertex in (births.p, births.q):
         rows = value.index_select(0, vertex.clamp(max=known - 1))
+        if vertex.is_cuda:  # reading twice is faster than waiting
+            late = (vertex >= known).view(-1, *[1] * (value.dim() - 1))
+            others = born.index_select(0, (vertex - known).clamp_(min=0))
+            ends.append(torch.where(late, others, rows))
+            continue
         late = (vertex >= known).nonzero()[:, 0]
         rows[late] = born[vertex[late] - known]
         ends.append(rows)

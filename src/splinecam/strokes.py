@@ -25,12 +25,60 @@ from splinecam.cutting import (
     short_chords,
     unrefined,
 )
-from splinecam.field import Pairs
+from splinecam.field import Field, Pairs
+from splinecam.kernels import GpuKernel, Strokes
 from splinecam.mesh import Mesh
-from splinecam.predicates import SAFETY
+from splinecam.predicates import SAFETY, UV_ERROR
 from splinecam.ragged import following, offsets_of, owners_of, take, take_rows
 
-__all__ = ["Halves", "draw_strokes", "halve"]
+__all__ = ["Halves", "Wanted", "draw_strokes", "halve"]
+
+_MOST_CHORDS = 1 << 12  # of one face, of which a GPU compares all pairs
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Chords to draw, (N,), ascending: key, (face * n + one unit) * n + another one of n units.
+
+    unit: (N,) the unit of their edges; op: their provenance; field, error: the values of all units,
+    with their rounding (n,); kernel: of a GPU, which draws where nothing is close.
+    """
+
+    key: Tensor
+    unit: Tensor
+    op: int
+    field: Field
+    error: Tensor
+    kernel: GpuKernel | None = None
+    max_faces: int | None = None
+
+    @property
+    def face(self) -> Tensor:
+        return self.key // self.error.shape[0] ** 2
+
+    def columns(self) -> tuple[Pairs, Tensor]:
+        """The differences of units that there are, and which of them each chord is of, (N,)."""
+        n, error = self.error.shape[0], self.error
+        code, column = torch.unique(self.key % n**2, return_inverse=True)
+        first, second = code // n, code % n
+        return Pairs(self.field, first, second, error[first] + error[second]), column
+
+    def strokes(self) -> Strokes:
+        """The same for a GPU."""
+        return Strokes(
+            key=self.key,
+            unit=self.unit,
+            table=self.field.table,
+            error=self.error,
+            old=self.field.first,
+            born=self.field.ends,
+            blur=self.field.blur,
+            uv_error=UV_ERROR,
+            safety=SAFETY,
+            op=self.op,
+            max_faces=self.max_faces,
+            max_chords=_MOST_CHORDS,
+        )
 
 
 @dataclass(frozen=True)
@@ -48,20 +96,16 @@ class _Strokes:
     doubts: list[Doubts]
 
 
-def draw_strokes(
-    mesh: Mesh,
-    pairs: Pairs,
-    face: Tensor,
-    column: Tensor,
-    unit: Tensor,
-    op: int,
-    *,
-    max_faces: int | None = None,
-) -> Refinement:
-    """Draw the zeros of the columns into the faces, ordered by both; face, column, unit (N,)."""
-    if not face.shape[0]:
+def draw_strokes(mesh: Mesh, wanted: Wanted) -> Refinement:
+    """Draw chords into the faces of a mesh."""
+    if not wanted.key.shape[0]:
         return unrefined(mesh, [])
-    strokes = _strokes(mesh, pairs, face, column)
+    if wanted.kernel is not None:
+        fast = wanted.kernel.draw(mesh, wanted.strokes())
+        if not isinstance(fast, str):
+            return Refinement(fast.mesh, fast.on_edges, fast.inside, [])
+    pairs, column = wanted.columns()
+    strokes = _strokes(mesh, pairs, wanted.face, column)
     if not strokes.falls.key.shape[0]:
         return unrefined(mesh, strokes.doubts)
     made = draw(
@@ -70,10 +114,10 @@ def draw_strokes(
         strokes.falls,
         strokes.rises,
         strokes.falls.key // pairs.m,
-        unit[strokes.which],
-        op,
+        wanted.unit[strokes.which],
+        wanted.op,
         bare=strokes.bare,
-        max_faces=max_faces,
+        max_faces=wanted.max_faces,
     )
     return replace(made, doubts=strokes.doubts + made.doubts)
 
@@ -96,8 +140,16 @@ class Halves:
     doubts: list[Doubts]
 
 
-def halve(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor, unit: Tensor, op: int) -> Halves:
-    """Cut each of the faces (N,), ascending, by one column; unit (N,) marks the new edges."""
+def halve(mesh: Mesh, wanted: Wanted) -> Halves:
+    """Cut faces by one chord each."""
+    face, op = wanted.face, wanted.op
+    if wanted.kernel is not None:
+        fast = wanted.kernel.halve(mesh, wanted.strokes())
+        if not isinstance(fast, str):
+            index = torch.arange(face.shape[0], device=face.device)
+            made = fast.mesh, fast.on_edges, fast.blur, face, mesh.num_faces + index
+            return Halves(*made, fast.ends, index, [])
+    pairs, column = wanted.columns()
     strokes = _strokes(mesh, pairs, face, column)
     cuts, m = strokes.cuts, pairs.m
     split = cuts.divide(mesh, op)
@@ -126,7 +178,7 @@ def halve(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor, unit: Tensor, 
         offsets=chosen.offsets,
         corners=chosen.half,
         edge_op=torch.cat([split.edge_op, index.new_full((count,), op)]),
-        edge_unit=torch.cat([split.edge_unit, unit[strokes.which]]),
+        edge_unit=torch.cat([split.edge_unit, wanted.unit[strokes.which]]),
         vertex_op=split.vertex_op,
     )
     return Halves(

@@ -2,10 +2,10 @@
 
 The library is plain C (``refine.c``, ``rows.c``, ``pool.c``), built when the package is installed.
 Where it is missing everything works by tensor operations, only slower. For GPUs there are the steps
-of ``refine.cu`` and ``envelope.cu``, which are compiled when they are first needed.
+of ``refine.cu``, ``envelope.cu`` and ``dissolve.cu``, which are compiled when first needed.
 """
 
-from splinecam.kernels.gpu import Contest, GpuKernel, Layer, gpu_kernel_for
+from splinecam.kernels.gpu import Contest, GpuKernel, Layer, Strokes, gpu_kernel_for
 from splinecam.kernels.kernel import Cutting, Dense, Kernel, Seen, available, kernel_for
 from splinecam.kernels.refined import History
 from splinecam.kernels.rows import LineRows, Sight
@@ -21,6 +21,7 @@ __all__ = [
     "LineRows",
     "Seen",
     "Sight",
+    "Strokes",
     "available",
     "gpu_kernel_for",
     "kernel_for",

@@ -12,6 +12,11 @@ typedef struct {
     whole *status, *kind, *pair;
     double *side;
     unsigned char *hopeless; /* (contests, size) */
+    /* Lines: which one cuts each contest's face; its two ends, and the units that it is between;
+     * whether a contest may have a border along it. */
+    const whole *cut, *end, *between;
+    double aside; /* a fraction of a line at which units that meet elsewhere are not equal */
+    unsigned char *along;
 } run_t;
 
 /* One contest: its members, and the corners of its face. */
@@ -180,5 +185,30 @@ DEVICE void doom(const run_t *r, whole item) {
     r->hopeless[item] = lost || same;
 }
 
+/* Whether a member of a contest equals the one above it all along a line, or is one of both units
+ * that the line is between. */
+DEVICE void tie(const run_t *r, whole item) {
+    whole i = item / r->size, m = item % r->size, line = r->cut[i], next = -1, both = 0;
+    contest_t c = {r, r->member + i * r->size, 0, 0};
+    const double *a = r->table + r->end[2 * line] * r->units;
+    const double *b = r->table + r->end[2 * line + 1] * r->units;
+    double own = value(&c, a, b, r->aside, m), least = 1 / 0.0;
+    for (whole k = 0; k < r->size; k++) {
+        double other = value(&c, a, b, r->aside, k);
+        if ((other > own || (other == own && k > m)) && other < least) {
+            least = other;
+            next = k;
+        }
+        both |= c.member[m] == r->between[2 * line] && c.member[k] == r->between[2 * line + 1];
+    }
+    if (next >= 0) {
+        whole p = c.member[m], q = c.member[next];
+        double reach = slack(&c, m) + slack(&c, next);
+        both |= fabs(a[q] - a[p]) <= reach && fabs(b[q] - b[p]) <= reach;
+    }
+    if (both) r->along[i] = 1;
+}
+
 STEP(judge)
 STEP(doom)
+STEP(tie)

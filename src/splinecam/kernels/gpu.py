@@ -16,7 +16,7 @@ from splinecam.births import Births, Kinks
 from splinecam.kernels.nvrtc import Launch, launcher, struct_of
 from splinecam.mesh import Mesh
 
-__all__ = ["Contest", "GpuKernel", "Layer", "Refined", "gpu_kernel_for"]
+__all__ = ["Contest", "GpuKernel", "Halved", "Layer", "Refined", "Strokes", "gpu_kernel_for"]
 
 _log = logging.getLogger("splinecam")
 
@@ -34,7 +34,9 @@ def gpu_kernel_for(device: torch.device) -> GpuKernel | None:
 
 
 # Arrays of real numbers among the results.
-_REAL = frozenset({"point_t", "point_bend", "cross_t", "slot_t", "slot_bend", "made_uv", "side"})
+_REAL = frozenset(
+    {"point_t", "point_bend", "cross_t", "slot_t", "slot_bend", "made_uv", "side", "shift"}
+)
 
 
 class Layer(NamedTuple):
@@ -60,6 +62,37 @@ class Layer(NamedTuple):
     least_bends: int | None
 
 
+class Strokes(NamedTuple):
+    """Chords to draw, (N,), ascending: key, (face * n + one unit) * n + another one of n units.
+
+    unit: (N,) the number of its edges; table, error: (V, n) and (n,) values of all units, and their
+    rounding; of vertices from ``old`` on born (W, 2), between which they lie, and blur (W,), how
+    far they may be off there. The rest is as in ``Layer``.
+    """
+
+    key: Tensor
+    unit: Tensor
+    table: Tensor
+    error: Tensor
+    old: int
+    born: Tensor
+    blur: Tensor
+    uv_error: float
+    safety: float
+    op: int
+    max_faces: int | None
+    max_chords: int
+
+
+class Halved(NamedTuple):
+    """A mesh with faces cut in two, its new vertices, their errors, and the ends of the chords."""
+
+    mesh: Mesh
+    on_edges: Births
+    blur: Tensor
+    ends: Tensor
+
+
 class Refined(NamedTuple):
     """A refined mesh, its new vertices on edges and inside faces, and the slope changes there."""
 
@@ -82,6 +115,16 @@ class Contest(NamedTuple):
     units: Tensor
 
 
+def _numbers(given: Layer | Strokes) -> dict[str, float]:
+    units = given.z if isinstance(given, Layer) else given.table
+    return {
+        "units": units.shape[1],
+        "op": given.op,
+        "uv_error": given.uv_error,
+        "safety": given.safety,
+    }
+
+
 class _Work:
     """The structure that the steps of a source are given, and the arrays it points to."""
 
@@ -98,9 +141,45 @@ class _Work:
     @classmethod
     def refining(cls, launch: Launch, mesh: Mesh, layer: Layer) -> _Work:
         """What is to be refined."""
+        arrays = {
+            "z": layer.z,
+            "positive": layer.positive,
+            "negative": layer.negative,
+            "error": layer.error,
+            "jump": layer.jump,
+            "wanted": layer.wanted,
+        }
+        words = layer.positive.shape[1]
+        return cls.on(launch, "refine.cu", mesh, arrays, words=words, **_numbers(layer))
+
+    @classmethod
+    def drawing(cls, launch: Launch, mesh: Mesh, strokes: Strokes) -> _Work:
+        """Chords to draw."""
+        arrays = {
+            "z": strokes.table,
+            "error": strokes.error,
+            "key": strokes.key,
+            "stroke_unit": strokes.unit,
+            "born": strokes.born,
+            "born_blur": strokes.blur,
+        }
+        count, numbers = strokes.key.shape[0], _numbers(strokes)
+        numbers |= {"strokes": count, "chords": count, "old": strokes.old}
+        return cls.on(launch, "refine.cu", mesh, arrays, **numbers)
+
+    @classmethod
+    def on(
+        cls,
+        launch: Launch,
+        source: str,
+        mesh: Mesh,
+        arrays: dict[str, Tensor],
+        **numbers: float,
+    ) -> _Work:
+        """What is to be done to a mesh."""
         return cls(
             launch,
-            "refine.cu",
+            source,
             {
                 "uv": mesh.uv,
                 "edge": mesh.edges,
@@ -109,23 +188,15 @@ class _Work:
                 "edge_op": mesh.edge_op,
                 "edge_unit": mesh.edge_unit,
                 "vertex_op": mesh.vertex_op,
-                "z": layer.z,
-                "positive": layer.positive,
-                "negative": layer.negative,
-                "error": layer.error,
-                "jump": layer.jump,
-                "wanted": layer.wanted,
+                "status": torch.zeros(2, dtype=torch.int64, device=mesh.uv.device),
+                **arrays,
             },
             vertices=mesh.num_vertices,
             edges=mesh.num_edges,
             faces=mesh.num_faces,
             corners=mesh.corners.shape[0],
             width=mesh.uv.shape[1],
-            units=layer.z.shape[1],
-            words=layer.positive.shape[1],
-            op=layer.op,
-            uv_error=layer.uv_error,
-            safety=layer.safety,
+            **numbers,
         )
 
     @classmethod
@@ -150,17 +221,49 @@ class _Work:
         self.arrays[name] = array
         setattr(self.run, name, array.data_ptr())
 
-    def room(self, sizes: dict[str, int]) -> None:
+    def room(self, sizes: dict[str, int], *, fill: int | None = None) -> None:
         """Arrays of so many entries of eight bytes, which stand one after the other."""
         whole = torch.empty(sum(sizes.values()), dtype=torch.int64, device=self.device)
+        if fill is not None:
+            whole.fill_(fill)
         for name, array in zip(sizes, torch.split(whole, list(sizes.values())), strict=True):
             self.point(name, array)
+
+    def made_room(self, vertices: int, edges: int, faces: int) -> None:
+        """Room for the mesh that is made."""
+        self.room(
+            {
+                "made_uv": vertices * self.run.width,
+                "made_edge": 2 * edges,
+                "made_offset": faces + 1,
+                "made_corner": self.run.new_corners,
+                "made_edge_op": edges,
+                "made_edge_unit": edges,
+                "made_vertex_op": vertices,
+            }
+        )
+
+    def made(self) -> Mesh:
+        """The mesh that was made."""
+        names = ("offset", "corner", "edge_op", "edge_unit", "vertex_op")
+        uv, edges, *rest = (self.result(f"made_{name}") for name in ("uv", "edge", *names))
+        return Mesh(uv.view(-1, self.run.width), edges.view(-1, 2), *rest)
+
+    def births(self, name: str, count: int) -> Births:
+        """So many new vertices of one kind."""
+        return Births(*(self.result(f"{name}_{part}")[:count] for part in ("start", "end", "t")))
 
     def steps(self, count: int, *names: str) -> None:
         """Run steps for so many items each."""
         if count:
             for name in names:
                 self._launch(self._source, name, self.run, count)
+
+    def exchange(self, one: str, other: str) -> None:
+        """Have two names stand for each other's arrays."""
+        first, second = self.arrays[one], self.arrays[other]
+        self.point(one, second)
+        self.point(other, first)
 
     def sum_up(self, name: str, rows: int = 1) -> Tensor:
         """Running sums of the rows of an array, in its place."""
@@ -181,11 +284,36 @@ class GpuKernel:
     def refine(self, mesh: Mesh, layer: Layer) -> Refined | str:
         """The mesh cut along zero sets, or why not: unchanged, delicate, too many."""
         work = _Work.refining(self._launch, mesh, layer)
-        for part in (self._edges, self._chords, self._cut):
-            reason = part(work, layer)
-            if reason:
-                return reason
-        return _refined(work)
+        reason = self._edges(work, layer) or self._chords(work, layer)
+        reason = reason or self._cut(work, layer.least_bends)
+        return reason or _refined(work)
+
+    def draw(self, mesh: Mesh, strokes: Strokes) -> Refined | str:
+        """The mesh with chosen chords, or why not."""
+        work = _Work.drawing(self._launch, mesh, strokes)
+        reason = self._strokes(work, strokes) or self._cut(work, None)
+        return reason or _refined(work)
+
+    def halve(self, mesh: Mesh, strokes: Strokes) -> Halved | str:
+        """The mesh with one chord each in chosen faces, or why not.
+
+        The part to the left of a chord keeps the face's number, the others come after all faces.
+        """
+        work = _Work.drawing(self._launch, mesh, strokes)
+        reason = self._strokes(work, strokes)
+        if reason:
+            return reason
+        run = work.run
+        edges, faces = run.edges + run.points + run.chords, run.faces + run.chords
+        work.made_room(run.vertices + run.points, edges, faces)
+        work.steps(run.chords, "write_chord")
+        self._write_old(work)
+        work.steps(run.faces, "measure_half")
+        work.sum_up("made_offset")
+        work.steps(run.faces, "write_half")
+        ends = torch.stack([work.arrays["start"], work.arrays["stop"]], 1)
+        shift = work.result("shift")[: run.points]
+        return Halved(work.made(), work.births("point", run.points), shift, ends)
 
     def judge(self, contest: Contest) -> tuple[Tensor, Tensor, Tensor]:
         """How contests stand: see ``envelope.Verdict``."""
@@ -203,10 +331,66 @@ class GpuKernel:
         work.steps(found.numel(), "doom")
         return found
 
+    def along(
+        self, contest: Contest, cut: Tensor, ends: Tensor, between: Tensor, aside: float
+    ) -> Tensor:
+        """Whether contests (N,) may have a border along the lines that cut their faces.
+
+        cut: (N,) one of L lines each; ends, between: (L, 2) their end vertices, and two units.
+        """
+        work = _Work.judging(self._launch, contest)
+        for name, array in (("cut", cut), ("end", ends), ("between", between)):
+            work.point(name, array.contiguous())
+        work.run.aside = aside
+        found = torch.zeros(cut.shape, dtype=torch.bool, device=work.device)
+        work.point("along", found)
+        work.steps(contest.units.numel(), "tie")
+        return found
+
+    def dissolve(self, mesh: Mesh, needless: Tensor, fixed: int) -> tuple[Mesh, Tensor] | None:
+        """What ``dissolve.dissolve`` gives; None where slivers are left to tensor operations."""
+        work = _Work.on(self._launch, "dissolve.cu", mesh, {"needless": needless}, fixed=fixed)
+        run = work.run
+        vertices, edges, faces, corners = run.vertices, run.edges, run.faces, run.corners
+        work.room(dict.fromkeys(("beside", "corner_of"), 2 * edges), fill=-1)
+        work.room(
+            {"leads": 2 * (corners + 1), "new_edge": edges + 1, "new_vertex": vertices + 1}
+            | {"merged": faces, "degree": vertices, "made_offset": faces + 1},
+            fill=0,
+        )
+        work.room(
+            {"root": faces, "gone": edges, "passed": vertices, "ends": 2 * edges}
+            | {"next": corners, "side": corners}
+        )
+        work.steps(faces, "find_beside")
+        work.steps(needless.shape[0], "unite")
+        work.steps(edges, "part")
+        work.steps(vertices, "pass")
+        work.steps(corners, "link", "lead")
+        leads = work.sum_up("leads", 2)
+        work.steps(corners, "unbend", "unbend", "measure")
+        sums = [work.sum_up("made_offset")]
+        work.steps(corners, "write_sides")
+        work.steps(vertices, "count_vertex")
+        sums += [work.sum_up(name) for name in ("new_edge", "new_vertex")]
+        totals = [leads[:, -1], *(total[0, -1:] for total in sums)]
+        close, _, kept, united, *sizes = torch.cat([work.arrays["status"], *totals]).tolist()
+        if close:
+            return None
+        made_corners, made_edges, made_vertices = sizes
+        run.new_corners = made_corners
+        offsets = work.arrays["made_offset"][: kept + united + 1].clone()
+        work.made_room(made_vertices, made_edges, 0)
+        work.point("kept", torch.empty(made_vertices, dtype=torch.int64, device=work.device))
+        work.steps(made_corners, "write_corner")
+        work.steps(edges, "write_edge")
+        work.steps(vertices, "write_vertex")
+        work.arrays["made_offset"] = offsets
+        return work.made(), work.arrays["kept"]
+
     def _edges(self, work: _Work, layer: Layer) -> str | None:
         """Count the new vertices on edges, and around faces."""
         run = work.run
-        work.point("status", torch.zeros(2, dtype=torch.int64, device=work.device))
         work.room({"first": run.edges + 1, "before": run.corners + 1, "sums": 4 * (run.faces + 1)})
         work.steps(run.edges, "count_changes")
         work.sum_up("first")
@@ -233,8 +417,7 @@ class GpuKernel:
             | {"blur": 2 * points, "point_uv": run.width * points}
             | dict.fromkeys(found, marks)
             | {"lower": marks + 1, "half": run.places, "ends": run.places}
-            | dict.fromkeys(("chord_face", "low", "high", "start", "stop", "taken"), chords)
-            | {"line": 6 * chords}
+            | _per_chord(chords)
         )
         work.room(
             dict.fromkeys(
@@ -251,16 +434,64 @@ class GpuKernel:
         work.steps(chords, "count_crossings")
         slots = work.sum_up("slots", 2)
         close, _, run.crossings = torch.cat([work.arrays["status"], slots[:1, -1]]).tolist()
-        faces = run.faces + chords + run.crossings
-        if close:
-            return "delicate"
-        return "too many" if layer.max_faces is not None and faces > layer.max_faces else None
+        return "delicate" if close else _too_many(run, layer.max_faces)
 
-    def _cut(self, work: _Work, layer: Layer) -> str | None:
-        """Write the refined subdivision."""
+    def _strokes(self, work: _Work, strokes: Strokes) -> str | None:
+        """Find the new vertices on edges and the chords of given ones, and their crossings.
+
+        There are two ends of each chord, so that nothing has to be known before it is found.
+        """
+        run = work.run
+        chords, most = run.chords, 2 * run.chords
+        places = run.corners + 2 * most
+        found = ("raw_t", "raw_edge", "point_start", "point_end", "shift")
+        each = ("raw_change", "raw_unit", "point_t", "change", "point_edge", "point_unit")
+        ends = ("stroke_end", "stroke_place", "stroke_vertex")
+        work.room({"hits": run.edges + 1, "taken_hits": run.edges, "fresh": most + 1}, fill=0)
+        work.room({"beside": 2 * run.edges}, fill=-1)
+        work.room(
+            dict.fromkeys((*each, *ends), most)
+            | {"point_uv": run.width * most, "stroke_blur": 2 * most}
+            | {"first": run.edges + 1, "before": run.corners + 1, "sums": 4 * (run.faces + 1)}
+            | {"half": places, "ends": places, "slots": 2 * (chords + 1)}
+            | _per_chord(chords)
+        )
+        work.room(dict.fromkeys(found, most))
+        work.steps(run.corners, "find_beside")
+        work.steps(chords, "find_ends")
+        hits = work.sum_up("hits")
+        work.steps(most, "find_hits")
+        first = work.arrays["first"]
+        work.point("first", hits)
+        work.steps(most, "sort_points")
+        work.point("first", first)
+        for name in ("point_t", "change", "point_edge", "point_unit"):  # those in order are given
+            work.exchange(name, f"raw_{name.removeprefix('point_')}")
+        work.steps(most, "unite_hits")
+        work.sum_up("fresh")
+        work.steps(run.edges + 1, "count_points")
+        work.steps(most, "unite_points")
+        work.steps(run.corners, "count_sides")
+        work.sum_up("before")
+        work.steps(run.faces, "count_faces")
+        sums = work.sum_up("sums", 4)
+        work.steps(run.corners, "place_corner")
+        work.steps(most, "place_end")
+        work.steps(chords, "place_stroke", "count_crossings")
+        slots = work.sum_up("slots", 2)
+        totals = [first[-1:], slots[:1, -1], sums[:, -1]]
+        close, most, *sizes = torch.cat([work.arrays["status"], *totals]).tolist()
+        run.points, run.crossings, run.touched, _, run.places, kept = sizes
+        if close or most > 2 * strokes.max_chords:
+            return "delicate"
+        run.new_corners = kept + run.places + 2 * chords
+        return _too_many(run, strokes.max_faces)
+
+    def _cut(self, work: _Work, least: int | None) -> str | None:
+        """Write the refined subdivision; least: new vertices from which slope changes count."""
         run = work.run
         points, chords, crossings = run.points, run.chords, run.crossings
-        slots, least = 2 * crossings, layer.least_bends
+        slots = 2 * crossings
         run.bends = least is not None and points + crossings >= least
         run.new_corners += 2 * slots
         edges = run.edges + points + chords + slots
@@ -272,25 +503,13 @@ class GpuKernel:
             dict.fromkeys(ends, crossings)
             | dict.fromkeys(("slot_t", "slot_unit", "slot_bend"), slots)
         )
-        work.room(
-            {
-                "made_uv": vertices * run.width,
-                "made_edge": 2 * edges,
-                "made_offset": faces + 1,
-                "made_corner": run.new_corners,
-                "made_edge_op": edges,
-                "made_edge_unit": edges,
-                "made_vertex_op": vertices,
-            }
-        )
+        work.made_room(vertices, edges, faces)
         work.steps(chords, "find_pairs")
         work.steps(crossings, "meet")
         work.steps(slots, "sort_slots", "write_slot")
         work.steps(chords, "write_chord")
         work.steps(crossings, "write_crossing")
-        work.steps(run.vertices, "write_vertex")
-        work.steps(run.edges, "write_edge_start")
-        work.steps(points, "write_point")
+        self._write_old(work)
         work.steps(run.faces, "measure_kept")
         work.steps(run.touched + chords + crossings, "measure_face")
         work.sum_up("made_offset")
@@ -298,10 +517,25 @@ class GpuKernel:
         work.steps(run.corners, "write_corner")
         return "delicate" if bool(work.arrays["status"][0]) else None
 
+    def _write_old(self, work: _Work) -> None:
+        """Old vertices and edges, and what divides these."""
+        run = work.run
+        work.steps(run.vertices, "write_vertex")
+        work.steps(run.edges, "write_edge_start")
+        work.steps(run.points, "write_point")
+
+
+def _per_chord(chords: int) -> dict[str, int]:
+    names = ("chord_face", "chord_unit", "low", "high", "start", "stop", "taken")
+    return dict.fromkeys(names, chords) | {"line": 6 * chords, "end_blur": 4 * chords}
+
+
+def _too_many(run: Any, most: int | None) -> str | None:
+    faces = run.faces + run.chords + run.crossings
+    return "too many" if most is not None and faces > most else None
+
 
 def _refined(work: _Work) -> Refined:
-    names = ("offset", "corner", "edge_op", "edge_unit", "vertex_op")
-    uv, edges, *rest = (work.result(f"made_{name}") for name in ("uv", "edge", *names))
     kinks = None
     if work.run.bends:
         points = ("first", "point_t", "point_unit", "point_bend", "point_edge", "point_index")
@@ -311,9 +545,7 @@ def _refined(work: _Work) -> Refined:
             Kinks(*(work.result(name) for name in points)),
             Kinks(offsets, *(work.result(name) for name in inner)),
         )
-    return Refined(
-        Mesh(uv.view(-1, work.run.width), edges.view(-1, 2), *rest),
-        Births(*(work.result(f"point_{name}") for name in ("start", "end", "t"))),
-        Births(*(work.result(f"cross_{name}") for name in ("start", "end", "t"))),
-        kinks,
+    on_edges, inside = (
+        work.births(*some) for some in (("point", work.run.points), ("cross", work.run.crossings))
     )
+    return Refined(work.made(), on_edges, inside, kinks)

@@ -15,6 +15,7 @@ typedef unsigned long long word;
 #define LOWEST_BIT(x) (__ffsll((long long)(x)) - 1)
 #define ADD_ONE(at) ((whole)atomicAdd((word *)(at), 1ull))
 #define AT_LEAST(at, value) atomicMax(at, value)
+#define AT_MOST(at, value) atomicMin(at, value)
 #define STEP(name)                                                                     \
     extern "C" __global__ void all_##name(const __grid_constant__ run_t run, whole count) { \
         whole item = (whole)blockIdx.x * blockDim.x + threadIdx.x;                     \
@@ -27,6 +28,12 @@ typedef unsigned long long word;
 #define LOWEST_BIT(x) __builtin_ctzll(x)
 #define ADD_ONE(at) ((*(at))++)
 #define AT_LEAST(at, value) (*(at) = *(at) > (value) ? *(at) : (value))
+#define AT_MOST(at, value) lowered(at, value)
+static inline whole lowered(whole *at, whole value) {
+    whole before = *at;
+    *at = before < value ? before : value;
+    return before;
+}
 #define STEP(name)                                                    \
     void all_##name(const run_t *run, whole count) {                  \
         for (whole item = 0; item < count && !run->status[0]; item++) \
