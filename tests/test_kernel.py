@@ -114,6 +114,24 @@ def test_the_same_bits_with_any_number_of_threads(name: str) -> None:
         _assert_same(found[0].mesh, other.mesh)
 
 
+def test_the_same_bits_in_any_order_of_calls() -> None:
+    models = {name: NETS[name]() for name in NETS}
+    domain = sc.Domain.box(-3, 3)
+
+    def bits(names: list[str]) -> dict[str, list[Tensor]]:
+        found = {}
+        for name in names:
+            part = sc.partition(models[name], domain, device="cpu", progress=False)
+            arrays = [getattr(part.mesh, array) for array in ("uv", *WHOLE)]
+            found[name] = [*arrays, part.values, part.value_error]
+        return found
+
+    once = bits([*models])
+    for names in ([*reversed(models)], [*models, *models]):
+        for name, arrays in bits(names).items():
+            assert all(map(torch.equal, arrays, once[name])), name
+
+
 @pytest.mark.parametrize("width", [4, 8, 12])
 def test_results_take_the_place_of_what_they_are_made_of(
     width: int, monkeypatch: pytest.MonkeyPatch
