@@ -4,7 +4,7 @@
  * vertex of edge e and half-edge 2e + 1 runs back; a face is a counter-clockwise cycle of them.
  *
  * The functions return a status. They check the sizes and indices of what they are given, so that
- * malformed arrays give an error rather than a crash. Python mirrors the structures in kernel.py.
+ * malformed arrays give an error rather than a crash. Python mirrors the structures in library.py.
  */
 #ifndef SPLINECAM_KERNEL_H
 #define SPLINECAM_KERNEL_H

@@ -87,6 +87,7 @@ typedef struct {
 #include "rows.h"
 #endif
 
+/* The instructions of this machine decide, not those of the one that compiled the library. */
 #if defined(__x86_64__)
 /* Whether the processor has the given feature bits, and the system saves the registers. */
 static int has(unsigned ebx, unsigned states) {
@@ -96,17 +97,13 @@ static int has(unsigned ebx, unsigned states) {
     if ((low & states) != states || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
     return (b & ebx) == ebx;
 }
-#endif
-
-/* The instructions of this machine decide, not those of the one that compiled the library. */
 static const loops_t *loops(void) {
-#if defined(__x86_64__)
     if (has(bit_AVX2 | bit_AVX512F | bit_AVX512DQ, 0xe6)) return &loops_avx512;
     return has(bit_AVX2, 0x06) ? &loops_avx2 : &loops_sse2;
-#else
-    return &loops_plain;
-#endif
 }
+#else
+static const loops_t *loops(void) { return &loops_plain; }
+#endif
 
 int64_t sc_version(void) { return 2; }
 
@@ -454,10 +451,8 @@ static int check_new(const sc_dense *dense, int64_t *most) {
     if (!edges != !inside) return 0;
     if (!edges) return dense->rows == dense->known && dense->edge_way == SC_DIRECT;
     if (edges->first != dense->known || inside->first != dense->known + edges->count ||
-        inside->first + inside->count != dense->rows)
-        return 0;
-    if (dense->edge_way < SC_DIRECT || dense->edge_way > SC_SUMS ||
-        dense->inside_way < SC_DIRECT || dense->inside_way > SC_SUMS ||
+        inside->first + inside->count != dense->rows || dense->edge_way < SC_DIRECT ||
+        dense->edge_way > SC_SUMS || dense->inside_way < SC_DIRECT || dense->inside_way > SC_SUMS ||
         (dense->edge_way == SC_DIRECT) != (dense->inside_way == SC_DIRECT))
         return 0;
     return check_lines(edges, dense->rows, most) && check_lines(inside, dense->rows, most) &&

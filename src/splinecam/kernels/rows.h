@@ -135,13 +135,11 @@ TARGET static void NAME(mix)(const double *restrict a, const double *restrict b,
 }
 
 /* Add to a sum, and what rounding takes off to its rest. */
-#define ADD(sum, rest, term)                                  \
-    do {                                                      \
-        double before = sum, added = term, back;              \
-        sum = before + added;                                 \
-        back = sum - before;                                  \
-        rest += (before - (sum - back)) + (added - back);     \
-    } while (0)
+TARGET static inline void NAME(add)(double *sum, double *rest, double added) {
+    double before = *sum, total = before + added, back = total - before;
+    *rest += (before - (total - back)) + (added - back);
+    *sum = total;
+}
 
 /* New rows of the lines [begin, end): the slope changes up to a row count with t_j (1 - t), those
  * behind it with t (1 - t_j). */
@@ -169,14 +167,15 @@ TARGET static void NAME(sum)(double *table, int64_t width, const sc_lines *lines
         for (int64_t k = 0; k < count; k++) {
             const double *column = lines->column + lines->unit[first + k] * width;
             double weight = lines->bend[first + k] * (1 - lines->place[first + k]);
-            for (int64_t c = 0; c < width; c++) ADD(behind[c], behind_rest[c], weight * column[c]);
+            for (int64_t c = 0; c < width; c++)
+                NAME(add)(behind + c, behind_rest + c, weight * column[c]);
         }
         for (int64_t k = 0; k < count; k++) {
             const double *column = lines->column + lines->unit[first + k] * width;
             double bend = lines->bend[first + k], place = lines->place[first + k];
             for (int64_t c = 0; c < width; c++) {
-                ADD(ahead[c], ahead_rest[c], bend * place * column[c]);
-                ADD(behind[c], behind_rest[c], -(bend * (1 - place) * column[c]));
+                NAME(add)(ahead + c, ahead_rest + c, bend * place * column[c]);
+                NAME(add)(behind + c, behind_rest + c, -(bend * (1 - place) * column[c]));
             }
             if (found[k] < 0) continue;
             double t = lines->t[found[k]], *out = table + (lines->first + found[k]) * width;
@@ -283,7 +282,6 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
 static const loops_t NAME(loops) = {NAME(see),   NAME(fill),  NAME(sum), NAME(mix),
                                      NAME(block), NAME(bound), TILE_ROWS, TILE_COLUMNS};
 
-#undef ADD
 #undef vec
 #undef bits
 #undef NAME
