@@ -60,7 +60,8 @@ def _check_indices(mesh: Mesh) -> list[Check]:
     wrong = _count(mesh.counts() < 3)
     wrong += abs(int(mesh.offsets[0])) + abs(int(mesh.offsets[-1]) - mesh.corners.shape[0])
     for index, end in ((mesh.corners, 2 * mesh.num_edges), (mesh.edges, mesh.num_vertices)):
-        wrong += _count((index < 0) | (index >= end))
+        low, high = index.aminmax() if index.numel() else (0, -1)
+        wrong += int(low < 0) + int(high >= end)
     return [Check("indices out of range", wrong, 0)]
 
 
@@ -68,14 +69,15 @@ def _check_topology(mesh: Mesh, start: Tensor) -> list[Check]:
     """Checks in whole numbers; start: (H,) the vertex at which each corner's half-edge starts."""
     E, V, F = mesh.num_edges, mesh.num_vertices, mesh.num_faces
     ends = mesh.edges.view(-1)
-    uses = torch.bincount(mesh.corners, minlength=2 * E).view(-1, 2)
+    used = torch.zeros(2 * E, dtype=torch.bool, device=ends.device)
+    left, right = used.index_fill_(0, mesh.corners, True).view(-1, 2).unbind(1)
     border = mesh.edge_op < 0
-    sides = uses[:, 0] + uses[:, 1]
-    twins = _count(uses > 1) + _count(sides != torch.where(border, 1, 2))
+    twice = mesh.corners.shape[0] - _count(used)
+    twins = twice + _count(torch.where(border, left == right, ~(left & right)))
     breaks = _count(take(ends, mesh.corners ^ 1) != _ahead(mesh.offsets, start))
     unused = torch.ones(V, dtype=torch.bool, device=ends.device).index_fill_(0, ends, False)
     edge = border.nonzero()[:, 0]
-    half = 2 * edge + (take(uses[:, 1], edge) > 0)
+    half = 2 * edge + take(right, edge)
     return [
         Check("half-edges not used once by one face on each side", twins, 0),
         Check("breaks in the cycles of half-edges", breaks, 0),
@@ -129,21 +131,22 @@ def _shape(x: Tensor, y: Tensor, offsets: Tensor, trusted: Tensor) -> list[float
     ex, ey = _ahead(offsets, dx), _ahead(offsets, dy)
     turn = dx * ey - dy * ex
     owner = owners_of(offsets.diff(), x.shape[0])
-    # Areas from the first corner of each face, so that those of small faces are precise.
-    x, y = (axis - take(take(axis, offsets[:-1]), owner) for axis in (x, y))
+    # It rounds in proportion to the length of the sides, so that small areas are precise.
     areas = x.new_zeros(trusted.shape).index_add_(0, owner, x * dy - y * dx) / 2
+    everything = bool(trusted.all())
 
     def of_trusted(mask: Tensor) -> Tensor:
         corner = mask.nonzero()[:, 0]
-        return corner[take(trusted, take(owner, corner))]
+        return corner if everything else corner[take(trusted, take(owner, corner))]
 
     reflex = of_trusted(turn < 0)
     side, following = (torch.stack([a[reflex], b[reflex]], 1) for a, b in ((dx, dy), (ex, ey)))
     # How far a reflex corner sticks into its face: height of the triangle over the longer side.
     depth = -turn[reflex] / torch.maximum(lengths(side), lengths(following))
     # Where all corners turn left, sides turn upwards once in each round.
-    upwards = ((ey > 0) | ((ey == 0) & (ex > 0))) & ((dy < 0) | ((dy == 0) & (dx <= 0)))
-    odd = torch.bincount(take(owner, of_trusted(upwards)), minlength=trusted.shape[0]) != 1
+    upper = (dy > 0) | ((dy == 0) & (dx > 0))
+    upwards = take(owner, (_ahead(offsets, upper) > upper).nonzero()[:, 0])
+    odd = torch.bincount(upwards, minlength=trusted.shape[0]) != 1
     odd[take(owner, reflex)] = True
     entries, counts = take_rows(offsets, (odd & trusted).nonzero()[:, 0])
     angle = torch.atan2(turn[entries], (dx * ex + dy * ey)[entries])
