@@ -78,3 +78,9 @@ def test_wrong_models_and_outputs_are_told() -> None:
         sc.capture(Two(), (2,))
     with pytest.raises(sc.UnsupportedOpError):
         sc.capture(nn.Sequential(nn.GELU(), nn.Linear(2, 1)), (2,))
+
+
+@pytest.mark.parametrize("shape", [3, None, "ab"])
+def test_a_shape_that_is_none_is_refused(shape: object) -> None:
+    with pytest.raises(TypeError, match=r"such as \(2,\) or \(1, 28, 28\), not"):
+        sc.capture(nn.Linear(2, 1), shape)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from splinecam.kernels.gpu import GpuKernel
 from splinecam.kernels.nvrtc import source_of, struct_of
 from splinecam.plan import Place, Plan
 from splinecam.together import run_together
-from test_kernel import NETS, _assert_same, _mlp
+from test_kernel import NETS, _assert_same, _mlp, assert_same_refinement
 
 CPU = torch.device("cpu")
 COMPILER = shutil.which("cc") or shutil.which("gcc") or ""
@@ -86,18 +86,11 @@ def test_the_same_refinement(name: str, kernel: GpuKernel, monkeypatch: pytest.M
     assert pairs
     for fast, plain in pairs:
         assert fast is not None  # nothing was left to tensor operations
-        _assert_same(fast.mesh, plain.mesh)
-        for births in ("on_edges", "inside"):
-            one, other = getattr(fast, births), getattr(plain, births)
-            assert torch.equal(one.p, other.p)
-            assert torch.equal(one.q, other.q)
-            assert torch.allclose(one.t, other.t, atol=1e-12)
+        assert_same_refinement(fast, plain)
         for one, other in zip(fast.kinks, plain.kinks, strict=True):
-            assert torch.equal(one.unit, other.unit)
             assert torch.equal(one.offsets, other.offsets)
             assert torch.equal(one.line, other.line)
             assert torch.equal(one.place, other.place)
-            assert torch.allclose(one.bend, other.bend, rtol=1e-9)
 
 
 def zero_line() -> nn.Module:

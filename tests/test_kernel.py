@@ -73,6 +73,19 @@ def _assert_same(one: Mesh, other: Mesh) -> None:
     assert float((one.uv - other.uv).abs().max()) < 1e-12
 
 
+def assert_same_refinement(fast: Any, plain: Any) -> None:
+    """The same mesh, new vertices and slope changes, up to rounding."""
+    _assert_same(fast.mesh, plain.mesh)
+    for births in ("on_edges", "inside"):
+        one, other = getattr(fast, births), getattr(plain, births)
+        assert torch.equal(one.p, other.p)
+        assert torch.equal(one.q, other.q)
+        assert torch.allclose(one.t, other.t, atol=1e-12)
+    for one, other in zip(fast.kinks, plain.kinks, strict=True):
+        assert torch.equal(one.unit, other.unit)
+        assert torch.allclose(one.bend, other.bend, rtol=1e-9)
+
+
 @pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
 def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
     before = torch.get_num_threads()
@@ -193,15 +206,8 @@ def test_the_same_refinement(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     for fast, plain in pairs:
         if fast is None:
             continue
-        _assert_same(fast.mesh, plain.mesh)
-        for births in ("on_edges", "inside"):
-            one, other = getattr(fast, births), getattr(plain, births)
-            assert torch.equal(one.p, other.p)
-            assert torch.equal(one.q, other.q)
-            assert torch.allclose(one.t, other.t, atol=1e-12)
+        assert_same_refinement(fast, plain)
         for one, other in zip(fast.kinks, plain.kinks, strict=True):
-            assert torch.equal(one.unit, other.unit)
-            assert torch.allclose(one.bend, other.bend, rtol=1e-9)
             assert torch.equal(one.per_vertex(), other.per_vertex())
 
 

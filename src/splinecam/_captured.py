@@ -35,7 +35,7 @@ class Captured:
         device: str | torch.device,
     ) -> None:
         self.model = model
-        self.input_shape = tuple(int(size) for size in input_shape)
+        self.input_shape = _shape_of(input_shape)
         self.output = output
         self.device = device_of(device)
         self.wanted = device
@@ -66,6 +66,16 @@ class Captured:
         left_out = f", final {self.program.stripped} left out" if self.program.stripped else ""
         kind = type(self.model).__name__
         return f"Captured({kind}, {shapes}, cuts {self.cuts}{left_out}, on {self.device})"
+
+
+def _shape_of(input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return tuple(int(size) for size in input_shape)
+    except (TypeError, ValueError):
+        raise TypeError(
+            "input_shape must be the shape of one input without the batch, such as (2,) or "
+            f"(1, 28, 28), not {input_shape!r}"
+        ) from None
 
 
 def capture(
