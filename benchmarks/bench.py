@@ -27,8 +27,8 @@ from common import Table, Times, Workload, alone, in_turns, machine, options, wa
 from floor import floors
 from networks import GROUPS, WORKLOADS
 
-from splinecam._capture import capture
-from splinecam.engine import run
+from splinecam.engine.run import run
+from splinecam.network.capture import capture
 
 Row = dict[str, Any]
 

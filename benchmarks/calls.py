@@ -18,8 +18,8 @@ from common import Table, machine, mlp, options, perceptron, square
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._capture import capture
-from splinecam.engine import run
+from splinecam.engine.run import run
+from splinecam.network.capture import capture
 
 _FIRST = """
 import torch

@@ -17,8 +17,9 @@ from common import seconds
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.engine import Frame, Outcome
-from splinecam.program import Program
+from splinecam.engine.run import Outcome
+from splinecam.geometry.frame import Frame
+from splinecam.network.program import Program
 
 # Rows of a batch: the fastest of these counts. With fewer rows the same few would stay in the
 # innermost cache, which those of different vertices do not.

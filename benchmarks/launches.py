@@ -19,8 +19,8 @@ import torch
 from common import Table, Workload, in_turns, machine, options, warm_up
 from torch.profiler import ProfilerActivity, profile
 
-from splinecam._capture import capture
-from splinecam.engine import Outcome, run
+from splinecam.engine.run import Outcome, run
+from splinecam.network.capture import capture
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 NAMES = (
@@ -53,7 +53,7 @@ TABLE = Table(
 def by_default(model: torch.nn.Module, shape: tuple[int, ...]) -> Callable[..., Outcome]:
     """What ``device="auto"`` does after the capture."""
     try:
-        from splinecam.plan import Plan, first_device
+        from splinecam.engine.plan import Plan, first_device
     except ImportError:  # versions that always choose the GPU
         return partial(run, capture(model, shape, device=CUDA))
     program = capture(model, shape, device=first_device("auto", model, shape))

@@ -15,7 +15,7 @@ from common import Workload, mlp, perceptron
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.demo import train, two_spirals
+from splinecam.cli.demo import train, two_spirals
 
 SHARED = Path(os.environ.get("SPLINECAM_SHARED", Path(__file__).parents[2] / "shared"))
 

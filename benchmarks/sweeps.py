@@ -10,8 +10,8 @@ import torch
 from common import Table, alone, in_turns, perceptron, seconds, warm_up
 
 import splinecam as sc
-from splinecam._capture import capture
-from splinecam.engine import run
+from splinecam.engine.run import run
+from splinecam.network.capture import capture
 
 DOMAINS = 90
 WIDTHS = (784, 200, 200, 200, 10)  # a classifier of 28 x 28 pixels

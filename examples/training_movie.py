@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.demo import two_spirals
+from splinecam.cli.demo import two_spirals
 
 
 def title(shot: sc.Snapshot) -> str:

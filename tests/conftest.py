@@ -15,7 +15,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from splinecam import options, plan
+from splinecam._util import options
+from splinecam.engine import plan
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 torch.set_num_threads(1)

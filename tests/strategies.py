@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import nn
 
-from splinecam.domain import Domain
+from splinecam.geometry.domain import Domain
 from splinecam.testing import Abs, GroupSort, Max, Maximum, Min, Minimum, Residual
 
 

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam._capture import capture
-from splinecam.engine import run
+from splinecam.engine.run import run
+from splinecam.network.capture import capture
 from splinecam.testing import Abs
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

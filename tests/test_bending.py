@@ -7,11 +7,14 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam import bending, dense, evaluate, kinks
-from splinecam._capture import capture
-from splinecam.bending import Bags, Sums
-from splinecam.births import Births, Kinks
-from splinecam.engine import run
+from splinecam.arrangement import breakpoints as kinks
+from splinecam.engine import dense_layers as dense
+from splinecam.engine import evaluate
+from splinecam.engine import line_values as bending
+from splinecam.engine.line_values import Bags, Sums
+from splinecam.engine.run import run
+from splinecam.geometry.interpolation import Births, Kinks
+from splinecam.network.capture import capture
 
 
 class Skip(nn.Module):

@@ -7,9 +7,11 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam import engine, functions, refine, weave
-from splinecam._capture import capture
-from splinecam.engine import Outcome, run
+from splinecam.arrangement import functions, refine
+from splinecam.arrangement import general_position as weave
+from splinecam.engine import run as engine
+from splinecam.engine.run import Outcome, run
+from splinecam.network.capture import capture
 from test_bending import follow_lines
 
 

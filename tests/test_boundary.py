@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.boundary import Boundary, LevelSet
-from splinecam.curves import Curves
+from splinecam.analysis.boundary import Boundary, LevelSet
+from splinecam.analysis.curves import Curves
 from splinecam.errors import SplineCamError
 from splinecam.testing import Abs, Max
 from strategies import dense, mlp

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from fixtures.networks import Mixed, ResNet18, UNet, seeded
-from splinecam._capture import capture
-from splinecam._capture.probe import probe
-from splinecam.cuts import KnotCut
 from splinecam.errors import CaptureError, UnsupportedOpError
-from splinecam.ops import Bound
-from splinecam.ops.registry import _RULES as RULES
-from splinecam.program import Program
+from splinecam.network.capture import capture
+from splinecam.network.capture.probe import probe
+from splinecam.network.nonlinearities import KnotCut
+from splinecam.network.ops import Bound
+from splinecam.network.ops.registry import _RULES as RULES
+from splinecam.network.program import Program
 
 
 class Fn(nn.Module):
@@ -1089,7 +1089,7 @@ def test_the_probe_finds_cuts_that_are_not_as_they_claim(
                 cut.members.copy_(cut.members.roll(1))
         probe(program, *args)
 
-    monkeypatch.setattr("splinecam._capture.reader.probe", wrong)
+    monkeypatch.setattr("splinecam.network.capture.reader.probe", wrong)
     with pytest.raises(UnsupportedOpError, match="its rule does not describe"):
         capture(Fn(call), (4,))
 

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._capture import capture
-from splinecam.choices import ChoiceCut
 from splinecam.errors import UnsupportedOpError
-from splinecam.ops import Bound
+from splinecam.network.capture import capture
+from splinecam.network.choices import ChoiceCut
+from splinecam.network.ops import Bound
 
 where = torch.where
 

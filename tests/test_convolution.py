@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._capture import capture
-from splinecam.ops import Bound, convolution
-from splinecam.ops.convolution import as_product
-from splinecam.predicates import EPS
+from splinecam._util.tolerances import EPS
+from splinecam.network.capture import capture
+from splinecam.network.ops import Bound, convolution
+from splinecam.network.ops.convolution import as_product
 from splinecam.testing import assert_same_cells, exact_partition
 
 ATOL = 1e-9  # of coordinates, for comparing cells
@@ -133,7 +133,7 @@ def test_bounds_of_a_matrix_do_not_depend_on_its_parts(monkeypatch: pytest.Monke
     size = numbers(1, 30).abs()
     live = {program.input_name: Bound(size, EPS * size)}
     whole = program.bounds(0, live)[program.output_name]
-    monkeypatch.setattr("splinecam.ops.affine._MODULI", {"cpu": 100})
+    monkeypatch.setattr("splinecam.network.ops.affine._MODULI", {"cpu": 100})
     parts = program.bounds(0, live)[program.output_name]
     torch.testing.assert_close(parts, whole, rtol=10 * EPS, atol=0)
     weight, bias = (item for item in program.stages[0].steps[0].args[1:])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam
-from splinecam.domain import Domain
+from splinecam.geometry.domain import Domain
 from splinecam.testing import Abs, assert_same_cells, assert_valid, exact_partition
 from strategies import ACTIVATIONS, dense
 

@@ -12,7 +12,7 @@ import torch
 
 import splinecam as sc
 from splinecam import cli
-from splinecam.demo import main, train, two_spirals
+from splinecam.cli.demo import main, train, two_spirals
 
 SMALL = ["--device", "cpu", "--steps", "5", "--dpi", "40"]
 

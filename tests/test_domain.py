@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splinecam.domain import Domain
 from splinecam.errors import DomainError
+from splinecam.geometry.domain import Domain
 
 F64 = torch.float64
 

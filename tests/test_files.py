@@ -15,7 +15,7 @@ import pytest
 from torch import nn
 
 import splinecam as sc
-from splinecam.files import replaced
+from splinecam._util.files import replaced
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="a system without /dev/full")

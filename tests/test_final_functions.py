@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._capture import capture
 from splinecam.errors import UnsupportedOpError
+from splinecam.network.capture import capture
 
 SAME = torch.full((6,), 3.0)
 EACH = torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])

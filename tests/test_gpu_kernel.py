@@ -15,15 +15,17 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam import dissolve as dissolving
-from splinecam import envelope, kinks, maxima, refine, strokes
-from splinecam._capture import capture
-from splinecam.engine import Outcome, run
+from splinecam.arrangement import breakpoints as kinks
+from splinecam.arrangement import dissolve as dissolving
+from splinecam.arrangement import envelope, maxima, refine
+from splinecam.arrangement import envelope_chords as strokes
+from splinecam.engine.batched import run_together
+from splinecam.engine.plan import Place, Plan
+from splinecam.engine.run import Outcome, run
 from splinecam.kernels import gpu, gpu_kernel_for
 from splinecam.kernels.gpu import GpuKernel
 from splinecam.kernels.nvrtc import source_of, struct_of
-from splinecam.plan import Place, Plan
-from splinecam.together import run_together
+from splinecam.network.capture import capture
 from test_kernel import NETS, _assert_same, _mlp, assert_same_refinement
 
 CPU = torch.device("cpu")

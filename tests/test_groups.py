@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from splinecam._capture import capture
-from splinecam.cuts import MaxCut
-from splinecam.domain import Domain
-from splinecam.envelope import Contests, contests
-from splinecam.groups import Groups
-from splinecam.mesh import polygon_mesh
-from splinecam.predicates import EPS
+from splinecam._util.tolerances import EPS
+from splinecam.arrangement.envelope import Contests, contests
+from splinecam.arrangement.groups import Groups
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.subdivision import polygon_mesh
+from splinecam.network.capture import capture
+from splinecam.network.nonlinearities import MaxCut
 
 POOLS = {
     "plain": (nn.MaxPool2d(2), (3, 8, 6), True),

@@ -16,11 +16,11 @@ from torch import nn
 
 import splinecam as sc
 from drawing import cut_up, network, pixels
-from splinecam.amounts import bytes_of
+from splinecam._util.amounts import bytes_of
+from splinecam._util.options import memory_of
 from splinecam.cli import words
-from splinecam.options import memory_of
-from splinecam.plot.beside import SideLegend
 from splinecam.plot.palette import class_colors
+from splinecam.plot.side_layout import SideLegend
 
 NAMES = ("cat", "dog", "horse")
 BOX = sc.Domain.box(-3, 3)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._capture import capture
+from splinecam.network.capture import capture
 
 BOX = sc.Domain.box(-2, 2)
 

@@ -24,10 +24,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 import splinecam as sc
-from splinecam._capture import capture, capturing
-from splinecam._capture.fingerprint import Opaque, fingerprint
-from splinecam._capture.kept import forget, kept
-from splinecam.program import Program
+from splinecam.network.capture import capture, capturing
+from splinecam.network.capture.cache import forget, kept
+from splinecam.network.capture.fingerprint import Opaque, fingerprint
+from splinecam.network.program import Program
 
 Change = Callable[[Any], Any]
 

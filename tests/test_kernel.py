@@ -18,11 +18,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam import engine, kinks, refine, state
-from splinecam._capture import capture
-from splinecam.births import Births
-from splinecam.engine import Outcome, run
-from splinecam.functions import Functions
+from splinecam.arrangement import breakpoints as kinks
+from splinecam.arrangement import refine
+from splinecam.arrangement.functions import Functions
+from splinecam.arrangement.signs import set_bits
+from splinecam.engine import activations as state
+from splinecam.engine import run as engine
+from splinecam.engine.batched import run_together
+from splinecam.engine.run import Outcome, run
+from splinecam.geometry.interpolation import Births
+from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.kernels import (
     Cutting,
     Dense,
@@ -33,9 +38,7 @@ from splinecam.kernels import (
     kernel_for,
     library,
 )
-from splinecam.mesh import Mesh, polygon_mesh
-from splinecam.signs import set_bits
-from splinecam.together import run_together
+from splinecam.network.capture import capture
 from strategies import Net, domains, examples, nets
 from test_bending import follow_lines
 from test_properties import assert_exact

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam import maps
+from splinecam.engine import affine_maps as maps
 from strategies import dense, mlp
 
 F64 = torch.float64

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 import splinecam
-import splinecam.engine
-from splinecam.domain import Domain
-from splinecam.mesh import Mesh
+import splinecam.engine.run
+from splinecam.engine.tiling import Tile, cut_in_two
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.subdivision import Mesh
 from splinecam.testing import (
     Abs,
     GroupSort,
@@ -22,7 +23,6 @@ from splinecam.testing import (
     assert_valid,
     exact_partition,
 )
-from splinecam.tiles import Tile, cut_in_two
 from strategies import dense
 
 ATOL = 1e-9
@@ -394,7 +394,7 @@ def test_tiles(model: nn.Module, memory: int, monkeypatch: pytest.MonkeyPatch) -
         made.append(mesh.num_faces)
         return cut_in_two(mesh)
 
-    monkeypatch.setattr(splinecam.engine, "cut_in_two", counted)
+    monkeypatch.setattr(splinecam.engine.run, "cut_in_two", counted)
     part = assert_exact(model, Domain.box(-3, 3), memory=memory)
     assert len(made) > 1
     assert len(part) > 100

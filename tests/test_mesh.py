@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from splinecam.mesh import polygon_mesh
-from splinecam.ragged import argsort_rows, offsets_of, owners_of, sort_rows, take_rows
-from splinecam.validate import check_mesh
+from splinecam._util.csr import argsort_rows, offsets_of, owners_of, sort_rows, take_rows
+from splinecam.analysis.validate import check_mesh
+from splinecam.geometry.subdivision import polygon_mesh
 
 
 def regular(k: int) -> torch.Tensor:

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._capture import capture
 from splinecam.cli import main
 from splinecam.errors import CaptureError, UnsupportedOpError
+from splinecam.network.capture import capture
 
 Forward = Callable[[Any, Tensor], Any]
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 import splinecam as sc
 from handmade import curves_of, loose, plane
-from splinecam.curves import Curves
-from splinecam.nearest import closest
-from splinecam.tree import BoxTree
+from splinecam._util.bvh import BoxTree
+from splinecam.analysis.curves import Curves
+from splinecam.analysis.nearest import closest
 from strategies import examples
 
 F64 = torch.float64

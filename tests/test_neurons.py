@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam import neurons as module
-from splinecam.cuts import MaxCut, SortCut
-from splinecam.neurons import NeuronCurves
+from splinecam._util.tolerances import SAFETY
+from splinecam.analysis import neurons as module
+from splinecam.analysis.neurons import NeuronCurves
+from splinecam.network.nonlinearities import MaxCut, SortCut
+from splinecam.network.ops import register
 from splinecam.nn import GroupSort, Maxout, PiecewiseLinear
-from splinecam.ops import register
-from splinecam.predicates import SAFETY
 from strategies import Net, dense, domains, examples, maxima_nets, mlp, nets
 
 

@@ -20,8 +20,8 @@ from torch import nn
 
 import splinecam as sc
 from drawing import cut_up, network
-from splinecam.notebook import pictures, png
 from splinecam.plot import figures
+from splinecam.plot.notebook import pictures, png
 
 SETUP = """
 import warnings

@@ -24,11 +24,11 @@ from fixtures.op_cases import (
     Calls,
     Case,
 )
-from splinecam._capture import capture
-from splinecam._capture.graph import export_graph
-from splinecam.cuts import Cut, KnotCut, MaxCut, SortCut
 from splinecam.errors import CaptureError, UnsupportedOpError
-from splinecam.ops import (
+from splinecam.network.capture import capture
+from splinecam.network.capture.graph import export_graph
+from splinecam.network.nonlinearities import Cut, KnotCut, MaxCut, SortCut
+from splinecam.network.ops import (
     Affine,
     Bound,
     Comparison,
@@ -44,7 +44,7 @@ from splinecam.ops import (
     registered_ops,
     target_name,
 )
-from splinecam.program import Program
+from splinecam.network.program import Program
 
 RULES = registered_ops()
 

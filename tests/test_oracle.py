@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from splinecam.domain import Domain
 from splinecam.errors import CaptureError
+from splinecam.geometry.domain import Domain
 from splinecam.testing import (
     Abs,
     ExactCell,

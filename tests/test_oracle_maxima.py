@@ -10,11 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from splinecam.domain import Domain
 from splinecam.errors import CaptureError
-from splinecam.oracle.layers import layer_step
-from splinecam.oracle.steps import Largest
-from splinecam.oracle.windows import along, windows
+from splinecam.geometry.domain import Domain
 from splinecam.testing import (
     Abs,
     ExactCell,
@@ -28,6 +25,9 @@ from splinecam.testing import (
     Residual,
     exact_partition,
 )
+from splinecam.testing.oracle.layers import layer_step
+from splinecam.testing.oracle.steps import Largest
+from splinecam.testing.oracle.windows import along, windows
 from strategies import dense
 
 ATOL = 1e-12

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.links import cycles, long_cycles
-from splinecam.mesh import Mesh
-from splinecam.outlines import Outlines, outlines
-from splinecam.ragged import lengths, owners_of
+from splinecam._util.connectivity import cycles, long_cycles
+from splinecam._util.csr import lengths, owners_of
+from splinecam.geometry.rings import Outlines, outlines
+from splinecam.geometry.subdivision import Mesh
 
 
 def grid_mesh(rows: int, columns: int) -> Mesh:

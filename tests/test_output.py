@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._capture.outputs import selected
 from splinecam.errors import CaptureError
+from splinecam.network.capture.outputs import selected
 
 BOX = sc.Domain.box(-1, 1)
 

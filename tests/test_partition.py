@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.locate import Locator
+from splinecam.geometry.point_location import Locator
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_the_model_is_left_as_it_was(model: nn.Module):
 
 
 def test_an_interrupt_leaves_nothing_broken(model: nn.Module, monkeypatch: pytest.MonkeyPatch):
-    from splinecam import engine
+    from splinecam.engine import run as engine
 
     before = copy.deepcopy(model.state_dict())
     with monkeypatch.context() as patch:

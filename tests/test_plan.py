@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam import options
-from splinecam._capture import capture
-from splinecam.engine import Outcome, run
-from splinecam.mesh import Mesh, polygon_mesh
-from splinecam.plan import Place, Plan, crossing_units, first_device, vertices_after
-from splinecam.program import Program
-from splinecam.together import run_together
+from splinecam._util import options
+from splinecam.engine.batched import run_together
+from splinecam.engine.plan import Place, Plan, crossing_units, first_device, vertices_after
+from splinecam.engine.run import Outcome, run
+from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.network.capture import capture
+from splinecam.network.program import Program
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 BOX = sc.Domain.box(-2, 2)

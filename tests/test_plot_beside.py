@@ -17,11 +17,11 @@ from matplotlib.text import Text
 from torch import nn
 
 import splinecam as sc
-from splinecam.plot.beside import BarAxes, SideLegend
 from splinecam.plot.fill import CellImage
 from splinecam.plot.lines import Lines
 from splinecam.plot.palette import INK, ink_on
 from splinecam.plot.scalebar import ScaleBar
+from splinecam.plot.side_layout import BarAxes, SideLegend
 
 LAYOUTS = (None, "constrained", "compressed", "tight")
 

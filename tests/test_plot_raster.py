@@ -9,7 +9,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.plot import raster
-from splinecam.plot.apart import color_apart
+from splinecam.plot.coloring import color_apart
 from splinecam.plot.raster import Cells, Grid
 
 TRIANGLE = [[0.0, 0.0], [3.113, 0.537], [1.071, 2.039]]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from splinecam.predicates import EPS, SAFETY, cluster
+from splinecam._util.tolerances import EPS, SAFETY, cluster
 
 
 def points(*values: float) -> Tensor:

@@ -230,7 +230,7 @@ def test_no_test_looks_at_the_clock_or_at_free_memory() -> None:
 def test_what_partitions_may_use_by_default_does_not_depend_on_the_machine() -> None:
     import torch
 
-    from splinecam.plan import free_memory
+    from splinecam.engine.plan import free_memory
 
     assert free_memory(torch.device("cpu")) == int(0.75 * (8 << 30))
 

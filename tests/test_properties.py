@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import splinecam
-import splinecam.oracle
-from splinecam.domain import Domain
+import splinecam.testing.oracle
+from splinecam.geometry.domain import Domain
 from splinecam.testing import assert_same_cells, assert_valid, exact_partition
 from strategies import (
     ImageNet,
@@ -178,7 +178,7 @@ def slack(weight: Tensor) -> float:
 
 def test_the_oracle_is_not_the_fast_path() -> None:
     """A property test proves nothing if both sides are one program."""
-    files = list(Path(splinecam.oracle.__file__).parent.glob("*.py"))
+    files = list(Path(splinecam.testing.oracle.__file__).parent.glob("*.py"))
     imports = {
         line.split()[1]
         for file in files
@@ -186,6 +186,6 @@ def test_the_oracle_is_not_the_fast_path() -> None:
         if line.startswith(("import splinecam", "from splinecam"))
     }
     assert len(files) > 4
-    assert "splinecam.oracle.geometry" in imports
-    others = {name for name in imports if not name.startswith("splinecam.oracle.")}
-    assert others <= {"splinecam.domain", "splinecam.errors"}
+    assert "splinecam.testing.oracle.geometry" in imports
+    others = {name for name in imports if not name.startswith("splinecam.testing.oracle.")}
+    assert others <= {"splinecam.geometry.domain", "splinecam.errors"}

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._capture import capture
 from splinecam.errors import UnsupportedOpError
+from splinecam.network.capture import capture
 
 
 class Sequence(nn.Module):

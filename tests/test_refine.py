@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from splinecam.chords import Loops
-from splinecam.cutting import Refinement
+from splinecam._util.tolerances import EPS
+from splinecam.analysis.validate import check_mesh
+from splinecam.arrangement.chords import Loops
+from splinecam.arrangement.functions import Functions
+from splinecam.arrangement.refine import refine
+from splinecam.arrangement.refinement import Refinement
 from splinecam.errors import LimitError
-from splinecam.functions import Functions
-from splinecam.mesh import Mesh, polygon_mesh
-from splinecam.predicates import EPS
-from splinecam.refine import refine
-from splinecam.validate import check_mesh
+from splinecam.geometry.subdivision import Mesh, polygon_mesh
 
 SQUARE = torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
 
@@ -127,7 +127,7 @@ def test_both_ways_of_drawing_chords_make_the_same_faces(
     meshes = []
     for careful in (False, True):
         if careful:
-            monkeypatch.setattr("splinecam.cutting.weave", all_faces)
+            monkeypatch.setattr("splinecam.arrangement.refinement.weave", all_faces)
         mesh = cut(*first.tolist()).mesh
         meshes.append(cut(*second.tolist(), mesh=mesh).mesh)
     fast, slow = meshes
@@ -149,8 +149,8 @@ def test_blocks_of_any_size_give_the_same_mesh(count: int, monkeypatch: pytest.M
     meshes = []
     for limit in (None, 1, 7):
         if limit is not None:
-            monkeypatch.setattr("splinecam.refine._CHUNK", {"cpu": limit})
-            monkeypatch.setattr("splinecam.weave._PAIRS", {"cpu": limit})
+            monkeypatch.setattr("splinecam.arrangement.refine._CHUNK", {"cpu": limit})
+            monkeypatch.setattr("splinecam.arrangement.general_position._PAIRS", {"cpu": limit})
         mesh = cut(*first.tolist()).mesh
         meshes.append(cut(*second.tolist(), mesh=mesh).mesh)
     for other in meshes[1:]:

@@ -9,7 +9,7 @@ from torch import nn
 
 import splinecam as sc
 from handmade import curves_of, loose, plane
-from splinecam.sampling import _choose
+from splinecam.analysis.sampling import _choose
 
 F64 = torch.float64
 

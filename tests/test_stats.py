@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.comparison import Comparison, compare
-from splinecam.mesh import polygon_mesh
-from splinecam.shapes import shapes
-from splinecam.slopes import _norms, slopes, slopes_in_input_space
-from splinecam.stats import Stats, stats, table
+from splinecam.analysis.comparison import Comparison, compare
+from splinecam.analysis.measures import shapes
+from splinecam.analysis.slopes import _norms, slopes, slopes_in_input_space
+from splinecam.analysis.stats import Stats, stats, table
+from splinecam.geometry.subdivision import polygon_mesh
 from splinecam.testing import Abs
 from strategies import dense
 
@@ -190,7 +190,7 @@ def test_norms_of_nearly_dependent_columns():
 
 def test_input_space_in_blocks(deep: sc.Partition, monkeypatch: pytest.MonkeyPatch):
     whole = deep.table(full=True)
-    monkeypatch.setattr("splinecam.slopes._BLOCK", {"cpu": 300})
+    monkeypatch.setattr("splinecam.analysis.slopes._BLOCK", {"cpu": 300})
     blocks = deep.table(full=True)
     for name in ("slope_spectral", "slope_frobenius_full", "slope_spectral_full"):
         assert np.allclose(whole[name], blocks[name], rtol=1e-12)

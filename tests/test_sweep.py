@@ -16,12 +16,13 @@ from torch import nn
 
 import splinecam as sc
 from splinecam import _sweep as windows
-from splinecam import engine, together
 from splinecam._partition import Partition, record_of
-from splinecam.cutting import Doubts
-from splinecam.domain import Domain
-from splinecam.stack import part_of, share_out, stack, unstack
-from splinecam.state import State
+from splinecam.arrangement.refinement import Doubts
+from splinecam.engine import batched as together
+from splinecam.engine import run as engine
+from splinecam.engine.activations import State
+from splinecam.engine.stacking import part_of, share_out, stack, unstack
+from splinecam.geometry.domain import Domain
 from strategies import ImageNet, Net, dense, domains, examples, image_nets, maxima_nets, mlp, nets
 
 INTEGERS = ("edges", "offsets", "corners", "edge_op", "edge_unit", "vertex_op")

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam import plan
 from splinecam._partition import Partition
-from splinecam.plan import free_memory
-from splinecam.tiles import Tile, cut_in_two, glue
+from splinecam.engine import plan
+from splinecam.engine.plan import free_memory
+from splinecam.engine.tiling import Tile, cut_in_two, glue
 
 
 def mlp(*widths: int) -> nn.Module:
@@ -105,7 +105,7 @@ def test_a_vertex_that_only_one_tile_has_becomes_a_corner_of_both():
         vertex_op=torch.cat([left.mesh.vertex_op, torch.tensor([0])]),
     )
     glued, _ = glue(mesh, [Tile(grown, left.vertex_ids), right])
-    from splinecam.validate import check_mesh
+    from splinecam.analysis.validate import check_mesh
 
     area = float(mesh.areas_and_centroids()[0].sum())
     assert all(check.ok for check in check_mesh(glued, area))

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 
 import splinecam as sc
-from splinecam._capture.private import private_copy, widened
-from splinecam.reference import CannotRun, run_real
+from splinecam.analysis.reference_model import CannotRun, run_real
+from splinecam.network.capture.private import private_copy, widened
 
 BOX = sc.Domain.box(-1, 1)
 
@@ -417,7 +417,7 @@ def test_convolutions_of_single_channels_are_compared_with_those_of_torch(
     def wrong(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return lambda *args: run(*args) + 1e-6
 
-    monkeypatch.setattr("splinecam.reference.convolution", wrong)
+    monkeypatch.setattr("splinecam.analysis.reference_model.convolution", wrong)
     with (
         run_real(model, None, torch.float32, **options) as forward,
         pytest.raises(CannotRun, match="do not agree"),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import splinecam
 from splinecam._partition import Partition
-from splinecam.domain import Domain
+from splinecam.geometry.domain import Domain
 from splinecam.testing import Max, assert_same_cells, assert_valid, exact_partition
 from strategies import dense
 

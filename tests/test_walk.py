@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm
 
 import splinecam as sc
-from splinecam._capture import capture
-from splinecam._capture.capturing import captured_by_export, captured_by_walk
-from splinecam.cuts import KnotCut, MaxCut
-from splinecam.program import Program
+from splinecam.network.capture import capture
+from splinecam.network.capture.capturing import captured_by_export, captured_by_walk
+from splinecam.network.nonlinearities import KnotCut, MaxCut
+from splinecam.network.program import Program
 
 CPU = torch.device("cpu")
 SHARED = nn.ReLU()

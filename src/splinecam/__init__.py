@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from splinecam._captured import Captured, capture
     from splinecam._partition import Partition, Region, Unresolved, load, partition
     from splinecam._sweep import sweep
-    from splinecam.boundary import Boundary, LevelSet
-    from splinecam.classes import ClassRegions
-    from splinecam.comparison import Comparison, compare
-    from splinecam.domain import Domain
+    from splinecam.analysis.boundary import Boundary, LevelSet
+    from splinecam.analysis.class_regions import ClassRegions
+    from splinecam.analysis.comparison import Comparison, compare
+    from splinecam.analysis.neurons import NeuronCurves
+    from splinecam.analysis.stats import Stats
     from splinecam.errors import (
         CaptureError,
         DomainError,
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
         UnsupportedOpError,
         ValidationError,
     )
-    from splinecam.neurons import NeuronCurves
-    from splinecam.ops import op_table
-    from splinecam.ops.register import register_op, unregister_op
-    from splinecam.stats import Stats
+    from splinecam.geometry.domain import Domain
+    from splinecam.network.ops import op_table
+    from splinecam.network.ops.register import register_op, unregister_op
     from splinecam.training import Movie, Run, Snapshot, Watch, movie, open_run, watch
 
 __version__ = "0.1.0"
@@ -80,15 +80,15 @@ _MODULES = {
     "_captured": ("Captured", "capture"),
     "_partition": ("Partition", "Region", "Unresolved", "load", "partition"),
     "_sweep": ("sweep",),
-    "boundary": ("Boundary", "LevelSet"),
-    "classes": ("ClassRegions",),
-    "comparison": ("Comparison", "compare"),
-    "domain": ("Domain",),
+    "analysis.boundary": ("Boundary", "LevelSet"),
+    "analysis.class_regions": ("ClassRegions",),
+    "analysis.comparison": ("Comparison", "compare"),
+    "geometry.domain": ("Domain",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
-    "neurons": ("NeuronCurves",),
-    "ops": ("op_table",),
-    "ops.register": ("register_op", "unregister_op"),
-    "stats": ("Stats",),
+    "analysis.neurons": ("NeuronCurves",),
+    "network.ops": ("op_table",),
+    "network.ops.register": ("register_op", "unregister_op"),
+    "analysis.stats": ("Stats",),
     "training": ("Movie", "Run", "Snapshot", "Watch", "movie", "open_run", "watch"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam._capture import capture as _capture
-from splinecam._capture.outputs import Output, check_output
-from splinecam.modelfiles import instead_of
-from splinecam.options import device_of
-from splinecam.program import Program
+from splinecam._util.options import device_of
+from splinecam.network.capture import capture as _capture
+from splinecam.network.capture.outputs import Output, check_output
+from splinecam.network.model_files import instead_of
+from splinecam.network.program import Program
 
 __all__ = ["Captured", "capture", "model_of"]
 

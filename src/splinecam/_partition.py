@@ -12,33 +12,36 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor, nn
 
-from splinecam import boundary, classes, io
-from splinecam import density as _density
-from splinecam import neurons as _neurons
+from splinecam import io
 from splinecam import plot as _plot
-from splinecam import stats as _stats
-from splinecam import validate as _validate
-from splinecam._capture import capture
-from splinecam._capture.outputs import Lost, Output, check_output
-from splinecam._capture.private import dtype_of
 from splinecam._captured import Captured, model_of
-from splinecam.domain import Domain
-from splinecam.engine import Frame, Outcome, run
+from splinecam._util.options import device_of, kind_of, limit_of, memory_of
+from splinecam._util.progress import progress_bar, tell
+from splinecam._util.tolerances import EPS, PLANAR, SAFETY, VALUE_PRECISION
+from splinecam.analysis import boundary
+from splinecam.analysis import class_regions as classes
+from splinecam.analysis import density as _density
+from splinecam.analysis import neurons as _neurons
+from splinecam.analysis import stats as _stats
+from splinecam.analysis import validate as _validate
+from splinecam.analysis.class_names import few, names_of
+from splinecam.analysis.growth import regions_by_layer
+from splinecam.analysis.record import Record
+from splinecam.analysis.regions import Region, Regions, RegionViews, Unresolved
+from splinecam.analysis.sampling import sample_regions
+from splinecam.engine.affine_maps import AffineMaps, affine_maps, gradients
+from splinecam.engine.merge import Merged, merge
+from splinecam.engine.plan import Plan, first_device
+from splinecam.engine.run import Outcome, run
 from splinecam.errors import SplineCamError
-from splinecam.growth import regions_by_layer
-from splinecam.locate import Locator
-from splinecam.maps import AffineMaps, affine_maps, gradients
-from splinecam.merge import Merged, merge
-from splinecam.modelfiles import instead_of
-from splinecam.names import few, names_of
-from splinecam.options import device_of, kind_of, limit_of, memory_of
-from splinecam.plan import Plan, first_device
-from splinecam.predicates import EPS, PLANAR, SAFETY, VALUE_PRECISION
-from splinecam.program import Program
-from splinecam.progress import progress_bar, tell
-from splinecam.record import Record
-from splinecam.regions import Region, Regions, RegionViews, Unresolved
-from splinecam.sampling import sample_regions
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
+from splinecam.geometry.point_location import Locator
+from splinecam.network.capture import capture
+from splinecam.network.capture.outputs import Lost, Output, check_output
+from splinecam.network.capture.private import dtype_of
+from splinecam.network.model_files import instead_of
+from splinecam.network.program import Program
 
 __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
 
@@ -508,7 +511,7 @@ class Partition(RegionViews):
 
     def _repr_html_(self) -> str:
         """A small picture and the main numbers, as notebooks show it."""
-        from splinecam.notebook import partition_card
+        from splinecam.plot.notebook import partition_card
 
         return partition_card(self)
 

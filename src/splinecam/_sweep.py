@@ -11,18 +11,18 @@ from typing import Any, Literal, overload
 import torch
 from torch import nn
 
-from splinecam._capture import capture
-from splinecam._capture.outputs import Output, check_output
 from splinecam._captured import Captured, model_of
 from splinecam._partition import Partition, record_of, require_module
-from splinecam.domain import Domain
-from splinecam.engine import Outcome
+from splinecam._util.options import device_of, kind_of, limit_of, memory_of
+from splinecam._util.progress import progress_bar, tell
+from splinecam.analysis.class_names import names_of
+from splinecam.engine.batched import run_together
+from splinecam.engine.plan import Plan, first_device
+from splinecam.engine.run import Outcome
 from splinecam.errors import LimitError
-from splinecam.names import names_of
-from splinecam.options import device_of, kind_of, limit_of, memory_of
-from splinecam.plan import Plan, first_device
-from splinecam.progress import progress_bar, tell
-from splinecam.together import run_together
+from splinecam.geometry.domain import Domain
+from splinecam.network.capture import capture
+from splinecam.network.capture.outputs import Output, check_output
 
 __all__ = ["sweep"]
 

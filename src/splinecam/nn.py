@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from splinecam.ops.register import Table, register_table
+from splinecam.network.ops.register import Table, register_table
 
 __all__ = ["GroupSort", "Maxout", "PeriodicEncoding", "PiecewiseLinear"]
 

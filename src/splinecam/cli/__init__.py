@@ -15,12 +15,12 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from splinecam._util.files import reason_of
 from splinecam.cli.completion import print_script
 from splinecam.cli.console import complain, in_options, printing
 from splinecam.cli.parser import make_parser
 from splinecam.cli.usage import parse
 from splinecam.errors import SplineCamError
-from splinecam.files import reason_of
 
 __all__ = ["main"]
 

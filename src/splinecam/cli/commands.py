@@ -14,26 +14,27 @@ from typing import IO, Any
 
 import numpy as np
 
-from splinecam import __version__, demo
-from splinecam._capture import capture
+from splinecam import __version__
 from splinecam._partition import Partition, load, partition
+from splinecam._util.files import replaced, writing
+from splinecam._util.options import device_of
+from splinecam.analysis.comparison import compare
+from splinecam.analysis.stats import Stats
+from splinecam.cli import demo
 from splinecam.cli.console import Console, claim, plain, printing, write_text
 from splinecam.cli.models import find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
 from splinecam.cli.samples import domain_of, picked, read_samples
-from splinecam.comparison import compare
-from splinecam.domain import Domain
 from splinecam.errors import (
     CaptureError,
     DomainError,
     SplineCamError,
     UnsupportedOpError,
 )
-from splinecam.files import replaced, writing
-from splinecam.ops.registry import TITLES, OpRow, op_table, op_table_markdown
-from splinecam.options import device_of
-from splinecam.program import Program
-from splinecam.stats import Stats
+from splinecam.geometry.domain import Domain
+from splinecam.network.capture import capture
+from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_markdown
+from splinecam.network.program import Program
 
 __all__ = ["COMMANDS"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from splinecam._util.files import reason_of, replaced
 from splinecam.errors import FileError
-from splinecam.files import reason_of, replaced
 
 __all__ = ["Console", "claim", "complain", "in_options", "plain", "printing", "write_text"]
 

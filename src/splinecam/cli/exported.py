@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from splinecam._capture.graph import first_line
 from splinecam.errors import CaptureError, FileError
+from splinecam.network.capture.graph import first_line
 
 __all__ = ["EXPORT", "read_program"]
 

@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from splinecam._capture.graph import first_line
 from splinecam.cli.exported import EXPORT, read_program
 from splinecam.cli.samples import load_tensors, require_file
 from splinecam.errors import FileError, SplineCamError
-from splinecam.modelfiles import KINDS, SUFFIXES, kind_of_file
+from splinecam.network.capture.graph import first_line
+from splinecam.network.model_files import KINDS, SUFFIXES, kind_of_file
 
 __all__ = ["Found", "find_model"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from splinecam._util.files import replaced
 from splinecam.cli.parser import DPI
 from splinecam.errors import SplineCamError
-from splinecam.files import replaced
 from splinecam.plot import (
     plot,
     plot_histograms,

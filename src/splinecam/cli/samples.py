@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.domain import Domain
 from splinecam.errors import DomainError, FileError
+from splinecam.geometry.domain import Domain
 
 __all__ = ["domain_of", "load_tensors", "picked", "read_samples", "require_file"]
 

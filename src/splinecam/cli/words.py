@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
-from splinecam.amounts import amount_of, bytes_of
+from splinecam._util.amounts import amount_of, bytes_of
 
 __all__ = [
     "amount",

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam.births import Births, Kinks
+from splinecam.geometry.interpolation import Births, Kinks
+from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.nvrtc import Launch, launcher, struct_of
-from splinecam.mesh import Mesh
 
 __all__ = ["Contest", "GpuKernel", "Halved", "Layer", "Refined", "Strokes", "gpu_kernel_for"]
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.library import (
     STATUS,
     DenseStruct,
@@ -21,7 +22,6 @@ from splinecam.kernels.library import (
 )
 from splinecam.kernels.refined import History, KernelMesh, mesh_struct
 from splinecam.kernels.rows import LineRows, Sight
-from splinecam.mesh import Mesh
 
 __all__ = ["WAYS", "Cutting", "Dense", "Kernel", "Refined", "Seen", "available", "kernel_for"]
 

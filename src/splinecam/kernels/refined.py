@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.births import Births, Kinks
+from splinecam.geometry.interpolation import Births, Kinks
+from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.library import LinesStruct, MeshStruct
-from splinecam.mesh import Mesh
 
 __all__ = ["History", "KernelMesh", "mesh_struct"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam.births import Births, Kinks
+from splinecam.geometry.interpolation import Births, Kinks
 from splinecam.kernels.library import LinesStruct, SightStruct
 
 __all__ = ["LineRows", "Sight"]

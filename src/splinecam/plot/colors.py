@@ -20,11 +20,11 @@ from matplotlib.colors import (
     to_rgba_array,
 )
 
-from splinecam.boundary import output_of
-from splinecam.classes import class_regions
+from splinecam.analysis.boundary import output_of
+from splinecam.analysis.class_names import names_of
+from splinecam.analysis.class_regions import class_regions
 from splinecam.errors import SplineCamError
-from splinecam.names import names_of
-from splinecam.plot.apart import color_apart
+from splinecam.plot.coloring import color_apart
 from splinecam.plot.fill import Shade
 from splinecam.plot.palette import CLASSES, class_colors
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from splinecam._partition import Partition
-    from splinecam.mesh import Mesh
+    from splinecam.geometry.subdivision import Mesh
     from splinecam.plot.palette import Floats
 
     Limits = tuple[float, float]

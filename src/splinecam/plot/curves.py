@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.boundary import Boundary, LevelSet
+from splinecam.analysis.boundary import Boundary, LevelSet
 from splinecam.plot.palette import INK, class_colors, flat_axes, new_axes, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from splinecam.curves import Curves
+    from splinecam.analysis.curves import Curves
 
 __all__ = ["plot_curves"]
 
@@ -46,11 +46,11 @@ def plot_curves(
     require_matplotlib()
     from matplotlib.collections import LineCollection
 
-    from splinecam.plot.beside import picture_size
+    from splinecam.plot.decorations import clip_to, draw_border, fit_figure, set_frame
     from splinecam.plot.fill import ink_over
-    from splinecam.plot.furniture import clip_to, draw_border, fit_figure, set_frame
     from splinecam.plot.lines import Lines
     from splinecam.plot.scalebar import scale_of
+    from splinecam.plot.side_layout import picture_size
 
     own = ax is None
     if ax is None:
@@ -93,8 +93,8 @@ def _plot_each(
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
+    from splinecam.plot.decorations import add_colorbar, add_legend, is_flat, make_room
     from splinecam.plot.fill import ink_over
-    from splinecam.plot.furniture import add_colorbar, add_legend, is_flat, make_room
     from splinecam.plot.lines import Lines
 
     below = is_flat(curves.partition.domain)

@@ -8,17 +8,17 @@ import numpy as np
 import torch
 from matplotlib.colors import is_color_like
 
-from splinecam.plot.furniture import clip_to
+from splinecam._util.csr import lengths
+from splinecam.plot.decorations import clip_to
 from splinecam.plot.lines import Lines, Pen
 from splinecam.plot.palette import PAPER
-from splinecam.ragged import lengths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
     from splinecam._partition import Partition
-    from splinecam.curves import Curves
+    from splinecam.analysis.curves import Curves
 
 __all__ = ["draw_boundary", "draw_edges"]
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from splinecam.engine import Frame
-    from splinecam.mesh import Mesh
+    from splinecam.geometry.frame import Frame
+    from splinecam.geometry.subdivision import Mesh
     from splinecam.plot.raster import Floats, Whole
 
     Singles = NDArray[np.float32]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from splinecam.comparison import by_name
+from splinecam._util.tolerances import EPS
+from splinecam.analysis.comparison import by_name
+from splinecam.analysis.region_table import table
 from splinecam.errors import SplineCamError
 from splinecam.plot.figures import new_figure, once
 from splinecam.plot.palette import CLASSES, INK, background, ink_on, require_matplotlib, text_color
-from splinecam.predicates import EPS
-from splinecam.table import table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

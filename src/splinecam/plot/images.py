@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from splinecam.boundary import Boundary, LevelSet
+from splinecam.analysis.boundary import Boundary, LevelSet
 from splinecam.errors import SplineCamError
 from splinecam.plot.figures import new_figure, once
 from splinecam.plot.palette import require_matplotlib, text_color
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from numpy.typing import NDArray
 
-    from splinecam.curves import Curves
+    from splinecam.analysis.curves import Curves
 
     Floats = NDArray[np.float64]
 
@@ -112,7 +112,7 @@ def plot_samples(
     >>> len(figure.axes[0].images)
     10
     """
-    from splinecam.sampling import sample_segments
+    from splinecam.analysis.sampling import sample_segments
 
     part = curves.partition
     _image_shape(part.domain.input_shape if shape is None else tuple(shape), flat=shape is None)

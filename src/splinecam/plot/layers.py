@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from splinecam.growth import regions_by_layer
-from splinecam.neurons import op_of
+from splinecam._util.csr import lengths
+from splinecam.analysis.growth import regions_by_layer
+from splinecam.analysis.neurons import op_of
 from splinecam.plot.figures import new_figure
 from splinecam.plot.palette import background, ink_on, require_matplotlib, text_color
 from splinecam.plot.regions import plot
-from splinecam.ragged import lengths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,7 +143,7 @@ def _longest(part: Partition, op: int) -> int | None:
 
 def _new_panels(part: Partition, titles: list[str], across: int, size: float) -> Figure:
     """Axes with titles, on a figure that is as high as they ask for."""
-    from splinecam.plot.furniture import set_frame
+    from splinecam.plot.decorations import set_frame
     from splinecam.plot.images import font_that_fits
 
     wide = size - 2 * _PAD
@@ -164,7 +164,7 @@ def _new_panels(part: Partition, titles: list[str], across: int, size: float) ->
 
 def _make_room(figure: Figure) -> None:
     """Let the figure grow by what the user wants to have around the last panel."""
-    from splinecam.plot.beside import overhang
+    from splinecam.plot.side_layout import overhang
 
     left, right, below = (size / figure.dpi for size in overhang(figure.axes[-1]))
     wide, high = figure.get_size_inches()
@@ -175,7 +175,7 @@ def _panel(part: Partition, ax: Axes, op: int, curve: Tensor | None, highlight: 
     """Draw the lines up to a layer, and the curve of a unit, as they are seen on the figure."""
     from matplotlib.colors import to_rgb
 
-    from splinecam.plot.furniture import draw_border
+    from splinecam.plot.decorations import draw_border
 
     by, ends = part.edge_op, part.vertices[part.edges]
     paper = to_rgb(background(ax))

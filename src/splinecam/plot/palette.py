@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from splinecam.domain import Domain
+    from splinecam.geometry.domain import Domain
 
     Floats = NDArray[np.float64]
 

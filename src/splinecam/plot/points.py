@@ -15,17 +15,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from splinecam.errors import DomainError, SplineCamError
-from splinecam.plot.beside import picture_size
 from splinecam.plot.colors import class_names
 from splinecam.plot.palette import INK, PAPER, class_colors
 from splinecam.plot.scalebar import scale_of
+from splinecam.plot.side_layout import picture_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from splinecam._partition import Partition
-    from splinecam.domain import Domain
+    from splinecam.geometry.domain import Domain
     from splinecam.plot.palette import Floats
 
     Whole = NDArray[np.int64]

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from splinecam.locate import Locator
+from splinecam.geometry.point_location import Locator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from splinecam.mesh import Mesh
+    from splinecam.geometry.subdivision import Mesh
 
     Floats = NDArray[np.float64]
     Whole = NDArray[np.int64]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from splinecam.names import class_number
+from splinecam.analysis.class_names import class_number
 from splinecam.plot.palette import INK, flat_axes, new_axes, require_matplotlib
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from splinecam._partition import Partition
     from splinecam.plot.colors import Coloring
-    from splinecam.plot.furniture import AxesStyle
+    from splinecam.plot.decorations import AxesStyle
     from splinecam.plot.points import Classes, Samples
 
 __all__ = ["default_color", "plot"]
@@ -86,9 +86,7 @@ def plot(
     """
     require_matplotlib()
     from splinecam.plot.colors import Asked, coloring
-    from splinecam.plot.edges import draw_boundary, draw_edges
-    from splinecam.plot.fill import CellImage, ink_over
-    from splinecam.plot.furniture import (
+    from splinecam.plot.decorations import (
         add_colorbar,
         draw_border,
         fit_figure,
@@ -96,6 +94,8 @@ def plot(
         make_room,
         set_frame,
     )
+    from splinecam.plot.edges import draw_boundary, draw_edges
+    from splinecam.plot.fill import CellImage, ink_over
     from splinecam.plot.points import Classes
 
     several, own = part.values.shape[1] > 1, ax is None
@@ -163,7 +163,7 @@ def _shown(part: Partition, legend: Any, known: Classes) -> Any:
 
 def _forget(ax: Axes) -> None:
     """Remove the colour bar and the legends of regions that are about to be covered."""
-    from splinecam.plot.beside import SideLegend
+    from splinecam.plot.side_layout import SideLegend
 
     for image in ax.images:
         if image.colorbar is not None and image.colorbar.ax in ax.child_axes:
@@ -201,7 +201,7 @@ def _add_legends(
     ax: Axes, made: Coloring, samples: Samples | None, classes: Classes | None, below: bool
 ) -> None:
     """The legend of the regions and that of the samples; one if both are the same classes."""
-    from splinecam.plot.furniture import add_legend
+    from splinecam.plot.decorations import add_legend
 
     points = () if samples is None else samples.legend()
     if made.legend:

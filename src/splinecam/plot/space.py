@@ -12,8 +12,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.transforms import Bbox
 from mpl_toolkits.mplot3d import proj3d
 
+from splinecam.plot.decorations import add_colorbar, add_legend
 from splinecam.plot.figures import new_figure
-from splinecam.plot.furniture import add_colorbar, add_legend
 from splinecam.plot.palette import text_color
 from splinecam.plot.scene import Scene
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splinecam.boundary import output_of, winners_of
+from splinecam.analysis.boundary import output_of, winners_of
 from splinecam.errors import SplineCamError
 from splinecam.plot.palette import INK, PAPER, require_matplotlib
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from splinecam._partition import Partition
-    from splinecam.mesh import Mesh
+    from splinecam.analysis.winners import Winners
+    from splinecam.geometry.subdivision import Mesh
     from splinecam.plot.colors import Coloring
     from splinecam.plot.scene import Items, Neighbours
-    from splinecam.winners import Winners
 
     Floats = NDArray[np.float64]
     Whole = NDArray[np.int64]
@@ -77,7 +77,7 @@ def plot_surface(
     """
     require_matplotlib()
     from splinecam.plot.colors import Asked, coloring
-    from splinecam.plot.furniture import axis_names
+    from splinecam.plot.decorations import axis_names
     from splinecam.plot.scene import Scene
     from splinecam.plot.space import explain_colors, fit_height, label_axes, place_axes
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._sweep import sweep
-from splinecam.domain import Domain
-from splinecam.options import kind_of
-from splinecam.points import as_float64
+from splinecam._util.options import kind_of
+from splinecam._util.points import as_float64
+from splinecam.geometry.domain import Domain
 
 __all__ = ["Neighbourhoods"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from splinecam._partition import Partition
-from splinecam.options import kind_of
+from splinecam._util.options import kind_of
+from splinecam._util.progress import progress_bar
 from splinecam.plot import require_matplotlib
-from splinecam.progress import progress_bar
 from splinecam.training.encoders import FORMATS, Reel, encode
 from splinecam.training.snapshots import Run, Snapshot
 from splinecam.training.store import open_run

@@ -14,7 +14,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from splinecam.plot.colors import Asked, Coloring, coloring
-from splinecam.plot.furniture import fit_figure
+from splinecam.plot.decorations import fit_figure
 from splinecam.plot.palette import text_color
 from splinecam.plot.regions import default_color
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from splinecam._partition import Partition
-    from splinecam.domain import Domain
+    from splinecam.geometry.domain import Domain
 
 __all__ = ["Stage"]
 

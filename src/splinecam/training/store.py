@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from splinecam._partition import Partition, load
-from splinecam.domain import Domain
 from splinecam.errors import FileError
+from splinecam.geometry.domain import Domain
 from splinecam.training.snapshots import Run, Snapshot
 
 __all__ = ["Folder", "Memory", "open_run"]

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from splinecam._partition import Partition, partition, require_module
-from splinecam.domain import Domain
+from splinecam._util.options import kind_of
 from splinecam.errors import SplineCamError
-from splinecam.options import kind_of
+from splinecam.geometry.domain import Domain
 from splinecam.training.around import Neighbourhoods
 from splinecam.training.snapshots import Run, Snapshot, around_means
 from splinecam.training.steps import Every, chooser

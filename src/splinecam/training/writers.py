@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from splinecam.options import kind_of
+from splinecam._util.options import kind_of
 
 __all__ = ["check_writer", "write_scalars"]
 

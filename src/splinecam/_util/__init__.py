@@ -1,0 +1,1 @@
+"""Helpers for arrays, options and text, without knowledge of geometry or networks."""

@@ -1,0 +1,127 @@
+"""A tree of boxes, with which many points look for what is near them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from splinecam._util.csr import take
+from splinecam._util.tolerances import EPS, SAFETY
+
+__all__ = ["BoxTree"]
+
+_FAN = 8  # boxes in a larger box
+_PAIRS = 1 << 15  # pairs of a point and a box looked at in one go
+_BITS = 31  # of each coordinate, along the curve that orders the boxes
+_SPREAD = (
+    (16, 0x0000FFFF0000FFFF),
+    (8, 0x00FF00FF00FF00FF),
+    (4, 0x0F0F0F0F0F0F0F0F),
+    (2, 0x3333333333333333),
+    (1, 0x5555555555555555),
+)
+
+
+class BoxTree:
+    """M items with bounding boxes, ordered along a Morton curve; every eight have a larger box.
+
+    low, high: (M, 2) corners of the boxes. order: (M,) the items along the curve, codes: (M,) their
+    places on it. levels: from the top down to the items, (G, 4, 8) groups of eight boxes each, with
+    rows for the least u and v and the largest u and v.
+    """
+
+    def __init__(self, low: Tensor, high: Tensor) -> None:
+        middle = low / 2 + high / 2
+        self.origin, extent = low.new_zeros(2), low.new_ones(())
+        if low.shape[0]:
+            self.origin = middle.amin(0)
+            extent = (high.amax(0) - low.amin(0)).amax()
+        self.cell = torch.where(extent > 0, extent, 1.0) / (1 << _BITS)
+        self.codes, self.order = torch.sort(self._code(middle))
+        # A computed nearest point may lie beside the box of its segment, by rounding.
+        slack = SAFETY * EPS * extent
+        self.levels = _levels(take(low, self.order) - slack, take(high, self.order) + slack)
+
+    def __len__(self) -> int:
+        return int(self.order.shape[0])
+
+    def _code(self, points: Tensor) -> Tensor:
+        """Place of each point (N, 2) on the Morton curve: the bits of u and v in turns, (N,)."""
+        place = ((points - self.origin) / self.cell).nan_to_num().clamp(0, (1 << _BITS) - 1).long()
+        for shift, mask in _SPREAD:
+            place = (place | (place << shift)) & mask
+        return place[:, 0] | (place[:, 1] << 1)
+
+    def sorted(self, points: Tensor) -> Tensor:
+        """The order of points (N, 2) along the curve: neighbours look at the same boxes."""
+        return torch.argsort(self._code(points))
+
+    def guesses(self, points: Tensor, count: int) -> Tensor:
+        """Items that stand around each point (N, 2) on the curve and may be near it, (N, count)."""
+        place = torch.searchsorted(self.codes, self._code(points)) - count // 2
+        around = place[:, None] + torch.arange(count, device=place.device)
+        return self.order[around.clamp(0, len(self) - 1)]
+
+    def walk(
+        self, points: Tensor, reach: Tensor, *, whole: Tensor | None = None, closing: bool = False
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pairs (point, item) of points (N, 2) and items whose box is within their reach.
+
+        reach: (N,) squared; the caller may lower it while the pairs come. whole: (N,) gets the
+        numbers of items whose boxes lie within reach as a whole, which then come in no pair.
+        closing: only the nearest item is wanted, so the reach ends where all of a box is within.
+        """
+        index = torch.arange(points.shape[0], device=points.device)
+        stack = [(0, point, torch.zeros_like(point)) for point in torch.split(index, _PAIRS)]
+        while stack and len(self):
+            level, point, group = stack.pop()
+            below, above = self._gaps(level, group, take(points, point))
+            near = _squares(below.maximum(above).clamp_(min=0)) * (1 - SAFETY * EPS)
+            far = _squares(below.minimum(above))
+            if closing:
+                reach.scatter_reduce_(0, point, far.amin(1), "amin")
+            bound = take(reach, point)[:, None]
+            keep = near <= bound
+            if whole is not None:
+                full = keep & (far <= bound)
+                sizes = torch.where(full, self._sizes(level, group), 0).sum(1)
+                whole.index_add_(0, point, sizes)
+                keep &= ~full
+            pair, child = keep.nonzero().unbind(1)
+            point, node = take(point, pair), _FAN * take(group, pair) + child
+            if level + 1 == len(self.levels):
+                yield point, take(self.order, node)
+            else:
+                pieces = zip(torch.split(point, _PAIRS), torch.split(node, _PAIRS), strict=True)
+                stack += [(level + 1, *piece) for piece in pieces]
+
+    def _gaps(self, level: int, group: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+        """How far points (N, 2) lie below and above eight boxes each, (N, 2, 8) for both axes."""
+        boxes = take(self.levels[level], group)
+        return boxes[:, :2] - points[:, :, None], points[:, :, None] - boxes[:, 2:]
+
+    def _sizes(self, level: int, group: Tensor) -> Tensor:
+        """Numbers of items in eight boxes each, (N, 8)."""
+        width = _FAN ** (len(self.levels) - 1 - level)
+        first = width * (_FAN * group[:, None] + torch.arange(_FAN, device=group.device))
+        return torch.clamp(len(self) - first, 0, width)
+
+
+def _squares(gap: Tensor) -> Tensor:
+    """Squared lengths of (N, 2, 8) vectors, (N, 8)."""
+    return gap[:, 0].square() + gap[:, 1].square()
+
+
+def _levels(low: Tensor, high: Tensor) -> list[Tensor]:
+    """Boxes in groups of eight, boxes around these in groups of eight, and so on, top first."""
+    levels: list[Tensor] = []
+    while not levels or low.shape[0] > 1:
+        missing = -low.shape[0] % _FAN
+        low = pad(low, (0, 0, 0, missing), value=torch.inf).view(-1, _FAN, 2)
+        high = pad(high, (0, 0, 0, missing), value=-torch.inf).view(-1, _FAN, 2)
+        levels.append(torch.cat([low, high], 2).transpose(1, 2).contiguous())
+        low, high = low.amin(1), high.amax(1)
+    return levels[::-1]

@@ -1,0 +1,1 @@
+"""Questions about a finished partition, one question in each module."""

@@ -1,0 +1,343 @@
+r"""Decision boundaries and level sets: where outputs tie, and where one of them has a given value.
+
+On a region every output is affine, so there the tie of two outputs is a straight line, of which the
+part counts on which no third output is larger.
+
+        1-----1
+       /     . \       Corners marked with the output that wins there:
+      1    .    2      the line between them is the boundary of the classes 1 and 2.
+       \ .     /
+        2-----2
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+import torch
+from torch import Tensor
+
+from splinecam._util.connectivity import components
+from splinecam._util.csr import lengths
+from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.analysis.class_names import class_number
+from splinecam.analysis.curves import Curves
+from splinecam.analysis.regions import Unresolved
+from splinecam.analysis.winners import Winners, find_winners
+from splinecam.arrangement.functions import Functions
+from splinecam.arrangement.refinement import Doubts
+from splinecam.arrangement.zero_sets import zero_sets
+from splinecam.errors import SplineCamError
+
+if TYPE_CHECKING:
+    from splinecam._partition import Partition
+
+__all__ = [
+    "Boundary",
+    "Kind",
+    "LevelSet",
+    "check_kind",
+    "decision_boundary",
+    "doubts_of",
+    "level_set",
+    "output_of",
+    "winners_of",
+]
+
+Kind = Literal["argmax", "argmin", "pairwise"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Boundary(Curves):
+    """The decision boundary: S segments, each between two classes.
+
+    sides: (S, 2) the class left and right of each segment, -1 outside the domain; where they differ
+    the higher one is left. n_classes: number of classes; unresolved: places that float64 could not
+    settle (usually none).
+    """
+
+    sides: Tensor
+    n_classes: int
+    kind: Kind
+    unresolved: tuple[Unresolved, ...] = ()
+
+    @property
+    def classes(self) -> Tensor:
+        """The two classes that tie on each segment, the lower one first, (S, 2)."""
+        return torch.stack([self.label // self.n_classes, self.label % self.n_classes], 1)
+
+    def between(self, i: int | str, j: int | str) -> Self:
+        """The part between two classes, given by their numbers or the partition's names."""
+        i, j = _pair((i, j), self.n_classes, self.partition.names)
+        return self.select(self.label == i * self.n_classes + j)
+
+    def pairs(self) -> dict[tuple[int, int], float]:
+        """The pairs of classes that meet, and the length of the boundary between them."""
+        label, index = torch.unique(self.label, return_inverse=True)
+        total = self.lengths.new_zeros(label.shape).index_add_(0, index, self.lengths)
+        return {self.key(k): size for k, size in zip(label.tolist(), total.tolist(), strict=True)}
+
+    def key(self, label: int) -> tuple[int, int]:
+        """The two classes."""
+        return divmod(label, self.n_classes)
+
+    def _what(self) -> str:
+        met = torch.unique(self.label).tolist()
+        names = self.partition.names or range(self.n_classes)
+        who = f"{len(met)} pairs of classes"
+        if len(met) == 1:
+            who = "classes {} and {}".format(*(names[k] for k in self.key(met[0])))
+        return f"{self.kind}, {who}, {super()._what()}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LevelSet(Curves):
+    """Where an output equals one of some levels; larger values lie left of each segment.
+
+    levels: the levels, ascending; output: which output; unresolved: places that float64 could not
+    settle (usually none).
+    """
+
+    levels: tuple[float, ...]
+    output: int
+    unresolved: tuple[Unresolved, ...] = ()
+
+    @property
+    def level(self) -> Tensor:
+        """The level of each segment, (S,)."""
+        return self.points.new_tensor(self.levels)[self.label]
+
+    def at(self, level: float) -> Self:
+        """The part of one level."""
+        if level not in self.levels:
+            raise ValueError(f"level {level} is not among the levels {self.levels}")
+        return self.select(self.label == self.levels.index(level))
+
+    def key(self, label: int) -> float:
+        """The level."""
+        return self.levels[label]
+
+    def _what(self) -> str:
+        count = len(self.levels)
+        which = f"level {self.levels[0]:.4g}" if count == 1 else f"{count} levels"
+        return f"{which} of output {self.output}, {super()._what()}"
+
+
+def decision_boundary(
+    part: Partition,
+    *,
+    classes: tuple[int | str, int | str] | None = None,
+    kind: Kind = "argmax",
+    level: float = 0.0,
+) -> Boundary:
+    """The points of the domain at which the decision is a tie, as segments.
+
+    Where outputs are equal on an area, the outline of this area belongs to the boundary, and its
+    inside does not.
+
+    classes: only the part between these two, by number or name. kind: with several outputs, where
+    the two largest are equal (``"argmax"``), the two smallest (``"argmin"``), or any two whatsoever
+    (``"pairwise"``). level: with one output, where it equals this number; class 1 is above, 0
+    below.
+
+    >>> import splinecam as sc
+    >>> from torch import manual_seed, nn
+    >>> _ = manual_seed(0)
+    >>> model = nn.Linear(2, 3).double()
+    >>> part = sc.partition(model, sc.Domain.box(-9, 9), progress=False)
+    >>> x = part.decision_boundary().sample(10)
+    >>> best, second = model(x).topk(2).values.T
+    >>> best.allclose(second)
+    True
+    """
+    n, level = check_kind(part, kind, level)
+    pair = None if classes is None else _pair(classes, n, part.names)
+    if kind == "pairwise" and part.values.shape[1] > 1:
+        return _pairwise(part, pair)
+    winners = winners_of(part, kind, level, whole=False)
+    borders = winners.borders()
+    flip = borders.sides[:, 0] < borders.sides[:, 1]
+    flip &= (borders.sides >= 0).all(1)
+    mesh = winners.overlay.mesh
+    beside = mesh.halfedge_face().view(-1, 2)[borders.edge]
+    regions = torch.where(beside < 0, -1, winners.overlay.face[beside])
+    ends, regions, sides = (
+        torch.where(flip[:, None], x.flip(1), x)
+        for x in (mesh.edges[borders.edge], regions, borders.sides)
+    )
+    made = _drawn(part, mesh.uv, ends, regions)
+    label = borders.classes[:, 0] * n + borders.classes[:, 1]
+    doubts = doubts_of(part, winners.overlay.doubts, "decision boundary")
+    whole = Boundary(part, *made.arrays(), label[made.kept], sides[made.kept], n, kind, doubts)
+    return whole if pair is None else whole.between(*pair)
+
+
+def level_set(
+    part: Partition, levels: float | Sequence[float] | Tensor, *, output: int | None = None
+) -> LevelSet:
+    """The points of the domain at which an output has one of the given values, as segments.
+
+    levels: one value, or several. output: which one, needed where there are several.
+
+    Of an area on which the output equals a level, the outline belongs to the level set, and the
+    inside does not.
+
+    >>> import splinecam as sc
+    >>> from torch import nn
+    >>> part = sc.partition(nn.Linear(2, 1), sc.Domain.box(-1, 1), progress=False)
+    >>> part.level_set([-0.1, 0.0, 0.1]).levels
+    (-0.1, 0.0, 0.1)
+    """
+    index = output_of(part, output)
+    wanted = _levels(levels)
+    z = part.values[:, index : index + 1]
+    size = EPS * float(z.abs().max())
+    error = part.value_error[index] + size + EPS * wanted.to(z).abs()
+    unit = torch.zeros(wanted.shape, dtype=torch.int64, device=z.device)
+    everything = torch.ones_like(unit, dtype=torch.bool)
+    found = zero_sets(part.mesh, Functions(z, unit, wanted.to(z), error, everything, unit))
+    made = _drawn(part, found.uv, found.ends, found.faces)
+    doubts = doubts_of(part, found.doubts, "level set")
+    label = found.column[made.kept]
+    return LevelSet(part, *made.arrays(), label, tuple(wanted.tolist()), index, doubts)
+
+
+def output_of(part: Partition, output: int | None) -> int:
+    """Which output is meant."""
+    n = int(part.values.shape[1])
+    if output is None:
+        if n > 1:
+            raise SplineCamError(f"The model has {n} outputs: say which one, output=0 to {n - 1}.")
+        return 0
+    try:
+        index = operator.index(output)
+    except TypeError:
+        raise TypeError(f"output must be a whole number, 0 to {n - 1}, not {output!r}") from None
+    if not -n <= index < n:
+        raise IndexError(f"output {index} of {n} outputs, numbered from 0")
+    return index % n
+
+
+def _levels(levels: float | Sequence[float] | Tensor) -> Tensor:
+    """The levels, ascending and each once."""
+    try:
+        wanted: Tensor = torch.unique(torch.as_tensor(levels, dtype=torch.float64))
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"levels must be a number or several, not {levels!r}") from None
+    if not bool(wanted.isfinite().all()):
+        raise ValueError(f"levels must be finite numbers, not {levels}")
+    return wanted
+
+
+def winners_of(part: Partition, kind: Kind, level: float, *, whole: bool) -> Winners:
+    """The winners where there are borders, or everywhere; the last ones are remembered."""
+    memory: dict[bool, tuple[Any, Winners]] = part.__dict__.setdefault("_winners", {})
+    if memory.get(whole, (None,))[0] != (kind, level):
+        with torch.no_grad():
+            found = find_winners(part, smallest=kind == "argmin", level=level, whole=whole)
+        memory[whole] = (kind, level), found
+    return memory[whole][1]
+
+
+def check_kind(part: Partition, kind: Kind, level: float) -> tuple[int, float]:
+    """The number of classes, and the level; an error where they do not fit the outputs."""
+    n = int(part.values.shape[1])
+    if kind not in get_args(Kind):
+        raise ValueError(f"kind is {kind!r}; choose one of {', '.join(map(repr, get_args(Kind)))}")
+    try:
+        level = float(level)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(
+            f"level must be a number, not {level!r}; part.level_set takes several"
+        ) from None
+    if not math.isfinite(level):
+        raise ValueError(f"level must be a finite number, not {level}")
+    if n > 1 and level != 0:
+        raise SplineCamError(
+            f"level={level} is for models with one output; this one has {n}. "
+            "Use part.level_set(level, output=...) for one of them."
+        )
+    if n == 1 and kind == "argmin":
+        raise SplineCamError('The model has one output: kind="argmin" needs several.')
+    return max(n, 2), level
+
+
+def _pair(
+    classes: tuple[int | str, int | str], n: int, names: tuple[str, ...] | None
+) -> tuple[int, int]:
+    known: Any = classes
+    if isinstance(classes, tuple | list):
+        known = [class_number(k, names, n) if isinstance(k, str) else k for k in classes]
+    try:
+        i, j = sorted(range(n)[operator.index(k)] for k in known)
+    except (TypeError, ValueError):
+        raise TypeError(f"classes must be a pair of whole numbers, not {classes!r}") from None
+    except IndexError:
+        raise IndexError(f"classes {tuple(classes)} of {n} classes, numbered from 0") from None
+    if i == j:
+        raise ValueError(f"classes {tuple(classes)} are one class: give two different ones")
+    return i, j
+
+
+def _pairwise(part: Partition, pair: tuple[int, int] | None) -> Boundary:
+    """Where any two outputs are equal, or a given two."""
+    z, n = part.values, int(part.values.shape[1])
+    low, high = torch.triu_indices(n, n, 1, device=z.device)
+    if pair is not None:
+        low, high = low.new_tensor(pair[:1]), low.new_tensor(pair[1:])
+    each = part.value_error + EPS * z.abs().amax(0)
+    error = each[low] + each[high]
+    # Only pairs whose ranges meet can tie.
+    least, most = z.amin(0), z.amax(0)
+    slack = SAFETY * error
+    met = (least[low] <= most[high] + slack) & (least[high] <= most[low] + slack)
+    low, high, error = low[met], high[met], error[met]
+    level, wanted = torch.zeros_like(error), torch.ones_like(error, dtype=torch.bool)
+    found = zero_sets(part.mesh, Functions(z, high, level, error, wanted, high, low))
+    made = _drawn(part, found.uv, found.ends, found.faces)
+    column, signs = found.column[made.kept], found.signs[made.kept]
+    a, b = low[column], high[column]
+    sides = torch.where(signs > 0, b[:, None], a[:, None]).masked_fill(made.regions < 0, -1)
+    doubts = doubts_of(part, found.doubts, "decision boundary")
+    return Boundary(part, *made.arrays(), a * n + b, sides, n, "pairwise", doubts)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Points, segments and regions as in ``Curves``; kept: which of those given they are."""
+
+    points: Tensor
+    segments: Tensor
+    regions: Tensor
+    kept: Tensor
+
+    def arrays(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.points, self.segments, self.regions
+
+
+def _drawn(part: Partition, uv: Tensor, ends: Tensor, regions: Tensor) -> _Drawn:
+    """Segments between points uv (V, 2) with ends (N, 2) and the regions beside them (N, 2)."""
+    used, segments = torch.unique(ends, return_inverse=True)
+    points = part.frame.to_plane(uv[used])
+    # A segment too short for its coordinates is none: its ends are one point.
+    short = lengths(points[segments[:, 1]] - points[segments[:, 0]]) == 0
+    kept = (~short).nonzero()[:, 0]
+    if kept.shape[0] < short.shape[0]:
+        one = components(points.shape[0], *segments[short].unbind(1))
+        first = one.new_zeros(int(one.max()) + 1)
+        first[one.flip(0)] = torch.arange(points.shape[0], device=one.device).flip(0)
+        points, segments = points[first], one[segments[kept]]
+    return _Drawn(points, segments, regions[kept], kept)
+
+
+def doubts_of(part: Partition, doubts: list[Doubts], name: str) -> tuple[Unresolved, ...]:
+    """Doubts as the caller of a partition sees them."""
+    return tuple(
+        Unresolved((u, v), name, doubt.reason)
+        for doubt in doubts
+        for u, v in part.frame.to_plane(doubt.uv).tolist()
+    )

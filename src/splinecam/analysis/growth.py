@@ -1,0 +1,33 @@
+"""How the number of regions grows from layer to layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from splinecam._util.connectivity import components
+
+if TYPE_CHECKING:
+    from splinecam._partition import Partition
+
+__all__ = ["regions_by_layer"]
+
+
+def regions_by_layer(part: Partition) -> list[int]:
+    """How many regions there are after each of ``part.cuts``.
+
+    >>> import torch, splinecam as sc
+    >>> model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU(), torch.nn.Hardtanh(-9, 1))
+    >>> sc.partition(model, sc.Domain.box(-2, 2), progress=False).regions_by_layer()
+    [4, 9]
+    """
+    # What later layers divided is put together again, from the last layer to the first.
+    counts, beside = [len(part)], part.edge_faces
+    region = torch.arange(len(part), device=beside.device)
+    for op in reversed(range(1, len(part.cuts))):
+        a, b = region[beside[part.edge_op == op]].unbind(1)
+        joined = components(counts[-1], a, b)
+        region = joined[region]
+        counts.append(int(joined.max()) + 1)
+    return counts[::-1][: len(part.cuts)]

@@ -1,0 +1,222 @@
+"""Compare a partition with its model: values and slopes, and that no unit switches in a region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from splinecam._util.tolerances import EPS, JACOBIAN_PRECISION, SAFETY, VALUE_PRECISION
+from splinecam.analysis.reference_model import CannotRun, Forward, own_gradient, run_real
+from splinecam.errors import ValidationError
+from splinecam.geometry.checks import Check
+
+if TYPE_CHECKING:
+    from splinecam._partition import Partition
+
+__all__ = ["Sites", "check_model", "switches"]
+
+# Activations of one layer held at a time: windows of convolutions are ten times as many.
+_BLOCK = {"cpu": 1 << 23, "cuda": 1 << 26}
+
+# Points at which slopes are compared: of a sum of all outputs, or of so many outputs one by one.
+_SLOPES, _SINGLE_SLOPES, _OUTPUTS = 16, 64, 16
+
+Tell = Callable[[int], object]
+"""Hears at how many more points the network was evaluated."""
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Where a partition is compared with its model, in the engine's coordinates.
+
+    faces: (N,) regions; centroids, interior: (N, 2) a point of each; anywhere: (M, 2) random points
+    of the domain, around: (M,) the regions they are in.
+    """
+
+    faces: Tensor
+    centroids: Tensor
+    interior: Tensor
+    anywhere: Tensor
+    around: Tensor
+
+    def only(self, kept: Tensor) -> Sites:
+        """Those in some of the regions: a mask (N,)."""
+        faces = self.faces[kept]
+        inside = torch.isin(self.around, faces)
+        return replace(
+            self,
+            faces=faces,
+            centroids=self.centroids[kept],
+            interior=self.interior[kept],
+            anywhere=self.anywhere[inside],
+            around=self.around[inside],
+        )
+
+    def groups(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Regions and points, by what the points are."""
+        named = {
+            "centroids": (self.faces, self.centroids),
+            "random interior points": (self.faces, self.interior),
+            "random points of the domain": (self.around, self.anywhere),
+        }
+        return {name: group for name, group in named.items() if group[0].shape[0]}
+
+
+def rows_of(part: Partition) -> int:
+    """At how many points the network is evaluated at a time."""
+    widest = max(1, part.domain.dim, *part.program.widths)
+    return max(1, _BLOCK[part.mesh.uv.device.type] // widest)
+
+
+def switches(part: Partition, sites: Sites, tell: Tell) -> tuple[int, Tensor]:
+    """Regions with a unit on one piece at one of two interior points and on another at the other.
+
+    Also, (N,), whether rounding leaves no doubt about the pieces at both points.
+    """
+    switched, decided = [], []
+    blind = 2 * SAFETY if part.unresolved else 1.0
+    rows = rows_of(part)
+    blocks = (torch.split(uv, rows) for uv in (sites.centroids, sites.interior))
+    for pair in zip(*blocks, strict=True):
+        walks = (part.program.walk(part.domain.embed(part.frame.to_plane(uv))) for uv in pair)
+        apart = torch.zeros(pair[0].shape[0], dtype=torch.bool, device=pair[0].device)
+        clear = ~apart
+        with torch.no_grad():
+            for (cut, a), (_, b) in zip(*walks, strict=True):
+                near = part.cut_errors[cut.name]
+                far = blind * near
+                apart |= cut.apart(a, b, far).any(1)
+                if part.unresolved:
+                    clear &= cut.decided(a, near, far).all(1) & cut.decided(b, near, far).all(1)
+        switched.append(apart)
+        decided.append(clear)
+        tell(2 * apart.shape[0])
+    return int(torch.cat(switched).sum()), torch.cat(decided)
+
+
+def check_model(
+    part: Partition, sites: Sites, one_by_one: bool, generator: torch.Generator, tell: Tell
+) -> list[Check]:
+    """Maps and slopes against the real model.
+
+    The model is run in float64, and if that is not possible in its own precision. one_by_one:
+    compare the slopes of single outputs, instead of a random sum of all of them.
+    """
+    options = (part.model, part.output, part.dtype)
+    predicted = {name: _predict(part, *group) for name, group in sites.groups().items()}
+    try:
+        with run_real(*options, wide=True, device=part.mesh.uv.device) as forward:
+            checks = _check_values(forward, part, sites, predicted, torch.float64, tell)
+            return [*checks, _check_slopes(forward, part, sites, one_by_one, generator)]
+    except CannotRun as error:
+        obstacle = error
+    try:
+        with run_real(*options, wide=False, device=part.mesh.uv.device) as forward:
+            checks = _check_values(forward, part, sites, predicted, part.dtype, tell)
+    except CannotRun as error:
+        raise ValidationError(f"{part!r}: the model cannot be run: {error}") from error
+    own = str(part.dtype).removeprefix("torch.")
+    reason = f"slopes not compared, as the model runs in {own} only ({obstacle})"
+    return [*checks, Check(reason, 0, 0)]
+
+
+def _predict(part: Partition, faces: Tensor, uv: Tensor) -> Tensor:
+    """What the regions' maps say of the model's output at local points, (N, n_out)."""
+    maps = part.maps
+    shift = (uv - maps.anchor[faces])[:, :, None]
+    output = maps.value[faces] + (maps.weight[faces] @ shift).squeeze(2)
+    if part.program.final is None:
+        return output
+    shaped = output.view(-1, *part.program.output_shape)
+    return part.program.final(shaped).reshape(output.shape)
+
+
+def _check_values(
+    forward: Forward,
+    part: Partition,
+    sites: Sites,
+    predicted: dict[str, Tensor],
+    dtype: torch.dtype,
+    tell: Tell,
+) -> list[Check]:
+    """Maps against the real model, which is run in the given precision."""
+    scale = float(part.values.abs().max()) or 1.0
+    spread = float(part.values.amax(0).sub(part.values.amin(0)).max())
+    coarse = torch.finfo(dtype).eps / EPS  # 1 in float64
+    noise = SAFETY * float(part.value_error.max()) * coarse
+    limit = VALUE_PRECISION * max(spread, EPS * scale) + noise
+    where = "" if dtype == torch.float64 else f" in {str(dtype).removeprefix('torch.')}"
+    checks = []
+    for name, (_, uv) in sites.groups().items():
+        worst, rows = 0.0, rows_of(part)
+        for at, said in zip(torch.split(uv, rows), torch.split(predicted[name], rows), strict=True):
+            with torch.no_grad():
+                off = (forward(part.domain.embed(part.frame.to_plane(at))) - said).abs().max()
+            worst = max(worst, float(off.nan_to_num(nan=torch.inf)))
+            tell(at.shape[0])
+        checks.append(Check(f"map against the model at {name}{where}", worst, limit))
+    return checks
+
+
+def _check_slopes(
+    forward: Forward,
+    part: Partition,
+    sites: Sites,
+    one_by_one: bool,
+    generator: torch.Generator,
+) -> Check:
+    """Slopes against those of the real model at some of the random interior points."""
+    outputs = part.values.shape[1]
+    count = _SINGLE_SLOPES if one_by_one else _SLOPES
+    some = torch.randperm(sites.faces.shape[0], generator=generator)[:count]
+    some = some.to(sites.faces.device)
+    if one_by_one or outputs == 1:
+        chosen = torch.randperm(outputs, generator=generator)[:_OUTPUTS]
+        factors = torch.eye(outputs, dtype=torch.float64)[chosen]
+    else:
+        factors = torch.randint(2, (1, outputs), generator=generator).double() * 2 - 1
+    steepest = float(part.maps.weight.abs().max()) or 1.0
+    limit = JACOBIAN_PRECISION * steepest + SAFETY * float(part.value_error.max())
+    limit *= float(factors.square().sum(1).max().sqrt())  # of a sum with random signs
+    factors, worst, own = factors.to(part.values), 0.0, False
+    try:
+        for rows in torch.split(some, max(1, rows_of(part) // 4)):  # a graph keeps all activations
+            faces, uv = sites.faces[rows], sites.interior[rows]
+            found, defined = _slope_error(forward, part, faces, uv, factors)
+            worst, own = max(worst, found), own or defined
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, CannotRun):  # of an operator or a module that has no gradient
+        return Check("slopes not compared, as the model has no gradient", 0, 0)
+    if own and worst > limit:
+        return Check("slopes not compared, as the model defines a gradient of its own", 0, 0)
+    return Check("slopes against autograd", worst, limit)
+
+
+def _slope_error(
+    forward: Forward, part: Partition, faces: Tensor, uv: Tensor, factors: Tensor
+) -> tuple[float, bool]:
+    """Largest difference of slopes along the frame's axes, both by back-propagation.
+
+    factors: (K, n_out) of the outputs, for each of K sums. Also whether the model says itself what
+    its gradient is.
+    """
+
+    def slopes(y: Tensor, at: Tensor) -> Tensor:
+        rows = [
+            torch.autograd.grad((y @ row).sum(), at, retain_graph=True, materialize_grads=True)[0]
+            for row in factors
+        ]
+        return torch.stack([row.reshape(uv.shape[0], -1) for row in rows], 1)
+
+    with torch.enable_grad():
+        x = part.domain.embed(part.frame.to_plane(uv)).requires_grad_()
+        y = forward(x)
+        actual = slopes(y, x) @ part.domain.basis.to(uv).T * part.frame.scale
+        at = uv.clone().requires_grad_()
+        off = (slopes(_predict(part, faces, at), at) - actual).abs().max()
+        return float(off.nan_to_num(nan=torch.inf)), own_gradient(y)

@@ -1,0 +1,267 @@
+"""Numbers that describe a partition: the paper's statistics, slopes, outputs and boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from splinecam._util.csr import lengths
+from splinecam._util.text_table import TextTable, number_text
+from splinecam.analysis.region_table import centroid_values, measures, table
+
+if TYPE_CHECKING:
+    from splinecam._partition import Partition
+
+__all__ = ["SHORT", "Stats", "stats", "table"]
+
+# The paper's names, and what they are short for.
+SHORT = {
+    "NR": "num_regions",
+    "ARV": "mean_area",
+    "ANV": "mean_vertices",
+    "ARE": "mean_eccentricity",
+}
+_QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
+_SUMMARY = ("mean", "mean_by_area", "std", "median", "min", "q05", "q25", "q75", "q95", "max")
+_LAYERS, _OUTPUTS = "edges_by_layer", ("output_mean", "output_min", "output_max")
+_ONLY_FULL = ("slope_spectral_full", "slope_frobenius_full", "lipschitz_input")
+_SHOWN = 12  # layers and outputs that are printed
+
+
+def stats(part: Partition, *, full: bool = False) -> Stats:
+    """Statistics of a partition: a dict of plain numbers that prints as a table.
+
+    - ``NR``, ``ARV``, ``ANV``, ``ARE`` as in the paper: the number of regions, and plain averages
+      of their areas, numbers of vertices and eccentricities; also ``num_regions``, ``mean_area``,
+      ``mean_vertices``, ``mean_eccentricity``
+    - ``num_vertices``, ``num_edges``, ``domain_area``, ``total_area`` of all regions,
+      ``total_edge_length``, ``unresolved`` places
+    - ``area``, ``vertices``, ``perimeter``, ``diameter``, ``eccentricity``, ``slope_spectral``,
+      ``slope_frobenius``: summaries of the columns of ``part.table()``. A summary has the keys
+      ``mean``, ``mean_by_area`` (weighted: the mean over the domain), ``std`` (the standard
+      deviation of all regions), ``median``, ``min``, ``max``, ``q05``, ``q25``, ``q75`` and
+      ``q95``: ``stats["area.median"]``, or ``stats["area"]["median"]``
+    - ``edges_by_layer`` (by the names of ``part.cuts``), ``border_edges``
+    - ``lipschitz_plane``: the Lipschitz constant on the domain, the largest spectral norm
+    - ``output_mean`` (the exact integral over the domain, divided by its area), ``output_min``,
+      ``output_max``: one number per output, before a final softmax or sigmoid
+    - ``boundary_length``: of the decision boundary
+
+    With ``full`` the derivative by all inputs is computed on every region, which takes a backward
+    pass per output, for ``slope_spectral_full``, ``slope_frobenius_full`` and ``lipschitz_input``,
+    the largest spectral norm in input space at points of the domain.
+
+    >>> import torch, splinecam as sc
+    >>> relu = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
+    >>> found = sc.partition(relu, sc.Domain.box(-1, 1), progress=False).stats()
+    >>> found["NR"], found["ARV"], found["lipschitz_plane"], found["output_mean"]
+    (4, 1.0, 1.0, (0.25, 0.25))
+    """
+    with torch.no_grad():
+        columns = measures(part, full=full)
+        summaries = {k: _summary(v.double(), part.areas) for k, v in columns.items()}
+        numbers = {**_paper(summaries, len(part)), **_sizes(part), **summaries, **_edges(part)}
+        numbers["lipschitz_plane"] = summaries["slope_spectral"]["max"]
+        if full:
+            numbers["lipschitz_input"] = summaries["slope_spectral_full"]["max"]
+        numbers |= _outputs(part)
+        numbers["boundary_length"] = part.decision_boundary().length
+    return Stats(_flat(numbers))
+
+
+class Stats(dict[str, Any]):
+    """What ``part.stats()`` gives: a dict of plain numbers that prints as a table.
+
+    Keys of summaries and of what there is of each layer or output have a dot: ``"area.median"``,
+    ``"edges_by_layer.1"``, ``"output_mean.0"``; outputs are called by the partition's names, if it
+    has some. The name before the dot gives all of them: ``stats["area"]`` is a dict, and
+    ``stats["output_mean"]`` a tuple. ``json.dumps``, ``pandas.DataFrame([part.stats()])`` and
+    ``pandas.DataFrame({"a": part.stats()})`` take it as it is.
+
+    >>> found = Stats({"NR": 4, "area.mean": 1.0, "area.std": 0.5, "output_mean.0": 2.0})
+    >>> found["area"], found["output_mean"], found["area.std"]
+    ({'mean': 1.0, 'std': 0.5}, (2.0,), 0.5)
+    """
+
+    def __init__(self, numbers: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> None:
+        super().__init__(numbers)
+
+    def __missing__(self, key: str) -> Any:
+        if key in self:
+            inner = self._group(key)
+            return tuple(inner.values()) if key in _OUTPUTS else inner
+        hint = " Ask for stats(full=True)." if str(key).partition(".")[0] in _ONLY_FULL else ""
+        raise KeyError(f"no statistic {key!r} among {', '.join(self.nested())}.{hint}")
+
+    def __contains__(self, key: object) -> bool:
+        inner = isinstance(key, str) and (key == _LAYERS or bool(self._group(key)))
+        return super().__contains__(key) or inner
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A number or a group of numbers, or the default where there is none."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def copy(self) -> Stats:
+        """The same numbers in a dict of their own."""
+        return Stats(self)
+
+    def to_dict(self) -> dict[str, float]:
+        """A plain dict of plain numbers, by the same keys."""
+        return dict(self)
+
+    def nested(self) -> dict[str, Any]:
+        """A plain dict in which the groups are dicts, or tuples of numbers of outputs."""
+        names = [*(key.partition(".")[0] for key in self), _LAYERS]  # there may be no layer
+        return {name: self[name] for name in dict.fromkeys(names)}
+
+    def _group(self, name: str) -> dict[str, Any]:
+        start = f"{name}."
+        return {key.removeprefix(start): self[key] for key in self if key.startswith(start)}
+
+    def __repr__(self) -> str:
+        groups = _groups(self)
+        wide = 2 + max(len(label) for group in groups for label, _ in group.rows)
+        return "\n\n".join(group.text(wide) for group in groups)
+
+    def _repr_html_(self) -> str:
+        return "".join(group.html() for group in _groups(self))
+
+
+def _flat(numbers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Numbers by name; those of a dict by its name, a dot and theirs."""
+    for name, value in numbers.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{inner}", number) for inner, number in value.items())
+        else:
+            yield name, value
+
+
+# -- the numbers ------------------------------------------------------------------------------
+
+
+def _summary(values: Tensor, areas: Tensor) -> dict[str, float]:
+    """Averages and quantiles of one number per region, (F,)."""
+    mean_by_area = areas @ values / areas.sum()
+    std = values.std(correction=0)
+    plain = torch.stack([values.mean(), mean_by_area, std, values.min(), values.max()])
+    names = ("mean", "mean_by_area", "std", "min", "max", *_QUANTILES)
+    found = dict(zip(names, torch.cat([plain, _quantiles(values)]).tolist(), strict=True))
+    return {name: found[name] for name in _SUMMARY}
+
+
+def _quantiles(values: Tensor) -> Tensor:
+    """The values (F,) at the ranks of ``_QUANTILES``, linear between two ranks."""
+    rank = torch.tensor(list(_QUANTILES.values()), dtype=torch.float64) * (len(values) - 1)
+    low, high = rank.floor().long(), rank.ceil().long()
+    if values.is_cuda:
+        ordered = values.sort().values
+    else:  # on a CPU a few ranks are found much faster than all
+        ordered = torch.from_numpy(np.partition(values.numpy(), torch.cat([low, high]).tolist()))
+    below, above = ordered[low.to(values.device)], ordered[high.to(values.device)]
+    return below + (rank - low).to(values) * (above - below)
+
+
+def _paper(summaries: dict[str, dict[str, float]], regions: int) -> dict[str, Any]:
+    named = {f"mean_{k}": summaries[k]["mean"] for k in ("area", "vertices", "eccentricity")}
+    named = {"num_regions": regions, **named}
+    return {**{short: named[name] for short, name in SHORT.items()}, **named}
+
+
+def _sizes(part: Partition) -> dict[str, Any]:
+    a, b = part.mesh.uv[part.edges].unbind(1)
+    return {
+        "num_vertices": part.mesh.num_vertices,
+        "num_edges": part.mesh.num_edges,
+        "domain_area": part.domain.area,
+        "total_area": float(part.areas.sum()),
+        "total_edge_length": float(lengths(b - a).sum()) * part.frame.scale,
+        "unresolved": len(part.unresolved),
+    }
+
+
+def _edges(part: Partition) -> dict[str, Any]:
+    border, *counts = torch.bincount(part.edge_op + 1, minlength=len(part.cuts) + 1).tolist()
+    return {_LAYERS: dict(zip(part.cuts, counts, strict=True)), "border_edges": border}
+
+
+def _outputs(part: Partition) -> dict[str, Any]:
+    # An affine function is at the centroid what it is on average, and largest at a corner.
+    mean = part.areas @ centroid_values(part) / part.areas.sum()
+
+    columns = zip(_OUTPUTS, (mean, part.values.amin(0), part.values.amax(0)), strict=True)
+    count = part.values.shape[1]
+    names = [str(k) for k in range(count)] if part.names is None or count == 1 else part.names
+    return {key: dict(zip(names, column.tolist(), strict=True)) for key, column in columns}
+
+
+# -- printing ---------------------------------------------------------------------------------
+
+
+def _groups(found: Stats) -> list[TextTable]:
+    """Everything that is printed."""
+
+    def singles(title: str, **rows: str) -> TextTable:
+        named = [(label, [number_text(found[k])]) for k, label in rows.items() if k in found]
+        return TextTable(title, (), named)
+
+    def summaries(title: str, **rows: str) -> TextTable:
+        head = tuple(name.replace("mean_by_area", "by area") for name in _SUMMARY)
+        head = tuple(f"{int(name[1:])} %" if name[0] == "q" else name for name in head)
+        named = [(k, found[name]) for name, k in rows.items() if name in found]
+        return TextTable(
+            title, head, [(k, [number_text(row[x]) for x in _SUMMARY]) for k, row in named]
+        )
+
+    layers = {"border": found["border_edges"], **found[_LAYERS]}
+    outputs = zip(found._group("output_mean"), *(found[k] for k in _OUTPUTS), strict=True)
+    return [
+        singles(
+            "Partition",
+            num_regions="regions (NR)",
+            num_vertices="vertices",
+            num_edges="edges",
+            domain_area="domain area",
+            total_edge_length="total edge length",
+            boundary_length="decision boundary length",
+            unresolved="unresolved places",
+        ),
+        summaries(
+            "Regions",
+            area="area (mean: ARV)",
+            vertices="vertices (mean: ANV)",
+            eccentricity="eccentricity (mean: ARE)",
+            perimeter="perimeter",
+            diameter="diameter",
+        ),
+        summaries(
+            "Slope",
+            slope_spectral="spectral norm",
+            slope_frobenius="Frobenius norm",
+            slope_spectral_full="spectral, input space",
+            slope_frobenius_full="Frobenius, input space",
+        ),
+        singles(
+            "Lipschitz constant on the domain",
+            lipschitz_plane="within the plane",
+            lipschitz_input="in input space",
+        ),
+        TextTable("Edges by layer", (), _few([(k, [number_text(x)]) for k, x in layers.items()])),
+        TextTable(
+            "Output",
+            ("mean", "min", "max"),
+            _few([(name, [number_text(x) for x in row]) for name, *row in outputs]),
+        ),
+    ]
+
+
+def _few(rows: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+    """The first rows, and how many more there are."""
+    more = len(rows) - _SHOWN
+    return rows if more <= 1 else [*rows[:_SHOWN], (f"... and {more:,} more", [])]

@@ -1,0 +1,1 @@
+"""Refinement of subdivisions: faces are cut along the zero sets of functions."""

@@ -1,0 +1,81 @@
+"""Cut a partition once more, by its outputs: the same mesh, the same exactness.
+
+The borders between winners are then edges of a mesh like any other, with shared vertices and proper
+faces on both sides, however degenerate the outputs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from splinecam._util.csr import take
+from splinecam.arrangement.refinement import Doubts, Refinement
+from splinecam.geometry.subdivision import Mesh
+
+__all__ = ["Overlay", "overlay"]
+
+_OP = 0  # provenance of the new edges; the old ones have BORDER, and their own number as unit
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """A mesh cut further, with the values z: (V, n) that it was cut by at its vertices.
+
+    source: (E,) the edge of the original mesh of which each edge is a piece, -1 for new ones;
+    face: (F,) the face of the original mesh in which each one lies; doubts: places that rounding
+    could not settle.
+    """
+
+    mesh: Mesh
+    z: Tensor
+    source: Tensor
+    face: Tensor
+    doubts: list[Doubts]
+
+
+def overlay(
+    mesh: Mesh,
+    z: Tensor,
+    cut: Callable[[Mesh, Tensor, int], Refinement],
+    faces: Tensor | None = None,
+) -> Overlay:
+    """Cut a mesh, or only some of its faces (N,), to which the result is then limited.
+
+    ``cut`` is given the mesh, the values z: (V, n) and the provenance.
+    """
+    part, number = mesh, torch.arange(mesh.num_edges, device=mesh.edges.device)
+    if faces is not None:
+        part, vertices, number = mesh.select(faces)
+        z = take(z, vertices)
+    # Pieces of an edge inherit its provenance, so the number of the edge travels with them.
+    marked = replace(part, edge_op=torch.full_like(number, -1), edge_unit=number)
+    made = cut(marked, z, _OP)
+    source = made.mesh.edge_unit.masked_fill(made.mesh.edge_op == _OP, -1)
+    face = _parents(mesh, made.mesh, source)
+    return Overlay(made.mesh, _carried(made, z), source, face, made.doubts)
+
+
+def _carried(made: Refinement, z: Tensor) -> Tensor:
+    """The values at all vertices of the refined mesh."""
+    for births in (*made.early, made.on_edges, made.inside):
+        if births.t.shape[0]:
+            z = torch.cat([z, births.interpolate(z)])
+    return z if made.kept is None else z[made.kept]
+
+
+def _parents(old: Mesh, new: Mesh, source: Tensor) -> Tensor:
+    """The old face in which each new one lies, (F,)."""
+    beside, before = new.halfedge_face().view(-1, 2), old.halfedge_face().view(-1, 2)
+    parent = source.new_full((new.num_faces,), -1)
+    for side in (0, 1):
+        # A piece runs in the direction of its edge, so the same side of both is the same face.
+        known = ((source >= 0) & (beside[:, side] >= 0)).nonzero()[:, 0]
+        parent[beside[known, side]] = before[source[known], side]
+    a, b = beside[source < 0].unbind(1)
+    while bool((parent < 0).any()):  # faces without a piece of an old edge learn it from others
+        parent.scatter_reduce_(0, a, parent[b], "amax").scatter_reduce_(0, b, parent[a], "amax")
+    return parent

@@ -1,0 +1,187 @@
+"""Where functions of the outputs vanish: levels of an output, ties of two outputs.
+
+In a face a function vanishes on one chord, which its signs at the corners give as in ``refine``.
+The chords are all that is wanted here, so no face is cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from splinecam._util.csr import owners_of, take, take_rows
+from splinecam._util.tolerances import SAFETY
+from splinecam.arrangement.find_chords import Zeros, cross_faces
+from splinecam.arrangement.functions import Functions
+from splinecam.arrangement.refine import in_blocks, sign_changes, zero_corners
+from splinecam.arrangement.refinement import Doubts, cut_edges
+from splinecam.arrangement.signs import Signs
+from splinecam.geometry.subdivision import Mesh
+
+__all__ = ["ZeroSets", "zero_sets"]
+
+_BITS = 1 << 30  # signs held at a time
+
+CLOSE = "an output is too close to its level, or to another output, to tell its side"
+
+
+@dataclass(frozen=True)
+class ZeroSets:
+    """N straight pieces of zero sets, with the larger values left.
+
+    uv: (P, 2) points; ends: (N, 2) start and end; column: (N,) the function; faces: (N, 2) left
+    and right of it, -1 outside; signs: (N, 2) of the function there, 0 where it vanishes on the
+    whole face, and outside; doubts: places that rounding could not settle.
+    """
+
+    uv: Tensor
+    ends: Tensor
+    column: Tensor
+    faces: Tensor
+    signs: Tensor
+    doubts: list[Doubts]
+
+
+def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
+    """The zero set of each function; of an area on which it vanishes, the outline.
+
+    Where several functions vanish on one segment, the first of them counts.
+    """
+    found = _Found.empty(functions)
+    step = max(64, _BITS // max(1, mesh.num_vertices))
+    for first in range(0, functions.m, step):
+        columns = torch.arange(first, min(first + step, functions.m), device=mesh.uv.device)
+        found.look(mesh, functions, columns)
+    cuts = cut_edges(mesh, functions, *_joined(found.changes))
+    zeros = _united(found.zeros) if found.zeros else None
+    count = max(1, functions.m)
+    crossed = cross_faces(mesh, cuts, zeros, count)
+    drawing, column = crossed.drawing, crossed.column
+    face = take(drawing.faces, drawing.spans.faces(drawing.loops))
+    # Counter-clockwise from rise to fall a function is positive: left of the way from fall to rise.
+    start, end = (
+        torch.where(x, drawing.lines.start, drawing.lines.end)
+        for x in (crossed.falling, ~crossed.falling)
+    )
+    split = cuts.divide(mesh, 0)
+    inside = torch.stack([start, end], 1)
+    edge, flat = _joined(found.along)
+    along, beside = mesh.edges[edge], mesh.halfedge_face().view(-1, 2)[edge]
+    signs = torch.stack([_sign(mesh, functions, f, flat) for f in beside.unbind(1)], 1)
+    turned = signs[:, :1] < signs[:, 1:]
+    along, beside, signs = (torch.where(turned, x.flip(1), x) for x in (along, beside, signs))
+    ends, column = torch.cat([inside, along]), torch.cat([column, flat])
+    kept = _first_of_each(ends, column, split.num_vertices)
+    return ZeroSets(
+        split.uv,
+        ends[kept],
+        column[kept],
+        torch.cat([torch.stack([face, face], 1), beside])[kept],
+        torch.cat([signs.new_tensor([1, -1]).expand(inside.shape), signs])[kept],
+        found.doubts + cuts.doubts + crossed.doubts,
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the signs of some functions after the other show.
+
+    changes: edges along which functions change sign, and the functions; along: edges on which they
+    vanish; zeros: corners at which they fall or rise through zero.
+    """
+
+    changes: list[tuple[Tensor, Tensor]]
+    along: list[tuple[Tensor, Tensor]]
+    zeros: list[Zeros]
+    doubts: list[Doubts]
+
+    @classmethod
+    def empty(cls, functions: Functions) -> _Found:
+        none = functions.unit[:0]
+        return cls([(none, none)], [(none, none)], [], [])
+
+    def look(self, mesh: Mesh, functions: Functions, columns: Tensor) -> None:
+        """Look at some of the functions, (m,)."""
+        other = functions.other
+        chosen = Functions(
+            functions.z,
+            functions.unit[columns],
+            functions.level[columns],
+            functions.error[columns],
+            functions.wanted[columns],
+            columns,
+            None if other is None else other[columns],
+        )
+        signs, unclear = chosen.signs()
+        if unclear.shape[0]:
+            self.doubts.append(Doubts(mesh.uv[unclear], CLOSE))
+        edge, column = sign_changes(mesh.edges, signs)
+        self.changes.append((edge, columns[column]))
+        passing = zero_corners(mesh, chosen, signs)
+        if passing is not None:
+            self.zeros.append(replace(passing, column=columns[passing.column]))
+        if signs.vanish:
+            edge, column = _along(mesh, signs)
+            self.along.append((edge, columns[column]))
+
+
+def _joined(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
+
+
+def _united(parts: list[Zeros]) -> Zeros:
+    return Zeros(
+        *(torch.cat(x) for x in zip(*(vars(part).values() for part in parts), strict=True))
+    )
+
+
+def _first_of_each(ends: Tensor, column: Tensor, points: int) -> Tensor:
+    """Of segments (N, 2) between the same two points the one of the first function, (K,)."""
+    low, high = ends.sort(1).values.unbind(1)
+    order = column.argsort(stable=True)
+    key = (low * points + high)[order]
+    key, again = torch.sort(key, stable=True)
+    first = torch.ones_like(key, dtype=torch.bool)
+    first[1:] = key[1:] != key[:-1]
+    return order[again[first]].sort().values
+
+
+def _along(mesh: Mesh, signs: Signs) -> tuple[Tensor, Tensor]:
+    """Edges at both ends of which a function vanishes, unless it does so on both sides."""
+    zero = signs.zero()
+    a, b = mesh.edges.unbind(1)
+
+    def both(rows: slice) -> Tensor:
+        return take(zero, a[rows]) & take(zero, b[rows])
+
+    edge, column = in_blocks(both, mesh.num_edges, signs)
+    beside = mesh.halfedge_face().view(-1, 2)[edge]
+    flat = [_flat(mesh, signs, face, column) for face in beside.unbind(1)]
+    kept = (~(flat[0] & flat[1])).nonzero()[:, 0]
+    return edge[kept], column[kept]
+
+
+def _flat(mesh: Mesh, signs: Signs, face: Tensor, column: Tensor) -> Tensor:
+    """Whether functions (N,) vanish on whole faces (N,); the outside counts as such a face."""
+    vertex, which = _corners(mesh, face)
+    size = signs.at(vertex, column[which]).abs()
+    return torch.zeros_like(face).index_add_(0, which, size) == 0
+
+
+def _sign(mesh: Mesh, functions: Functions, face: Tensor, column: Tensor) -> Tensor:
+    """Signs of functions (N,) on faces (N,) that they do not cut."""
+    vertex, which = _corners(mesh, face)
+    value = functions.at(vertex, column[which])
+    high = functions.error.new_zeros(face.shape).scatter_reduce_(0, which, value, "amax")
+    low = functions.error.new_zeros(face.shape).scatter_reduce_(0, which, value, "amin")
+    clear = torch.maximum(high, -low) > SAFETY * functions.error[column]
+    return torch.where(clear, torch.where(high > -low, 1, -1), 0)
+
+
+def _corners(mesh: Mesh, face: Tensor) -> tuple[Tensor, Tensor]:
+    """The vertices of faces (N,), -1 for none, and which of the faces each belongs to."""
+    inside = (face >= 0).nonzero()[:, 0]
+    rows, counts = take_rows(mesh.offsets, face[inside])
+    return take(mesh.corner_vertices(), rows), inside[owners_of(counts, rows.shape[0])]

@@ -1,0 +1,169 @@
+"""A small classifier, its exact partition, and pictures: ``splinecam demo``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from splinecam._partition import Partition, partition
+from splinecam._util.files import replaced, writing
+from splinecam.geometry.domain import Domain
+from splinecam.plot import plot, plot_layers, plot_surface, require_matplotlib
+
+__all__ = ["main", "run", "train", "two_spirals"]
+
+
+def two_spirals(count: int, *, turns: float = 2.0, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Two interleaved noisy spirals: points ``(count, 2)`` in [-1, 1]^2, labels ``(count,)``."""
+    generator = torch.Generator().manual_seed(seed)
+    label = torch.arange(count) % 2
+    radius = 0.1 + 0.82 * torch.rand(count, generator=generator).sqrt()
+    angle = 2 * math.pi * turns * radius + math.pi * label
+    points = radius[:, None] * torch.stack([angle.cos(), angle.sin()], 1)
+    return points + 0.014 * torch.randn(count, 2, generator=generator), label
+
+
+def train(
+    x: Tensor, label: Tensor, *, width: int = 64, depth: int = 3, steps: int = 800, seed: int = 1
+) -> nn.Sequential:
+    """A ReLU network with one output whose sign tells the classes of ``x: (N, 2)`` apart."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers: list[nn.Module] = []
+        for k in range(depth):
+            layers += [nn.Linear(width if k else 2, width), nn.ReLU()]
+        model = nn.Sequential(*layers, nn.Linear(width, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.05)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.binary_cross_entropy_with_logits(model(x)[:, 0], label.float())
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+    return model.eval()
+
+
+def pictures(part: Partition, x: Tensor, label: Tensor) -> dict[str, Any]:
+    """Figures by name: the regions with the training points, the graph, the layers."""
+    return {
+        "demo": plot(part, color="class", points=x, labels=label, axes="off", legend=False).figure,
+        "demo-surface": plot_surface(part).figure,
+        "demo-layers": plot_layers(part, color="class"),
+    }
+
+
+def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) -> None:
+    """Train, compute the partition, check it, draw it; print what was found and where it is."""
+    require_matplotlib()
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def step(name: str, doing: str) -> Iterator[None]:
+        print(f"{doing} ...", end=" ", flush=True)
+        start = perf_counter()
+        yield
+        seconds[name] = perf_counter() - start
+        print(f"{seconds[name]:.2f} s", flush=True)
+
+    x, label = two_spirals(600)
+    with step("training", f"Training a network of 3 x 64 ReLUs on {len(x)} points of two spirals"):
+        model = _trained(x, label, steps)
+    with step("partition", "Computing all of its linear regions"):
+        part = partition(model, Domain.box(-1.05, 1.05), device=device, progress=False)
+    with step("validation", f"Checking the {len(part):,} regions against the network"):
+        part.validate(progress=False)
+    with step("pictures", "Drawing them"):
+        for name, figure in pictures(part, x, label).items():
+            with replaced(out / f"{name}.png") as file:
+                figure.savefig(file, format="png", dpi=dpi)
+            plt.close(figure)
+    with step("files", "Saving the partition and the network"):
+        part.save(out / "demo.npz")
+        _export(model, out / "demo.pt2")
+    stats = part.stats()
+    content = {"stats": stats.nested(), "seconds": seconds}
+    with replaced(out / "demo.json") as file:
+        file.write((json.dumps(content, indent=2) + "\n").encode())
+    print(f"\n{stats}\n\n{_farewell(out)}")
+
+
+def _trained(x: Tensor, label: Tensor, steps: int) -> nn.Module:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the network is too small to share among threads
+    try:
+        return train(x, label, steps=steps)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _export(model: nn.Module, path: Path) -> None:
+    batch: Any = torch.export.Dim("batch")
+    program = torch.export.export(model, (torch.zeros(2, 2),), dynamic_shapes=({0: batch},))
+    with writing(path):
+        torch.export.save(program, path)
+
+
+def _farewell(out: Path) -> str:
+    """Where everything is, and what to try next."""
+    rows = [
+        ("demo.png", "all regions, the decision boundary and the training points"),
+        ("demo-surface.png", "the network's output over the plane, a facet per region"),
+        ("demo-layers.png", "which regions each layer adds, and the line of one neuron"),
+        ("demo.json", "the statistics above"),
+        ("demo.npz", "the partition, for splinecam plot, splinecam stats and sc.load"),
+        ("demo.pt2", "the network, as torch.export.save writes it"),
+    ]
+    wide = max(len(str(out / name)) for name, _ in rows)
+    files = "\n".join(f"  {out / name!s:<{wide}}  {what}" for name, what in rows)
+    command, zoom = _command(), out / "zoom"
+    return f"""Written:
+{files}
+
+Try next:
+  {command} plot {out / "demo.npz"} --color slope --boundary --out {out / "slope.png"}
+  {command} partition {out / "demo.pt2"} --box -0.25 0.25 --boundary --out {zoom}
+  {command} stats {out / "demo.npz"} {zoom / "partition.npz"}"""
+
+
+def _command() -> str:
+    """How the command line is called from here."""
+    if shutil.which("splinecam"):
+        return "splinecam"
+    script = Path(sys.executable).with_name("splinecam")
+    if not script.exists():
+        return f"{sys.executable} -m splinecam"
+    return str(script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The demo by itself: ``python -m splinecam.cli.demo``."""
+    parser = argparse.ArgumentParser(prog="python -m splinecam.cli.demo", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the results")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--dpi", type=int, default=200, help="resolution of the picture")
+    parser.add_argument("--steps", type=int, default=800, help="training steps")
+    options = parser.parse_args(argv)
+    run(options.out, device=options.device, dpi=options.dpi, steps=options.steps)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Each region's affine map: from the outputs at its vertices, or by derivative where it is thin."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splinecam._util.csr import take
+from splinecam._util.tolerances import EPS, SAFETY, SLOPE_PRECISION
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
+from splinecam.geometry.subdivision import Mesh
+from splinecam.network.program import Program
+
+__all__ = ["AffineMaps", "affine_maps", "derivative", "gradients"]
+
+_BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers looked at in one go
+_WITNESSES = 32  # corners that must agree before their word is taken for the rounding error
+_ENOUGH = 1 << 18  # corners after which no more are asked
+_PASS = {"cpu": 1 << 17, "cuda": 1 << 26}  # activations of one layer held at a time
+_FEWEST = 16  # points in a pass, however wide the layers: their weights are read only once
+
+# Forward mode takes two passes and, when first used, a second or two. With so few outputs, or so
+# few points times outputs times units, backward passes are faster.
+_FEW, _SHORT = 4, 1 << 24
+
+
+@dataclass(frozen=True)
+class AffineMaps:
+    """output = value + weight @ (uv - anchor) on each face, in the mesh's coordinates.
+
+    anchor: (F, 2); value: (F, n); weight: (F, n, 2); error: (F,) rounding error of the weights.
+    """
+
+    anchor: Tensor
+    value: Tensor
+    weight: Tensor
+    error: Tensor
+
+
+def affine_maps(
+    mesh: Mesh, output: Tensor, error: Tensor, program: Program, domain: Domain, frame: Frame
+) -> AffineMaps:
+    """Fit the map of every face: output (V, n) with rounding error (n,)."""
+    fit = _fit(mesh, output)
+    noise = _noise(fit, output, error)
+    slope_error = noise / fit.width
+    weight = fit.weight
+    size = weight.abs().amax((1, 2))
+    known = size[size > SAFETY * slope_error]  # more than rounding
+    steepest = float(known.max()) if known.shape[0] else 0.0
+    thin = (slope_error > SLOPE_PRECISION * steepest).nonzero()[:, 0]
+    if thin.shape[0] and steepest > 0:  # the output is not constant
+        exact = derivative(program, domain, frame, fit.anchor[thin])
+        weight[thin] = exact
+        slope_error[thin] = noise + SAFETY * EPS * exact.abs().amax((1, 2))
+    return AffineMaps(fit.anchor, fit.value, weight, slope_error)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Maps through three far-apart vertices of each face.
+
+    anchor: (F, 2) and value: (F, n) means of the corners; weight: (F, n, 2); width: (F,) of the
+    triangle; off: how far values at other corners are off the plane at most; witnesses: how many of
+    these there are.
+    """
+
+    anchor: Tensor
+    value: Tensor
+    weight: Tensor
+    width: Tensor
+    off: float
+    witnesses: int
+
+
+def _fit(mesh: Mesh, output: Tensor) -> _Fit:
+    n, faces = output.shape[1], mesh.num_faces
+    anchor, value = mesh.uv.new_empty((faces, 2)), output.new_empty((faces, n))
+    weight, width = output.new_empty((faces, n, 2)), output.new_empty(faces)
+    seen, witnesses = [output.new_zeros(())], 0
+    block = _BLOCK[output.device.type] // max(1, n)
+    for face, vertex in mesh.by_size(block):
+        k = vertex.shape[1]
+        uv = take(mesh.uv, vertex.view(-1)).view(-1, k, 2)
+        f = take(output, vertex.view(-1)).view(-1, k, n)
+        anchor[face], value[face] = uv.mean(1), f.mean(1)
+        weight[face], width[face], triangle = _through_triangles(uv, f)
+        if k > 3 and witnesses < _ENOUGH:
+            seen.append(_off_plane(uv, f, weight[face], triangle))
+            witnesses += (k - 3) * face.shape[0]
+    return _Fit(anchor, value, weight, width, float(torch.stack(seen).max()), witnesses)
+
+
+def _through_triangles(uv: Tensor, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Slopes (B, n, 2) of values (B, k, n) at corners (B, k, 2), through three far-apart ones.
+
+    Also the triangles' widths (B,), and their first corners (B,).
+    """
+    row = torch.arange(uv.shape[0], device=uv.device)
+    a = (uv - uv.mean(1, keepdim=True)).square().sum(2).argmax(1)
+    off = uv - uv[row, a][:, None]
+    b = off.square().sum(2).argmax(1)
+    long = off[row, b]
+    length = long.norm(dim=1)
+    along = long / length[:, None]
+    x = off[:, :, 0] * along[:, None, 0] + off[:, :, 1] * along[:, None, 1]
+    y = off[:, :, 1] * along[:, None, 0] - off[:, :, 0] * along[:, None, 1]
+    c = y.abs().argmax(1)
+    width = y[row, c]
+    fa = f[row, a]
+    slope_along = (f[row, b] - fa) / length[:, None]
+    slope_across = (f[row, c] - fa - slope_along * x[row, c][:, None]) / width[:, None]
+    across = torch.stack([-along[:, 1], along[:, 0]], 1)
+    weight = slope_along[:, :, None] * along[:, None] + slope_across[:, :, None] * across[:, None]
+    return torch.nan_to_num(weight, posinf=0.0, neginf=0.0), width.abs(), a
+
+
+def _off_plane(uv: Tensor, f: Tensor, weight: Tensor, first: Tensor) -> Tensor:
+    """How far values (B, k, n) are off the planes through their first corners at most, ()."""
+    row = torch.arange(uv.shape[0], device=uv.device)
+    shift = uv - uv[row, first][:, None]
+    rise = f - f[row, first][:, None]
+    for axis in (0, 1):
+        rise -= shift[:, :, axis, None] * weight[:, None, :, axis]
+    return rise.abs().amax()
+
+
+def _noise(fit: _Fit, output: Tensor, error: Tensor) -> float:
+    """Rounding error of the outputs: as estimated, or as seen where that is less.
+
+    The corners of a face beyond the third show how far values really are off a plane. Estimates of
+    deep networks are pessimistic, and believing them would make most of their regions look thin.
+    """
+    estimated = float(error.max()) if error.numel() else 0.0
+    if fit.witnesses < _WITNESSES:
+        return estimated
+    return min(estimated, 2 * fit.off + EPS * float(output.abs().max()))
+
+
+def derivative(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Tensor:
+    """Derivative (N, n, 2) of the network along the frame's two axes at local points (N, 2)."""
+    units = [domain.dim, *(math.prod(cut.shape) for cut in program.cuts)]
+    rows = max(_FEWEST, _PASS[uv.device.type] // max(units))
+    outputs = math.prod(program.output_shape)
+    backward = outputs <= _FEW or uv.shape[0] * outputs * sum(units) <= _SHORT
+    basis = domain.basis.to(uv)
+    out = []
+    for part in torch.split(uv, rows):
+        x = domain.embed(frame.to_plane(part))
+        if backward:
+            out.append(gradients(program, x).flatten(2) @ basis.T)
+        else:
+            axes = basis.view(2, 1, *domain.input_shape).expand(2, *x.shape).flatten(0, 1)
+            both = torch.func.jvp(program, (torch.cat([x, x]),), (axes.contiguous(),))[1]
+            out.append(both.view(2, x.shape[0], -1).permute(1, 2, 0))
+    return torch.cat(out) * frame.scale
+
+
+def gradients(program: Program, x: Tensor) -> Tensor:
+    """Derivative of the flat output by the inputs x (N, ...), (N, n, ...)."""
+    with torch.inference_mode(False), torch.enable_grad():
+        x = x.clone().requires_grad_()
+        y = program(x).reshape(x.shape[0], -1)
+        # Points do not mix, so one backward pass gives one output's gradients at all of them.
+        rows = [
+            torch.autograd.grad(y[:, k].sum(), x, retain_graph=True, materialize_grads=True)[0]
+            for k in range(y.shape[1])
+        ]
+    return torch.stack(rows, 1)

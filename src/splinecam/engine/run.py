@@ -1,0 +1,345 @@
+"""Run a captured network over a mesh: affine stages on all vertices, cuts that refine the mesh.
+
+The state between two stages is the mesh and the live activations of its vertices.
+
+When the activations of a stage would not fit the memory budget, the mesh is cut in two tiles, which
+are carried through the rest of the network one after the other and glued together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from splinecam._util.tolerances import EPS
+from splinecam.arrangement.maxima import refine_maxima
+from splinecam.arrangement.refine import ClearLayer, refine, refine_compiled
+from splinecam.arrangement.refinement import Doubts, Refinement
+from splinecam.engine.activations import Ready, State, room_for
+from splinecam.engine.evaluate import evaluate
+from splinecam.engine.plan import Place, Plan, crossing_units, free_memory, moved, vertices_after
+from splinecam.engine.tiling import Tile, cut_in_two, glue
+from splinecam.errors import LimitError
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
+from splinecam.geometry.subdivision import Mesh, kept, polygon_mesh
+from splinecam.network.nonlinearities import Cut, KnotCut, MaxCut
+from splinecam.network.ops import Bound
+from splinecam.network.program import Program
+
+__all__ = [
+    "Outcome",
+    "Report",
+    "Run",
+    "TooLarge",
+    "first_state",
+    "free_memory",
+    "output_of",
+    "run",
+]
+
+# Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
+# fill a GPU.
+_BLOCK = {"cpu": 1 << 17, "cuda": 1 << 28}
+
+# Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
+_MESH_BYTES = 1000
+_LEAST_MEMORY = 1000 * _MESH_BYTES  # bytes below which hardly any network fits
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gives: the final mesh in local coordinates and the network's output on it.
+
+    output: (V, n_out) at the vertices; error: (n_out,) its rounding error; cut_errors: that of the
+    units of each cut, (n,); doubts: places that rounding could not settle, with the cut's name.
+    """
+
+    mesh: Mesh
+    output: Tensor
+    error: Tensor
+    cut_errors: dict[str, Tensor]
+    doubts: list[tuple[str, Doubts]]
+
+    def kept(self) -> Outcome:
+        """The same in tensors of their own, which may take part in everything again.
+
+        A run is made in inference mode, in which tensor operations cost a fifth less each.
+        """
+        return Outcome(
+            self.mesh.kept(),
+            kept(self.output),
+            kept(self.error),
+            {name: kept(error) for name, error in self.cut_errors.items()},
+            [(name, Doubts(doubt.uv.clone(), doubt.reason)) for name, doubt in self.doubts],
+        )
+
+
+class TooLarge(LimitError):
+    """The refinement of one mesh does not fit the memory; that of its tiles may."""
+
+
+Report = Callable[[str, int, float], None]
+"""Hears of every cut: its name, the regions so far, and the share of the work it stands for."""
+
+
+def run(
+    program: Program,
+    domain: Domain,
+    *,
+    memory: int | None = None,
+    max_regions: int | None = None,
+    report: Report = lambda name, regions, share: None,
+    compiled: bool = True,
+    plan: Plan | None = None,
+) -> Outcome:
+    """Partition the domain by the program's network within ``memory`` bytes.
+
+    compiled: use the compiled kernel, where it is there. plan: where to compute instead of on the
+    program's device, with which memory and kernel.
+    """
+    plan = plan or Plan.of(program, memory=memory, compiled=compiled)
+    corners, x = Frame.of(domain).to_local(domain.corners), domain.embed(domain.corners)
+    with torch.inference_mode():
+        state = first_state(plan.first.program, polygon_mesh(corners), x)
+        outcome = _run(plan, state, max_regions, report)
+    return outcome.kept()
+
+
+def _run(plan: Plan, state: State, max_regions: int | None, report: Report) -> Outcome:
+    computation = Run(plan, max_regions, report)
+    try:
+        state = computation.finish(state, 0)
+    except TooLarge as reason:
+        raise LimitError(str(reason)) from None
+    return computation.outcome(state)
+
+
+def first_state(program: Program, mesh: Mesh, x: Tensor) -> State:
+    """What a run begins with: polygons, and the inputs at their corners."""
+    x = x.to(program.device)
+    magnitude = x.abs().amax(0, keepdim=True)
+    bound = Bound(magnitude, EPS * magnitude)
+    return State(mesh.to(program.device), {program.input_name: x}, {program.input_name: bound})
+
+
+def output_of(program: Program, state: State) -> tuple[Tensor, Tensor]:
+    """The network's output at the vertices, (V, n_out), and its rounding error, (n_out,)."""
+    name = program.output_name
+    output = state.rows[name].reshape(state.mesh.num_vertices, -1)
+    return output, state.bounds[name].error.reshape(-1)
+
+
+@dataclass
+class Run:
+    """One computation: what stays the same while states are carried through the stages.
+
+    at_second: whether it has gone on to the plan's second place.
+    """
+
+    plan: Plan
+    max_regions: int | None
+    report: Report
+    at_second: bool = False
+    finished: int = 0  # regions of tiles that are done
+    cut_errors: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        return self.plan.second if self.at_second else self.plan.first
+
+    @property
+    def may_move(self) -> bool:
+        """Whether there is a second place to go on at."""
+        return not self.at_second and self.plan.make_second is not None
+
+    @property
+    def program(self) -> Program:
+        return self.place.program
+
+    @property
+    def memory(self) -> int:
+        return self.place.memory
+
+    def outcome(self, state: State) -> Outcome:
+        """What was found, where the plan wants the result."""
+        output, error = output_of(self.program, state)
+        found = Outcome(state.mesh, output, error, self.cut_errors, state.doubts)
+        if self.plan.make_second is None:
+            return found
+        if not self.at_second:
+            self.plan.tell()
+        return moved(found, self.plan.second.device)
+
+    def finish(
+        self, state: State, index: int, share: float = 1.0, ready: Ready | None = None
+    ) -> State:
+        """Carry a state from a stage to the end of the network.
+
+        ready: the range of what is cut next, if that stage's affine part is done already.
+        """
+        for i in range(index, len(self.program.stages)):
+            divisible = state.mesh.num_faces > 1
+            if ready is None:
+                state, _ = self._choose_place(state, i, None)
+                if divisible and self._bytes(state, i) > self.memory:
+                    return self._in_tiles(state, i, share, None)
+                ready = evaluate(self.program, i, state, self.block, self.place.kernel)
+            state, ready = self._choose_place(state, i, ready)
+            cut = self.program.stages[i].cut
+            if cut is not None and ready is not None:
+                try:
+                    self._cut(state, cut, i, ready)
+                except TooLarge:
+                    if divisible or self.may_move:
+                        return self._in_tiles(state, i, share, ready)
+                    raise
+                self.report(cut.name, self.finished + state.mesh.num_faces, share)
+            ready = None
+        return state
+
+    def _choose_place(
+        self, state: State, index: int, ready: Ready | None
+    ) -> tuple[State, Ready | None]:
+        """Take a state to the plan's second place if the work that is next is worth it.
+
+        ready: None before a stage, and before its cut what is cut.
+        """
+        if not self.may_move:
+            return state, ready
+        cut, widths = self.program.stages[index].cut, self.program.widths
+        vertices, width = float(state.mesh.num_vertices), widths[index]
+        if cut is not None and ready is not None:
+            lines = crossing_units(cut, ready.low, ready.high)
+            vertices, width = vertices_after(state.mesh, lines), widths[index + 1]
+        if not self.plan.worth_moving(vertices, width):
+            return state, ready
+        return self._at_second(state, index, ready)
+
+    def _at_second(
+        self, state: State, index: int, ready: Ready | None
+    ) -> tuple[State, Ready | None]:
+        self.at_second = True
+        device, stages = self.place.device, self.program.stages
+        self.plan.tell(f"stage {index + 1} of {len(stages)}")
+        pending = None if state.pending is None else stages[index - 1].cut
+        state, ready = moved((state, ready), device)
+        return replace(state, pending=pending), ready
+
+    @property
+    def block(self) -> int:
+        """Numbers of one block of activations: a small part of the budget at most."""
+        return min(_BLOCK[self.program.device.type], max(1, self.memory >> 8))
+
+    def _bytes(self, state: State, index: int) -> int:
+        """Memory of one stage: activations before and after it, their signs, and the mesh.
+
+        A cut makes new vertices, with about as many activations again.
+        """
+        before = sum(value.numel() for value in state.rows.values())
+        after = state.mesh.num_vertices * self.program.widths[index]
+        return 2 * 8 * (before + after) + after // 2 + _MESH_BYTES * state.mesh.num_faces
+
+    def _in_tiles(self, state: State, index: int, share: float, ready: Ready | None) -> State:
+        if self.may_move:  # there may be more room
+            state, ready = self._at_second(state, index, ready)
+            return self.finish(state, index, share, ready)
+        tiles, ends, done = cut_in_two(state.mesh), [], self.finished
+        for tile in tiles:
+            part = state.select(tile, self.block)
+            ends.append(self.finish(part, index, share / 2, ready and ready.select(tile)))
+            self.finished += ends[-1].mesh.num_faces
+        self.finished = done
+        refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
+        mesh, places = glue(state.mesh, refined)
+        rows = {}
+        for name, value in ends[0].rows.items():
+            rows[name] = room_for((mesh.num_vertices, *value.shape[1:]), value.device)
+            for end, place in zip(ends, places, strict=True):
+                rows[name][place] = end.rows[name]
+        bounds = {}
+        for name, (magnitude, error) in ends[0].bounds.items():
+            other = ends[1].bounds[name]
+            bounds[name] = Bound(
+                torch.maximum(magnitude, other.magnitude), torch.maximum(error, other.error)
+            )
+        doubts = state.doubts + ends[0].doubts + ends[1].doubts
+        return State(mesh, rows, bounds, doubts=doubts)
+
+    def _cut(self, state: State, cut: Cut, index: int, ready: Ready) -> None:
+        """Refine the mesh along the knots of a non-linearity; its evaluation stays pending."""
+        z = state.rows[cut.source].reshape(state.mesh.num_vertices, -1)
+        error = state.bounds[cut.source].error.reshape(-1)
+        if ready.signs is None:
+            error = error + EPS * torch.maximum(ready.low.abs(), ready.high.abs())
+        refinement = partial(self._refinement, cut, state.mesh, z, error, ready, index)
+        state.adopt(self._refine(state.mesh, cut.name, refinement), cut, ready)
+        known = self.cut_errors.get(cut.name)
+        if known is not None:  # perhaps on another device
+            error = torch.maximum(known.to(error.device), error)
+        self.cut_errors[cut.name] = error
+
+    def _refine(self, mesh: Mesh, name: str, refinement: Callable[..., Refinement]) -> Refinement:
+        fits = self.memory // _MESH_BYTES
+        most = fits if self.max_regions is None else min(fits, self.max_regions - self.finished)
+        try:
+            return refinement(max_faces=most)
+        except LimitError:
+            before = self.finished + mesh.num_faces
+            noun = "region" if before == 1 else "regions"
+            where = f"while cutting at {name!r}; before that it had {before:,} {noun}"
+            if most < fits:
+                raise LimitError(
+                    f"The partition exceeds max_regions={self.max_regions:,} {where}. "
+                    "Raise max_regions, or choose a smaller domain."
+                ) from None
+            raise TooLarge(
+                f"The partition exceeds memory={self.memory:,} bytes {where}. "
+                f"{_more_memory(self.memory)}"
+            ) from None
+
+    def _refinement(
+        self,
+        cut: Cut,
+        mesh: Mesh,
+        z: Tensor,
+        error: Tensor,
+        ready: Ready,
+        index: int,
+        *,
+        max_faces: int,
+    ) -> Refinement:
+        """Cut along straight lines, or along the borders between winners."""
+        low, high, signs, place = ready.low, ready.high, ready.signs, self.place
+        if place.kernel is not None and isinstance(cut, KnotCut) and signs and signs.clear:
+            layer = ClearLayer(z, signs.positive, error, cut.jump)
+            made = refine_compiled(place.kernel, mesh, layer, index, max_faces=max_faces)
+            if made is not None:
+                return made
+        functions = cut.functions(z, error, low, high, signs)
+        if functions is not None:
+            return refine(mesh, functions, index, max_faces=max_faces, gpu=place.gpu)
+        if not isinstance(cut, MaxCut):
+            raise TypeError(f"{type(cut).__name__} does not say what to cut by")
+        if cut.smallest:
+            z, low, high = -z, -high, -low
+        cutting = z, cut.groups, error, low, high, index
+        return refine_maxima(mesh, *cutting, max_faces=max_faces, kernel=place.gpu)
+
+
+def _more_memory(memory: int) -> str:
+    """What to do about an amount of memory that is too small."""
+    if memory < _LEAST_MEMORY:
+        return (
+            f"Less than {_LEAST_MEMORY:,} bytes is hardly ever enough: raise memory, or leave it "
+            "out to use what is free."
+        )
+    fits = memory // _MESH_BYTES
+    return (
+        f"What is cut at once must stay below {fits:,} regions: raise memory, or choose a smaller "
+        "domain."
+    )

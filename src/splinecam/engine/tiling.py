@@ -1,0 +1,211 @@
+"""Divide a mesh into tiles that are refined on their own, and glue them together again.
+
+Both tiles of a shared edge find the same cuts on it, up to rounding. Glueing gives the edge one
+list of vertices, in order; where one tile has a vertex that the other lacks (only possible within
+rounding), the other's faces get it as a corner on a straight side, so that the glued mesh is always
+watertight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from splinecam._util.csr import argsort_rows, offsets_of, owners_of, places_of
+from splinecam._util.tolerances import SAFETY, UV_ERROR
+from splinecam.geometry.subdivision import Mesh
+
+__all__ = ["Tile", "cut_in_two", "glue"]
+
+_ROOT = -2  # edge_op of a tile's edge: _ROOT - (edge of the whole mesh it is a piece of)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A part of a mesh; its first vertices are vertices ``vertex_ids`` of the whole mesh."""
+
+    mesh: Mesh
+    vertex_ids: Tensor
+
+
+def cut_in_two(mesh: Mesh) -> tuple[Tile, Tile]:
+    """Two tiles of half the faces each, left and right of (or above and below) the median face."""
+    middle = mesh.means()
+    axis = int((middle.amax(0) - middle.amin(0)).argmax())
+    order = torch.argsort(middle[:, axis])
+    half = order.shape[0] // 2
+    first, second = (_tile(mesh, torch.sort(part).values) for part in (order[:half], order[half:]))
+    return first, second
+
+
+def _tile(mesh: Mesh, faces: Tensor) -> Tile:
+    part, vertex_ids, edge_ids = mesh.select(faces)
+    return Tile(replace(part, edge_op=_ROOT - edge_ids), vertex_ids)
+
+
+def glue(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
+    """The refined mesh of all tiles, and for each tile the new index of its vertices.
+
+    mesh: the mesh before it was divided; tiles: with their refined meshes.
+    """
+    seams = _seams(mesh, tiles)
+    inner_vertices, inner_edges = mesh.num_vertices + seams.count, mesh.num_edges + seams.count
+    places: list[Tensor] = []
+    whole = _divided(mesh, tiles, seams)
+    uv, vertex_op = [whole.uv], [whole.vertex_op]
+    edges, edge_op, edge_unit = [whole.edges], [whole.edge_op], [whole.edge_unit]
+    sizes, corners = [], []
+    for number, tile in enumerate(tiles):
+        place = seams.places(number, tile, inner_vertices)
+        drawn = (tile.mesh.edge_op > _ROOT).nonzero()[:, 0]
+        fresh = place >= inner_vertices
+        uv.append(tile.mesh.uv[fresh])
+        vertex_op.append(tile.mesh.vertex_op[fresh])
+        edges.append(place[tile.mesh.edges[drawn]])
+        edge_op.append(tile.mesh.edge_op[drawn])
+        edge_unit.append(tile.mesh.edge_unit[drawn])
+        size, half = _corners(mesh, tile, seams, place, drawn, inner_edges)
+        sizes.append(size)
+        corners.append(half)
+        places.append(place)
+        inner_vertices += int(fresh.sum())
+        inner_edges += drawn.shape[0]
+    glued = Mesh(
+        uv=torch.cat(uv),
+        edges=torch.cat(edges),
+        offsets=offsets_of(torch.cat(sizes)),
+        corners=torch.cat(corners),
+        edge_op=torch.cat(edge_op),
+        edge_unit=torch.cat(edge_unit),
+        vertex_op=torch.cat(vertex_op),
+    )
+    return glued, places
+
+
+@dataclass(frozen=True)
+class _Seams:
+    """The new vertices on the whole mesh's edges, united over the tiles.
+
+    Per united vertex, (C,) ordered along each edge: ``edge`` and a ``sample`` (tile, vertex) of it;
+    first: (E + 1,) the united vertices of each edge. Per tile: its vertices on edges, their union.
+    """
+
+    edge: Tensor
+    sample: Tensor
+    first: Tensor
+    vertex: list[Tensor]
+    united: list[Tensor]
+    base: int
+
+    @property
+    def count(self) -> int:
+        return int(self.edge.shape[0])
+
+    def places(self, number: int, tile: Tile, first_new: int) -> Tensor:
+        """The glued index of every vertex of a tile, (V,)."""
+        known = tile.vertex_ids.shape[0]
+        place = tile.vertex_ids.new_full((tile.mesh.num_vertices,), -1)
+        place[:known] = tile.vertex_ids
+        place[self.vertex[number]] = self.base + self.united[number]
+        fresh = place < 0
+        place[fresh] = first_new + torch.arange(int(fresh.sum()), device=place.device)
+        return place
+
+
+def _seams(mesh: Mesh, tiles: list[Tile]) -> _Seams:
+    """Every piece of a divided edge but the first begins at a new vertex: unite those."""
+    edge, vertex, number, t = [], [], [], []
+    for index, tile in enumerate(tiles):
+        start = tile.mesh.edges[:, 0]
+        begins = (tile.mesh.edge_op <= _ROOT) & (start >= tile.vertex_ids.shape[0])
+        start = start[begins]
+        root = _ROOT - tile.mesh.edge_op[begins]
+        a, b = mesh.uv[mesh.edges[root]].unbind(1)
+        d = b - a
+        edge.append(root)
+        vertex.append(start)
+        number.append(torch.full_like(root, index))
+        t.append((((tile.mesh.uv[start] - a) * d).sum(1) / (d * d).sum(1)).clamp(0, 1))
+    edge_, vertex_, number_, t_ = (torch.cat(x) for x in (edge, vertex, number, t))
+    order = argsort_rows(edge_, t_)
+    edge_, vertex_, number_, t_ = edge_[order], vertex_[order], number_[order], t_[order]
+    starts = _unite(mesh, edge_, number_, t_)
+    union = torch.cumsum(starts.long(), 0) - 1
+    leader = starts.nonzero()[:, 0]
+    return _Seams(
+        edge=edge_[leader],
+        sample=torch.stack([number_[leader], vertex_[leader]], 1),
+        first=offsets_of(torch.bincount(edge_[leader], minlength=mesh.num_edges)),
+        vertex=[vertex_[number_ == i] for i in range(len(tiles))],
+        united=[union[number_ == i] for i in range(len(tiles))],
+        base=mesh.num_vertices,
+    )
+
+
+def _unite(mesh: Mesh, edge: Tensor, number: Tensor, t: Tensor) -> Tensor:
+    """Which vertices begin a united one; at most one vertex of each of the two tiles is united.
+
+    Neighbours along the edge from different tiles are one vertex when both tiles have as many
+    vertices on the edge (then the k-th belongs to the k-th), or when they are as close as rounding.
+    """
+    if not edge.shape[0]:
+        return edge.bool()
+    length = (mesh.uv[mesh.edges[edge, 1]] - mesh.uv[mesh.edges[edge, 0]]).norm(dim=1)
+    parity = number % 2
+    ones = torch.bincount(edge, parity.double(), minlength=mesh.num_edges)
+    alls = torch.bincount(edge, minlength=mesh.num_edges)
+    even = (2 * ones == alls)[edge]
+    fits = torch.zeros_like(edge, dtype=torch.bool)
+    near = (t[1:] - t[:-1]) * length[1:] <= SAFETY * SAFETY * UV_ERROR
+    fits[1:] = (edge[1:] == edge[:-1]) & (number[1:] != number[:-1]) & (near | even[1:])
+    # In a run of fitting neighbours the 2nd joins the 1st, the 4th the 3rd, and so on.
+    index = torch.arange(edge.shape[0], device=edge.device)
+    run = torch.cummax(torch.where(fits, 0, index), 0).values
+    return (index - run) % 2 == 0
+
+
+def _divided(mesh: Mesh, tiles: list[Tile], seams: _Seams) -> Mesh:
+    """The whole mesh with every edge divided at its united vertices."""
+    uv = mesh.uv.new_empty((seams.count, 2))
+    made = mesh.vertex_op.new_empty(seams.count)
+    for index, tile in enumerate(tiles):
+        mine = seams.sample[:, 0] == index
+        uv[mine] = tile.mesh.uv[seams.sample[mine, 1]]
+        made[mine] = tile.mesh.vertex_op[seams.sample[mine, 1]]
+    return mesh.divide(seams.edge, uv, made)
+
+
+def _corners(
+    mesh: Mesh, tile: Tile, seams: _Seams, place: Tensor, drawn: Tensor, first_edge: int
+) -> tuple[Tensor, Tensor]:
+    """Sizes and half-edges of a tile's faces in the glued mesh."""
+    part = tile.mesh
+    root = _ROOT - part.edge_op
+    is_piece = root >= 0
+    root = root.clamp(min=0)
+    # Pieces of edge e are numbered 0, 1, ...; piece 0 keeps the id e, the others are appended.
+    begin, end = (
+        torch.where(
+            place[vertex] >= mesh.num_vertices,
+            place[vertex] - mesh.num_vertices - seams.first[root] + 1,
+            torch.where(
+                place[vertex] == mesh.edges[root, 0],
+                0,
+                seams.first[root + 1] - seams.first[root] + 1,
+            ),
+        )
+        for vertex in part.edges.unbind(1)
+    )
+    new_id = torch.zeros_like(root)
+    new_id[drawn] = first_edge + torch.arange(drawn.shape[0], device=drawn.device)
+    edge, back = part.corners >> 1, part.corners & 1
+    count = torch.where(is_piece, end - begin, 1)[edge]
+    owner = owners_of(count)
+    step = places_of(count, owner, offsets_of(count))
+    e, backwards = edge[owner], back[owner]
+    piece = torch.where(backwards == 1, end[e] - 1 - step, begin[e] + step)
+    divided = torch.where(piece == 0, root[e], mesh.num_edges + seams.first[root[e]] + piece - 1)
+    half = 2 * torch.where(is_piece[e], divided, new_id[e]) + backwards
+    return part.sums(count), half

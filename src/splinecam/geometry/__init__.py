@@ -1,0 +1,1 @@
+"""Convex domains and planar subdivisions: their arrays, coordinates and checks."""

@@ -1,0 +1,170 @@
+"""Whether a mesh is what it should be: convex faces that cover a disc once, without gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splinecam._util.connectivity import long_cycles
+from splinecam._util.csr import lengths, owners_of, take, take_rows
+from splinecam._util.tolerances import AREA_PRECISION, SAFETY, UV_ERROR
+from splinecam.geometry.subdivision import Mesh
+
+__all__ = ["Check", "check_mesh"]
+
+_BLOCK = {"cpu": 1 << 18, "cuda": 1 << 24}  # faces looked at in one go
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was checked: the worst violation found, and the limit of what is allowed."""
+
+    name: str
+    worst: float
+    limit: float
+
+    @property
+    def ok(self) -> bool:
+        return self.worst <= self.limit
+
+    def __str__(self) -> str:
+        sign = "<=" if self.ok else ">"
+        return (
+            f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.worst:.3g} {sign} {self.limit:.3g}"
+        )
+
+
+def check_mesh(mesh: Mesh, area: float, trusted: Tensor | None = None) -> list[Check]:
+    """Twins, cycles, border, Euler's formula, convexity, areas; integers until the last two.
+
+    trusted: (F,) the faces whose shape is checked, by default all.
+
+    Together they prove that the mesh is one disc. Each side of an edge has one face, so that the
+    faces make up surfaces. A surface without a border has as much negative area as positive, and
+    no face has any. All others share the one cycle of the border, so that there is one surface,
+    and by Euler's formula it has no holes and no handles.
+    """
+    checks = _check_indices(mesh)
+    if checks[0].ok:
+        start = take(mesh.edges.view(-1), mesh.corners)
+        checks += _check_topology(mesh, start)
+        if all(check.ok for check in checks):
+            everything = torch.ones(mesh.num_faces, dtype=torch.bool, device=mesh.uv.device)
+            checks += _check_geometry(mesh, area, everything if trusted is None else trusted, start)
+    return checks
+
+
+def _check_indices(mesh: Mesh) -> list[Check]:
+    wrong = _count(mesh.counts() < 3)
+    wrong += abs(int(mesh.offsets[0])) + abs(int(mesh.offsets[-1]) - mesh.corners.shape[0])
+    for index, end in ((mesh.corners, 2 * mesh.num_edges), (mesh.edges, mesh.num_vertices)):
+        low, high = index.aminmax() if index.numel() else (0, -1)
+        wrong += int(low < 0) + int(high >= end)
+    return [Check("indices out of range", wrong, 0)]
+
+
+def _check_topology(mesh: Mesh, start: Tensor) -> list[Check]:
+    """Checks in whole numbers; start: (H,) the vertex at which each corner's half-edge starts."""
+    E, V, F = mesh.num_edges, mesh.num_vertices, mesh.num_faces
+    ends = mesh.edges.view(-1)
+    used = torch.zeros(2 * E, dtype=torch.bool, device=ends.device)
+    left, right = used.index_fill_(0, mesh.corners, True).view(-1, 2).unbind(1)
+    border = mesh.edge_op < 0
+    twice = mesh.corners.shape[0] - _count(used)
+    twins = twice + _count(torch.where(border, left == right, ~(left & right)))
+    breaks = _count(take(ends, mesh.corners ^ 1) != _ahead(mesh.offsets, start))
+    unused = torch.ones(V, dtype=torch.bool, device=ends.device).index_fill_(0, ends, False)
+    edge = border.nonzero()[:, 0]
+    half = 2 * edge + take(right, edge)
+    return [
+        Check("half-edges not used once by one face on each side", twins, 0),
+        Check("breaks in the cycles of half-edges", breaks, 0),
+        Check("edges of the border beside its cycle", _astray(take(ends, half), ends[half ^ 1]), 0),
+        Check("vertices without an edge", _count(unused), 0),
+        Check("edges from a vertex to itself", _count(ends[0::2] == ends[1::2]), 0),
+        Check("|V - E + F - 1|", abs(V - E + F - 1), 0),
+    ]
+
+
+def _astray(start: Tensor, end: Tensor) -> int:
+    """How many of the edges (B,) from vertex to vertex do not lie on one and the same cycle."""
+    start, order = torch.sort(start)
+    end = take(end, order)
+    if not start.shape[0] or not torch.equal(start, torch.sort(end).values):
+        return max(1, start.shape[0])
+    if bool((start[1:] == start[:-1]).any()):
+        return int((start[1:] == start[:-1]).sum())
+    offsets, _ = long_cycles(torch.searchsorted(start, end))
+    return int(start.shape[0] - offsets.diff().max())
+
+
+def _check_geometry(mesh: Mesh, area: float, trusted: Tensor, start: Tensor) -> list[Check]:
+    shapes, offsets = [], mesh.offsets
+    uv = mesh.uv.T.contiguous()
+    step = _BLOCK[uv.device.type]
+    for first in range(0, mesh.num_faces, step):
+        rows = offsets[first : first + step + 1]
+        corners = start[int(rows[0]) : int(rows[-1])]
+        x, y = (take(axis, corners) for axis in uv)
+        shapes.append(_shape(x, y, rows - rows[0], trusted[first : first + step]))
+    total, negative, depth, wound, points = torch.tensor(shapes, dtype=torch.float64).unbind(1)
+    return [
+        Check(
+            "relative error of the total area", abs(float(total.sum()) / area - 1), AREA_PRECISION
+        ),
+        Check("negative area of a region", float(negative.max()), SAFETY * UV_ERROR),
+        Check("depth of a reflex corner", float(depth.max()), SAFETY * SAFETY * UV_ERROR),
+        Check("regions that wind more than once", float(wound.sum()), 0),
+        Check("zero-length edges", float(points.sum()), 0),
+    ]
+
+
+def _shape(x: Tensor, y: Tensor, offsets: Tensor, trusted: Tensor) -> list[float]:
+    """Total area of faces with corners (x, y), (H,) each, and what is wrong with those trusted.
+
+    The largest negative area, the depth of the deepest reflex corner, how many faces wind more than
+    once, and how many sides have no length.
+    """
+    dx, dy = _ahead(offsets, x) - x, _ahead(offsets, y) - y
+    ex, ey = _ahead(offsets, dx), _ahead(offsets, dy)
+    turn = dx * ey - dy * ex
+    owner = owners_of(offsets.diff(), x.shape[0])
+    # It rounds in proportion to the length of the sides, so that small areas are precise.
+    areas = x.new_zeros(trusted.shape).index_add_(0, owner, x * dy - y * dx) / 2
+    everything = bool(trusted.all())
+
+    def of_trusted(mask: Tensor) -> Tensor:
+        corner = mask.nonzero()[:, 0]
+        return corner if everything else corner[take(trusted, take(owner, corner))]
+
+    reflex = of_trusted(turn < 0)
+    side, following = (torch.stack([a[reflex], b[reflex]], 1) for a, b in ((dx, dy), (ex, ey)))
+    # How far a reflex corner sticks into its face: height of the triangle over the longer side.
+    depth = -turn[reflex] / torch.maximum(lengths(side), lengths(following))
+    # Where all corners turn left, sides turn upwards once in each round.
+    upper = (dy > 0) | ((dy == 0) & (dx > 0))
+    upwards = take(owner, (_ahead(offsets, upper) > upper).nonzero()[:, 0])
+    odd = torch.bincount(upwards, minlength=trusted.shape[0]) != 1
+    odd[take(owner, reflex)] = True
+    entries, counts = take_rows(offsets, (odd & trusted).nonzero()[:, 0])
+    angle = torch.atan2(turn[entries], (dx * ex + dy * ey)[entries])
+    angles = angle.new_zeros(counts.shape).index_add_(0, owners_of(counts), angle)
+    return [
+        float(areas.sum()),
+        float((-areas).clamp(min=0).mul(trusted).max()),
+        float(depth.max()) if depth.shape[0] else 0.0,
+        _count((angles / (2 * torch.pi) - 1).abs() > 0.5),
+        of_trusted((dx == 0) & (dy == 0)).shape[0],
+    ]
+
+
+def _ahead(offsets: Tensor, x: Tensor) -> Tensor:
+    """What the corner that follows each corner around its face has of x, (H,)."""
+    out = x.roll(-1)
+    return out.index_copy_(0, offsets[1:] - 1, take(x, offsets[:-1]))
+
+
+def _count(mask: Tensor) -> int:
+    return int(torch.count_nonzero(mask))

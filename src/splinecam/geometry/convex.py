@@ -1,0 +1,174 @@
+"""The corners of a convex polygon, in order and without needless ones, or the reason against it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from splinecam._util.tolerances import BLURRED, DEGENERATE, EPS, LARGEST, SMALLEST
+from splinecam.errors import DomainError
+
+__all__ = ["convex_corners", "cross", "fan", "require_resolved", "require_size"]
+
+_LISTED = 12  # points up to which an error lists the order that makes them a convex polygon
+_PAIRS = 1 << 22  # pairs of sides that are compared at once
+
+
+def cross(p: Tensor, q: Tensor) -> Tensor:
+    """The cross products of vectors ``(..., 2)``: positive where q is to the left of p."""
+    return p[..., 0] * q[..., 1] - p[..., 1] * q[..., 0]
+
+
+def fan(corners: Tensor) -> tuple[Tensor, Tensor]:
+    """The sides ``p, q: (k - 2, 2)`` of the triangles that fan out from the first corner."""
+    rays = corners[1:] - corners[0]
+    return rays[:-1], rays[1:]
+
+
+def require_resolved(x: Tensor, extent: float) -> None:
+    """An error for points ``(k, D)`` that float64 cannot tell apart, or whose area it cannot hold.
+
+    extent: the largest difference of two coordinates.
+    """
+    if extent == 0:
+        raise DomainError(f"All {len(x)} points are identical. Give three that span a plane.")
+    require_size(extent)
+    magnitude = float(x.abs().max())
+    if extent <= EPS * magnitude:
+        raise DomainError(
+            f"The points are identical to float64 precision: they extend over {extent:.3g} at "
+            f"coordinates of size {magnitude:.3g}. Give a larger polygon or one nearer to zero."
+        )
+
+
+def require_size(extent: float) -> None:
+    """An error for a polygon so large or so small that its area may leave the range of float64."""
+    if SMALLEST <= extent <= LARGEST:
+        return
+    size = "large" if extent > LARGEST else "small"
+    raise DomainError(
+        f"The polygon is too {size}: it is {extent:.3g} wide. Areas and squared distances stay "
+        f"within the range of float64 for polygons that are {SMALLEST:.0e} to {LARGEST:.0e} wide: "
+        "give the inputs in other units."
+    )
+
+
+def convex_corners(corners: Tensor, magnitude: float) -> Tensor:
+    """Counter-clockwise, strictly convex corners ``(k, 2)``, or an error that names the corner.
+
+    Repeated points and points on a straight side are dropped. ``magnitude`` is the size of the
+    input coordinates behind the corners: what is below its rounding is no bend.
+    """
+    if len(corners) < 3:
+        raise DomainError(f"A polygon needs at least three corners, got {len(corners)}.")
+    extent = float((corners.amax(0) - corners.amin(0)).max())
+    require_resolved(corners, extent)
+    index = torch.arange(len(corners))
+    step = (corners - corners.roll(-1, 0)).abs().amax(1)
+    index = index[step > DEGENERATE * extent]
+    # Scaled to unit extent so that products neither underflow nor overflow.
+    unit = (corners - corners[0]) / extent
+    if len(index) >= 3:
+        p, q = fan(unit[index])
+        doubled = float(cross(p, q).sum())
+    if len(index) < 3 or abs(doubled) <= 2 * DEGENERATE:
+        _require_simple(unit, index)
+        raise DomainError(
+            f"The polygon is degenerate: its area is below {DEGENERATE:g} of its squared extent "
+            f"({extent:.3g}). Give at least three corners, not on one line, in order around it."
+        )
+    if doubled < 0:
+        index = index.flip(0)
+    size = max(magnitude, float(corners.abs().max()))
+    noise = 4 * EPS * size / extent
+    if noise > BLURRED:
+        raise DomainError(
+            f"The domain ({extent:.3g} wide) is too small for float64 around inputs of size "
+            f"{size:.3g}. Make it larger, or shift the inputs towards zero."
+        )
+    index = index[_turns(unit, index, noise)]
+    start = int(index.argmin())
+    return corners[index.roll(-start)].contiguous()
+
+
+def _turns(unit: Tensor, index: Tensor, noise: float) -> Tensor:
+    """Which of the corners ``unit[index]`` turn left, ``(k,)``; right turns are an error.
+
+    ``noise`` is the rounding error of the corners, which may bend a straight side.
+    """
+    ring = unit[index]
+    before, after = ring - ring.roll(1, 0), ring.roll(-1, 0) - ring
+    turn = cross(before, after)
+    b, a = torch.linalg.vector_norm(before, dim=1), torch.linalg.vector_norm(after, dim=1)
+    slack = DEGENERATE * a * b + noise * (a + b)
+    straight: Tensor = (turn.abs() <= slack) & ((before * after).sum(1) > 0)
+    wrong = (turn <= slack) & ~straight
+    if bool(wrong.any()):
+        _require_simple(unit, index)
+        raise DomainError(
+            f"The polygon is not convex at point {int(index[wrong][0])}. Give the corners of a "
+            "convex polygon in order; split other shapes into convex parts."
+        )
+    angle = torch.atan2(turn, (before * after).sum(1)).sum()
+    if float(angle) > 3 * math.pi:
+        _require_simple(unit, index)
+        raise DomainError(
+            "The polygon winds around more than once. Give the corners of a convex polygon in "
+            "order around it."
+        )
+    return straight.logical_not()
+
+
+# -- polygons that cross themselves ----------------------------------------------------------------
+
+
+def _require_simple(unit: Tensor, index: Tensor) -> None:
+    """An error for a polygon ``unit[index]`` of unit extent, two of whose sides cross."""
+    found = _crossing(unit[index])
+    if found is None:
+        return
+    sides = []
+    for side in found:
+        ends = sorted((int(index[side]), int(index[(side + 1) % len(index)])))
+        sides.append(f"from point {ends[0]} to {ends[1]}")
+    raise DomainError(
+        f"The polygon crosses itself: its sides {' and '.join(sorted(sides))} meet. "
+        f"{_advice(unit, index)}"
+    )
+
+
+def _crossing(ring: Tensor) -> tuple[int, int] | None:
+    """Two sides of a polygon ``(k, 2)`` that cross between their ends, or None."""
+    k, end = len(ring), ring.roll(-1, 0)
+    rows = max(1, _PAIRS // k)
+    for start in range(0, k, rows):
+        block = slice(start, start + rows)
+        a, b = ring[block, None], end[block, None]
+        apart = _side(a, b, ring) * _side(a, b, end)
+        divided = _side(ring, end, a) * _side(ring, end, b)
+        hits = ((apart < 0) & (divided < 0)).nonzero()
+        if len(hits):
+            return start + int(hits[0, 0]), int(hits[0, 1])
+    return None
+
+
+def _side(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """On which side of the line from a to b the points c lie: 1, -1, or 0 if that is unclear."""
+    turn = cross(b - a, c - a)
+    return torch.where(turn.abs() <= DEGENERATE, 0.0, turn.sign())
+
+
+def _advice(unit: Tensor, index: Tensor) -> str:
+    """The order in which the points make a convex polygon, if there is one."""
+    ring = unit[index]
+    offset = ring - ring.mean(0)
+    order = torch.atan2(offset[:, 1], offset[:, 0]).argsort()
+    order = order.roll(-int(index[order].argmin()))
+    sides = ring[order].roll(-1, 0) - ring[order]
+    if not bool((cross(sides.roll(1, 0), sides) > DEGENERATE).all()):
+        return "Give the corners of a convex polygon in order around it."
+    if len(order) > _LISTED:
+        return "Sorted by their angle around their mean, the points make a convex polygon."
+    return f"In the order {index[order].tolist()} the points make a convex polygon."

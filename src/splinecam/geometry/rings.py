@@ -1,0 +1,105 @@
+"""Outlines of labelled faces: connected pieces of equal label and the rings around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splinecam._util.connectivity import components, long_cycles
+from splinecam._util.csr import offsets_of, owners_of, take, take_rows
+from splinecam.geometry.subdivision import Mesh
+
+__all__ = ["Outlines", "outlines"]
+
+
+@dataclass(frozen=True)
+class Outlines:
+    """P connected pieces of faces with one label each, and the R rings that bound them.
+
+    piece: (F,) the piece of each face, numbered by lowest face; piece_label: (P,).
+    offsets: (R + 1,) and halves: half-edges of the mesh in order, ring by ring, with the piece on
+    their left: outer rings run counter-clockwise, rings around holes clockwise. ring_piece: (R,)
+    ascending, a piece's outer ring first; ring_area: (R,) signed, holes have negative ones.
+
+    A ring goes through a vertex as often as the piece touches itself there; a piece's rings
+    together have its area.
+    """
+
+    piece: Tensor
+    piece_label: Tensor
+    offsets: Tensor
+    halves: Tensor
+    ring_piece: Tensor
+    ring_area: Tensor
+
+    def __len__(self) -> int:
+        return int(self.piece_label.shape[0])
+
+
+def outlines(mesh: Mesh, label: Tensor) -> Outlines:
+    """The connected pieces of faces with equal labels (F,), joined across edges, and their rings.
+
+    >>> from splinecam.geometry.subdivision import polygon_mesh
+    >>> square = polygon_mesh(torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]))
+    >>> found = outlines(square, torch.zeros(1, dtype=torch.int64))
+    >>> found.halves, found.ring_area
+    (tensor([0, 2, 4, 6]), tensor([1.]))
+    """
+    face = mesh.halfedge_face()
+    left, right = face.view(-1, 2).unbind(1)
+    inner = (left >= 0) & (right >= 0)
+    inner &= take(label, left.clamp(min=0)) == take(label, right.clamp(min=0))
+    piece = components(mesh.num_faces, left[inner], right[inner])
+    beside = torch.where(face >= 0, take(piece, face.clamp(min=0)), -1)
+    ring, following = _borders(mesh, beside)
+    offsets, members = long_cycles(following)
+    offsets, halves, area = _outer_first(mesh, beside, offsets, take(ring, members))
+    piece_label = label.new_empty(int(piece.max()) + 1 if piece.shape[0] else 0)
+    piece_label[piece] = label
+    return Outlines(piece, piece_label, offsets, halves, beside[halves[offsets[:-1]]], area)
+
+
+def _borders(mesh: Mesh, beside: Tensor) -> tuple[Tensor, Tensor]:
+    """Half-edges that separate their piece from something else, (N,), and what follows each, (N,).
+
+    beside: (2E,) the piece left of each half-edge. At the end of a half-edge turn through the
+    piece's own faces, until a half-edge is met that separates: pieces that only touch themselves
+    in a vertex are not joined there.
+    """
+    apart = beside != beside.view(-1, 2).flip(1).reshape(-1)
+    ring = (apart & (beside >= 0)).nonzero()[:, 0]
+    after = torch.full_like(beside, -1)
+    after[mesh.corners] = take(mesh.corners, mesh.next_corner())
+    outgoing = take(after, ring)
+    turning = (~take(apart, outgoing)).nonzero()[:, 0]
+    while turning.shape[0]:  # at most as often as edges meet in a vertex
+        further = take(after, take(outgoing, turning) ^ 1)
+        outgoing[turning] = further
+        turning = turning[~take(apart, further)]
+    place = torch.empty_like(beside)
+    place[ring] = torch.arange(ring.shape[0], device=ring.device)
+    return ring, take(place, outgoing)
+
+
+def _outer_first(
+    mesh: Mesh, beside: Tensor, offsets: Tensor, halves: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rings in the order of their pieces, the outer one first: offsets, half-edges and areas."""
+    area = _areas(mesh, offsets, halves)
+    piece = beside[halves[offsets[:-1]]]
+    largest = area.new_full((area.shape[0],), -torch.inf).scatter_reduce(0, piece, area, "amax")
+    order = torch.sort(2 * piece + (area < take(largest, piece)), stable=True).indices
+    entries, counts = take_rows(offsets, order)
+    return offsets_of(counts), take(halves, entries), take(area, order)
+
+
+def _areas(mesh: Mesh, offsets: Tensor, halves: Tensor) -> Tensor:
+    """Signed area of each ring, (R,), from coordinates local to the ring."""
+    ring = owners_of(offsets.diff(), halves.shape[0])
+    ends = mesh.edges.view(-1)
+    origin = take(mesh.uv, take(ends, halves[offsets[:-1]]))
+    p, q = (take(mesh.uv, take(ends, h)) - take(origin, ring) for h in (halves, halves ^ 1))
+    cross = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
+    return cross.new_zeros(offsets.shape[0] - 1).index_add_(0, ring, cross) / 2

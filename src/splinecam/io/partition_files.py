@@ -1,0 +1,288 @@
+"""Partitions in files: plain numpy arrays in an .npz archive, without pickle.
+
+``about``        JSON as bytes: format and version, the domain's input shape, names of the cuts, the
+                 final operation left out, the model's floating-point type, unresolved places, which
+                 of several outputs (its index or name, or the name of a function), names of the
+                 classes; files of earlier versions lack the last two
+``domain_*``     origin (D,), basis (2, D), corners (k, 2)
+``mesh_*``       the fields of ``Mesh``; whole numbers as narrow as they fit
+``maps_*``       the fields of ``AffineMaps``
+``values``       (V, n_out), ``value_error`` (n_out,), ``cut_error_0`` (n,), ...
+
+Coordinates are local: plane = center + scale * local, where center is the domain's centroid and
+scale the smallest power of two not below half the domain's diameter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from splinecam._util.files import reason_of, replaced
+from splinecam.analysis.class_names import names_of
+from splinecam.analysis.record import Record
+from splinecam.analysis.regions import Unresolved
+from splinecam.engine.affine_maps import AffineMaps
+from splinecam.errors import FileError, SplineCamError
+from splinecam.geometry.checks import check_mesh
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
+from splinecam.geometry.subdivision import Mesh
+from splinecam.network.capture.outputs import Lost, Output
+
+if TYPE_CHECKING:
+    from splinecam._partition import Partition
+
+__all__ = ["read", "save"]
+
+_FORMAT, _VERSION = "splinecam partition", 1
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def save(part: Partition, path: str | os.PathLike[str] | BinaryIO) -> None:
+    """Write everything but the network to a file (conventionally .npz) that ``sc.load`` reads.
+
+    The file holds plain arrays (``numpy.load`` reads them) and appears only when it is complete.
+
+    >>> import splinecam as sc, tempfile
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     part.save(f"{folder}/regions.npz")
+    ...     again = sc.load(f"{folder}/regions.npz")
+    >>> len(again) == len(part)
+    True
+    """
+    arrays = _arrays(part)
+    if not isinstance(path, str | os.PathLike):
+        np.savez(path, **arrays)
+        return
+    with replaced(path) as file:
+        np.savez(file, **arrays)
+
+
+def _arrays(part: Partition) -> dict[str, Any]:
+    domain = part.domain
+    about = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "input_shape": domain.input_shape,
+        "cuts": part.cuts,
+        "stripped": part.stripped,
+        "dtype": str(part.dtype).removeprefix("torch."),
+        "unresolved": part.unresolved,
+        "output": _output_written(part.output),
+        "names": part.names,
+    }
+    tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
+    tensors |= {f"mesh_{name}": tensor for name, tensor in vars(part.mesh).items()}
+    tensors |= {f"maps_{name}": tensor for name, tensor in vars(part.maps).items()}
+    tensors |= {"values": part.values, "value_error": part.value_error}
+    tensors |= {f"cut_error_{k}": part.cut_errors[name] for k, name in enumerate(part.cuts)}
+    arrays = {name: _narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
+    return {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays}
+
+
+def _output_written(output: Output) -> Any:
+    """Which output was selected; of a function only its name."""
+    if isinstance(output, Lost) or callable(output):
+        return {"function": str(getattr(output, "name", getattr(output, "__name__", output)))}
+    return output
+
+
+def _narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers in the smallest type that holds them all."""
+    if array.dtype.kind != "i":
+        return array
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    return array.astype(np.result_type(np.min_scalar_type(low), np.min_scalar_type(-high - 1)))
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def read(path: str | os.PathLike[str] | BinaryIO, *, verify: bool = True) -> Record:
+    """The partition in a file; a ``FileError`` says what is wrong with a file that holds none.
+
+    verify: also check that the regions fit together and cover the domain. Checksums, types, shapes
+    and the range of indices are checked in any case, so that nothing reads out of bounds.
+    """
+    if not isinstance(path, str | os.PathLike):
+        return _read(path, "The file", verify)
+    try:
+        with Path(path).open("rb") as file:
+            return _read(file, str(path), verify)
+    except FileNotFoundError:
+        raise FileError(f"There is no file {path}.") from None
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
+
+
+def _read(file: BinaryIO, name: str, verify: bool) -> Record:
+    arrays, about = _contents(file, name)
+    try:
+        record = _record(arrays, about)
+        if verify:
+            _check_mesh(record)
+        return record
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, SplineCamError) as error:
+        what = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+        raise FileError(f"{name} is damaged: {what}. Compute the partition again.") from error
+
+
+def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays, and what the file says of itself."""
+    foreign = FileError(f"{name} is not a partition saved by SplineCam (part.save).")
+    if not _begins_as_archive(file):
+        raise foreign
+    try:
+        with np.load(file, allow_pickle=False) as content:
+            if "about" not in content.files:
+                raise foreign
+            about = json.loads(content["about"].tobytes())
+            if not isinstance(about, dict) or about.get("format") != _FORMAT:
+                raise foreign
+            if about.get("version") != _VERSION:
+                raise FileError(
+                    f"{name} has version {about.get('version')} of the format; this SplineCam "
+                    f"reads version {_VERSION}. Install a newer splinecam to read it."
+                )
+            return {key: content[key] for key in content.files}, about
+    except (EOFError, zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(
+            f"{name} is truncated or damaged ({error}). Save the partition again."
+        ) from error
+
+
+def _begins_as_archive(file: BinaryIO) -> bool:
+    start = file.tell()
+    head = file.read(4)
+    file.seek(start)
+    return head == b"PK\x03\x04"
+
+
+def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
+    """The arrays as tensors, when they fit together."""
+    cuts = tuple(map(str, about["cuts"]))
+    domain = Domain(
+        origin=_floats(arrays, "domain_origin"),
+        basis=_floats(arrays, "domain_basis"),
+        corners=_floats(arrays, "domain_corners"),
+        input_shape=tuple(about["input_shape"]),
+    )
+    mesh = Mesh(
+        uv=_floats(arrays, "mesh_uv"),
+        **{f.name: _whole(arrays, f"mesh_{f.name}") for f in fields(Mesh) if f.name != "uv"},
+    )
+    record = Record(
+        domain=domain,
+        mesh=mesh,
+        values=_floats(arrays, "values"),
+        value_error=_floats(arrays, "value_error"),
+        cut_errors={name: _floats(arrays, f"cut_error_{k}") for k, name in enumerate(cuts)},
+        unresolved=tuple(Unresolved((u, v), cut, why) for (u, v), cut, why in about["unresolved"]),
+        cuts=cuts,
+        stripped=about["stripped"],
+        dtype=_dtype(about["dtype"]),
+        maps=AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps))),
+        output=_output_read(about.get("output")),
+        names=names_of(about.get("names"), arrays["values"].shape[-1]),
+    )
+    _check_shapes(record)
+    return record
+
+
+def _output_read(written: Any) -> Output:
+    if isinstance(written, dict):
+        return Lost(str(written["function"]))
+    if written is None or (isinstance(written, (int, str)) and not isinstance(written, bool)):
+        return written
+    raise ValueError(f"{written!r} does not name an output")
+
+
+def _floats(arrays: Arrays, name: str) -> Tensor:
+    array = arrays[name]
+    if array.dtype != np.float64:
+        raise ValueError(f"{name} is {array.dtype}, not float64")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} has entries that are not finite")
+    return torch.from_numpy(array)
+
+
+def _whole(arrays: Arrays, name: str) -> Tensor:
+    array = arrays[name]
+    if array.dtype.kind != "i":
+        raise ValueError(f"{name} is {array.dtype}, not whole numbers")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name)
+    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"{name} is not a floating-point type")
+    return dtype
+
+
+def _check_shapes(record: Record) -> None:
+    """Every array must have the length that the others imply, and name what is there."""
+    mesh, maps, n = record.mesh, record.maps, record.values.shape[-1]
+    assert maps is not None
+    V, E, F = mesh.num_vertices, mesh.num_edges, mesh.num_faces
+    H = mesh.corners.numel()
+    expected: dict[str, tuple[Tensor, tuple[int, ...]]] = {
+        "mesh_uv": (mesh.uv, (V, 2)),
+        "mesh_edges": (mesh.edges, (E, 2)),
+        "mesh_offsets": (mesh.offsets, (F + 1,)),
+        "mesh_corners": (mesh.corners, (H,)),
+        "mesh_edge_op": (mesh.edge_op, (E,)),
+        "mesh_edge_unit": (mesh.edge_unit, (E,)),
+        "mesh_vertex_op": (mesh.vertex_op, (V,)),
+        "values": (record.values, (V, n)),
+        "value_error": (record.value_error, (n,)),
+        "maps_anchor": (maps.anchor, (F, 2)),
+        "maps_value": (maps.value, (F, n)),
+        "maps_weight": (maps.weight, (F, n, 2)),
+        "maps_error": (maps.error, (F,)),
+    }
+    for name, (tensor, shape) in expected.items():
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")
+    limits = {
+        "mesh_edges": (mesh.edges, 0, V),
+        "mesh_corners": (mesh.corners, 0, 2 * E),
+        "mesh_edge_op": (mesh.edge_op, -1, len(record.cuts)),
+        "mesh_vertex_op": (mesh.vertex_op, -1, len(record.cuts)),
+    }
+    for name, (index, low, high) in limits.items():
+        if index.numel() and not low <= int(index.min()) <= int(index.max()) < high:
+            raise ValueError(f"{name} names what is not there")
+    steps = mesh.counts()
+    if int(mesh.offsets[0]) or int(mesh.offsets[-1]) != H or not bool((steps >= 3).all()):
+        raise ValueError("mesh_offsets do not divide mesh_corners into polygons")
+
+
+def _check_mesh(record: Record) -> None:
+    """The regions must cover the domain once; unresolved places may be out of shape."""
+    trusted = torch.full((record.mesh.num_faces,), not record.unresolved)
+    area = record.domain.area / Frame.of(record.domain).scale ** 2
+    for check in check_mesh(record.mesh, area, trusted):
+        if not check.ok:
+            raise ValueError(f"the mesh fails a check: {str(check).removeprefix('FAIL ')}")

@@ -1,0 +1,1 @@
+"""From a module or a file to a program: a list of affine stages and nonlinearities."""

@@ -1,0 +1,140 @@
+"""Values that do not depend on the input: computed once, or once per size of the batch."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from splinecam.network.capture.shapes import Batch
+from splinecam.network.capture.staging import refs
+from splinecam.network.ops import Affine, rule_of, target_name
+from splinecam.network.program import Step
+from splinecam.network.values import Ref, Size
+
+__all__ = [
+    "Sized",
+    "UnevenRows",
+    "constant_call",
+    "copied",
+    "filled",
+    "has_size",
+    "is_like_another",
+    "part_of",
+    "parts_of",
+    "wide",
+]
+
+
+class UnevenRows(Exception):
+    """A constant differs from one point of the batch to the next."""
+
+
+class Sized:
+    """The constants of a graph that depend on the size of the batch, like ``zeros_like(x)``."""
+
+    def __init__(self, batch: Batch, device: torch.device) -> None:
+        self.batch = batch
+        self.device = device
+        self.steps: dict[str, Step] = {}
+        self.examples: dict[str, Any] = {}
+
+    def add(
+        self, node: fx.Node, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Note how to make a constant; the answer stands for it in the arguments of steps."""
+        self.steps[node.name] = Step(node.name, run, args, kwargs, (), None, ((), {}))
+        self.examples[node.name] = node.meta["val"]
+        parts = parts_of(node)
+        for i, ref in enumerate(parts if isinstance(parts, tuple) else ()):
+            self.steps[ref.name] = part_of(ref, node, i, None)
+            self.examples[ref.name] = node.meta["val"][i]
+        return parts
+
+    def add_like(self, node: fx.Node, constant: Any) -> Any:
+        """Note a constant in the shape or the type of an activation, like ``mask.expand_as(x)``."""
+        value, rule = node.meta["val"], rule_of(node.target)
+        if not isinstance(rule, Affine) or rule.identity:
+            dtype = torch.float64 if value.is_floating_point() else value.dtype
+            return self.add(node, torch.Tensor.to, (constant, dtype), {})
+        run = torch.reshape if rule.reshapes else torch.Tensor.expand
+        return self.add(node, run, (constant, self.batch.shape(value)), {})
+
+    def value(self, name: str, batch: int) -> Any:
+        """The constant for so many points."""
+        step = self.steps[name]
+        names = {ref.name for ref in refs((step.args, step.kwargs))}
+        return step.call({name: self.value(name, batch) for name in names}, batch, self.device)
+
+    def one_row(self, item: Any) -> Any:
+        """The constant for one point, where it is the same for every point of a batch."""
+        if not (isinstance(item, Ref) and item.name in self.steps):
+            return item
+        rows = self.batch.rows(self.examples[item.name])
+        if rows is None:
+            raise UnevenRows
+        first, second = rows.out(self.value(item.name, 2))
+        if not torch.equal(first, second):
+            raise UnevenRows
+        return rows.back(first[None])
+
+
+def is_like_another(node: fx.Node) -> bool:
+    """Whether a node gives its first argument the shape or the type of another one."""
+    rule = rule_of(node.target)
+    return isinstance(rule, Affine) and rule.shape_only != ()
+
+
+def parts_of(node: fx.Node) -> Any:
+    """What stands for a node in arguments: a Ref, or a tuple of them for several results."""
+    value = node.meta["val"]
+    if isinstance(value, Tensor):
+        return Ref(node.name)
+    return tuple(Ref(f"{node.name}.{i}") for i in range(len(value)))
+
+
+def part_of(ref: Ref, node: fx.Node, i: int, rule: Affine | None) -> Step:
+    """One of the results of a node that has several."""
+    roles: tuple[tuple[str, ...], dict[str, str]] = (("plain", "plain"), {})
+    return Step(ref.name, operator.getitem, (Ref(node.name), i), {}, (), rule, roles)
+
+
+def has_size(item: Any) -> bool:
+    """Whether nested arguments hold a number that depends on the size of the batch."""
+    if isinstance(item, dict):
+        item = list(item.values())
+    if isinstance(item, (list, tuple)):
+        return any(has_size(part) for part in item)
+    return isinstance(item, Size)
+
+
+def filled(
+    shape: list[int], value: float | Tensor, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """A tensor of one value."""
+    return torch.as_tensor(value, dtype=dtype, device=device).expand(shape).clone()
+
+
+def constant_call(target: Any, *args: Any, **kwargs: Any) -> Any:
+    """A call without activations, its result in float64; what is left empty is zero."""
+    value = target(*args, **kwargs)
+    empty = target_name(target) in ("aten.empty", "aten.new_empty", "aten.empty_strided")
+    return wide(torch.zeros_like(value) if empty else value)
+
+
+def copied(tensor: Tensor, device: torch.device) -> Tensor:
+    """A copy of a weight for a program: floating-point numbers in float64."""
+    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to(device=device, dtype=dtype, copy=True)
+
+
+def wide(value: Any) -> Any:
+    """The same value or values, floating ones in float64."""
+    if isinstance(value, Tensor):
+        return value.to(torch.float64) if value.is_floating_point() else value
+    if isinstance(value, (list, tuple)):
+        return tuple(wide(item) for item in value)
+    return value

@@ -1,0 +1,355 @@
+"""Why a model cannot be captured, in the user's terms: which layer, which line, what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+import re
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from splinecam.errors import CaptureError
+from splinecam.network.capture.batches import fixes_batch
+
+__all__ = [
+    "first_line",
+    "known_cause",
+    "last_of_the_user",
+    "quantised",
+    "refuse",
+    "unknown_cause",
+]
+
+_TEACH = "If the part that does so is piecewise linear, splinecam.register_op can teach it"
+_FIT = "Give a domain whose points have the shape that the model was made for"
+_FLOAT = "Rounding is discontinuous: partition the float model, before it is quantised"
+_SPACE = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+_WIDTHS = ("in_features", "in_channels", "num_features")  # what layers call their number of inputs
+
+
+def refuse(model: nn.Module) -> None:
+    """A ``CaptureError`` for a model that torch.export cannot follow, whatever its input."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise CaptureError("the model is a ScriptModule: pass the nn.Module it was made from")
+    if type(model).forward is nn.Module.forward and "forward" not in vars(model):
+        raise CaptureError(f"{type(model).__name__} has no forward method: it cannot be called")
+    lazy = {
+        f"{name!r} ({type(module).__name__})" if name else type(module).__name__: None
+        for name, module in model.named_modules()
+        for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        if torch.nn.parameter.is_lazy(tensor)
+    }
+    if lazy:
+        raise CaptureError(
+            f"the model has lazy layers whose weights have no shape yet: {_some(list(lazy))}. "
+            "Run it on one batch first: model(x)"
+        )
+    empty = [n for n, t in (*model.named_parameters(), *model.named_buffers()) if t.is_meta]
+    if empty:
+        raise CaptureError(
+            f"the model's weights have no values, as they are on the meta device: {_some(empty)}. "
+            "Make it on another device, and load its weights"
+        )
+
+
+def known_cause(error: Exception, model: nn.Module, input_shape: tuple[int, ...]) -> str | None:
+    """Why a model cannot be exported for inputs of that shape, if that is understood."""
+    return (
+        _arguments(error, model)
+        or _layer(error, model, input_shape)
+        or quantised(model)
+        or _scripted(model)
+        or _known(error)
+    )
+
+
+def unknown_cause(error: Exception, input_shape: tuple[int, ...]) -> str:
+    """What went wrong when a model was run, and for which shape."""
+    line = re.sub(r"\bs\d+\b", "batch", first_line(error).removesuffix("."))  # as torch calls it
+    hint, batch = "", f"(batch, {', '.join(map(str, input_shape))})"
+    if not isinstance(error, RuntimeError):  # which is what torch raises for a wrong shape
+        line = f"{type(error).__name__}: {line}"
+        hint = ". Its forward is given one tensor; wrap a model that takes something else"
+    elif input_shape == (2,):
+        hint = ". For more inputs than two use Domain.through or around"
+    elif input_shape[:1] == (1,):
+        hint = ". Samples of a domain carry no batch dimension"
+    return (
+        f"the model cannot be run on an input of shape {batch}, where {input_shape} is the "
+        f"domain's input shape: {line}{_place(error)}{hint}"
+    )
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, shortened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else type(error).__name__
+    return text if len(text) <= 240 else text[:240] + " ..."
+
+
+# -- what the model is -----------------------------------------------------------------------------
+
+
+def _arguments(error: Exception, model: nn.Module) -> str | None:
+    """What a model says whose forward does not take one tensor."""
+    if not isinstance(error, TypeError):
+        return None
+    try:
+        signature = inspect.signature(model.forward)
+    except (TypeError, ValueError):
+        return None
+    with contextlib.suppress(TypeError):
+        signature.bind(None)
+        return None
+    names = list(signature.parameters)
+    code = getattr(inspect.unwrap(type(model).forward), "__code__", None)
+    place = "" if code is None else last_of_the_user([(code.co_filename, code.co_firstlineno)])
+    where = f" at {place}" if place else ""
+    count = "no argument" if not names else f"{len(names)} arguments"
+    return (
+        "the model cannot be called with one input: "
+        f"{type(model).__name__}.forward({', '.join(names)}){where} takes {count}. "
+        f"{_wrapper(signature)}"
+    )
+
+
+def _wrapper(signature: inspect.Signature) -> str:
+    """A module around one with several inputs, as code that can be copied."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [
+        parameter.name
+        for parameter in signature.parameters.values()
+        if parameter.default is parameter.empty and parameter.kind not in kinds
+    ]
+    if len(needed) < 2:
+        return "Wrap it in a module whose forward takes one tensor."
+    first, *others = needed
+    fixed = ", ".join(others)
+    own = ", ".join(f"self.{name}" for name in others)
+    passed = ", ".join(f"{name}=self.{name}" for name in others)
+    return f"""Wrap it in a module that fixes {fixed}:
+
+    class OneInput(nn.Module):
+        def __init__(self, model, {fixed}):
+            super().__init__()
+            self.model, {own} = model, {fixed}
+
+        def forward(self, {first}):
+            return self.model({first}, {passed})
+"""
+
+
+def quantised(model: nn.Module) -> str | None:
+    """What to say of a model with layers that round, or that are there to prepare for it."""
+    names = [name for name, module in model.named_modules() if _rounds(module)]
+    inside = tuple(f"{name}." for name in names)
+    # The weights of a layer are constants: only what is done to activations stands in the way.
+    outer = [n for n in names if not n.startswith(inside) and "weight_fake_quant" not in n]
+    if not outer:
+        return None
+    found = [f"{name!r} ({_title(model.get_submodule(name))})" for name in outer]
+    return f"the model is quantised, or prepared for it: {_some(found)}. {_FLOAT}"
+
+
+def _title(module: nn.Module) -> str:
+    """The name under which a module shows itself: quantised layers have names of their own."""
+    shown = str(module).partition("(")[0]
+    return shown if shown.isidentifier() else type(module).__name__
+
+
+def _rounds(module: nn.Module) -> bool:
+    kinds = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(module).__mro__}
+    return any(
+        re.match(r"torch(\.ao)?\.nn\.(\w+\.)?quantized\.|torchao\.", kind)
+        or kind.endswith((".FakeQuantizeBase", ".ObserverBase"))
+        for kind in kinds
+    )
+
+
+def _scripted(model: nn.Module) -> str | None:
+    found = [
+        f"{name!r}"
+        for name, module in model.named_modules()
+        if isinstance(module, torch.jit.ScriptModule) and not _inside(name, model)
+    ]
+    if not found:
+        return None
+    return (
+        f"parts of the model are ScriptModules, which torch.export cannot follow: {_some(found)}. "
+        "Put the nn.Module that each was made from in its place"
+    )
+
+
+def _inside(name: str, model: nn.Module) -> bool:
+    """Whether a submodule is a part of a scripted one."""
+    parent = name.rpartition(".")[0]
+    return bool(parent) and isinstance(model.get_submodule(parent), torch.jit.ScriptModule)
+
+
+# -- what a layer takes ----------------------------------------------------------------------------
+
+
+def _layer(error: Exception, model: nn.Module, input_shape: tuple[int, ...]) -> str | None:
+    """Which layer raised an error because its input is not what it takes, with both numbers."""
+    names = {id(module): name for name, module in model.named_modules()}
+    calls = [call for call in _calls(error) if id(call[0]) in names]
+    if not calls:
+        return None
+    layer, given = calls[-1]
+    what = f"layer {names[id(layer)]!r} ({type(layer).__name__})"
+    if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
+        return (
+            f"{what} takes whole numbers, which have no linear regions. Partition the part of the "
+            f"model that comes after it{_place(error)}"
+        )
+    shape = _sizes(given, input_shape)
+    mismatch = _mismatch(layer, shape)
+    if mismatch is None:
+        return None
+    batch = ", ".join(map(str, input_shape))
+    return (
+        f"the model cannot be run on an input of shape (batch, {batch}), where {input_shape} is "
+        f"the domain's input shape: {what} {mismatch}{_place(error)}. "
+        f"{_remedy(layer, shape[1:], input_shape)}"
+    )
+
+
+def _calls(error: Exception) -> Iterator[tuple[nn.Module, Tensor]]:
+    """The modules that were being called when an error was raised, each with its input."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        module, given = _arguments_of(frame)
+        if frame.f_code.co_name in ("forward", "_conv_forward") and isinstance(module, nn.Module):
+            yield module, given
+
+
+def _arguments_of(frame: FrameType) -> tuple[Any, Any]:
+    """The first two arguments of a function that is being run."""
+    names = (*frame.f_code.co_varnames[: frame.f_code.co_argcount], "", "")
+    return frame.f_locals.get(names[0]), frame.f_locals.get(names[1])
+
+
+def _sizes(given: Any, input_shape: tuple[int, ...]) -> tuple[str, ...]:
+    """The shape of a tensor in words; the size of the batch is not a number."""
+    sizes: tuple[Any, ...] = tuple(given.shape) if isinstance(given, Tensor) else ()
+    if sizes[1:] == input_shape:
+        sizes = ("batch", *input_shape)
+    return tuple(re.sub(r"\bs\d+\b", "batch", str(size)) for size in sizes)
+
+
+def _mismatch(layer: nn.Module, shape: tuple[str, ...]) -> str | None:
+    """What a layer takes and what it is given, if these differ."""
+    width = next((getattr(layer, name) for name in _WIDTHS if hasattr(layer, name)), None)
+    if not shape or not isinstance(width, int):
+        return None
+    if isinstance(layer, nn.Linear):
+        takes, given = f"takes {width} numbers in the last dimension", shape[-1]
+    else:
+        spatial = _spatial(layer)
+        if spatial is not None and len(shape) != 2 + spatial:
+            form = ("batch", width, *_SPACE[spatial])
+            return f"takes inputs of shape ({_listed(form)}), but gets ({_listed(shape)})"
+        takes, given = f"takes {width} channels", shape[1] if len(shape) > 1 else ""
+    if given == str(width):
+        return None
+    return f"{takes}, but gets {given}, in an input of shape ({_listed(shape)})"
+
+
+def _spatial(layer: nn.Module) -> int | None:
+    """How many dimensions a layer takes beside the batch and the channels, if that is fixed."""
+    found = re.search(
+        r"(?:Conv|ConvTranspose|BatchNorm|InstanceNorm)([123])d", type(layer).__name__
+    )
+    if found is None or "BatchNorm1d" in found[0]:
+        return None
+    return int(found[1])
+
+
+def _listed(sizes: tuple[Any, ...]) -> str:
+    return ", ".join(map(str, sizes))
+
+
+def _remedy(layer: nn.Module, given: tuple[str, ...], input_shape: tuple[int, ...]) -> str:
+    """What to do about an input of that shape, which a layer does not take."""
+    direct = given == tuple(map(str, input_shape))
+    if not direct:
+        return f"{_FIT}; if they have, its layers do not fit together"
+    entries = math.prod(input_shape)
+    if isinstance(layer, nn.Linear) and layer.in_features == entries and len(input_shape) > 1:
+        return (
+            f"Put nn.Flatten() before it, or give the domain points of shape ({entries},): "
+            "x.flatten()"
+        )
+    if input_shape == (2,):
+        return "For more inputs than two use Domain.through or around"
+    spatial = _spatial(layer)
+    if input_shape[0] == 1 and spatial is not None and len(input_shape) > 1 + spatial:
+        return "Samples of a domain carry no batch dimension"
+    return _FIT
+
+
+# -- what torch says -------------------------------------------------------------------------------
+
+
+def _known(error: Exception) -> str | None:
+    """Why a model cannot be exported, where torch's own words tell."""
+    text, line, at = str(error), first_line(error).removesuffix("."), _place(error)
+    if "fake_quantize" in text or "quantized::" in text:
+        return f"the model quantises its activations{at}. {_FLOAT}"
+    if "does not require grad" in text:
+        return (
+            f"the model computes a derivative by autograd{at}: that of a piecewise-linear function "
+            "is discontinuous, and torch.export does not follow it"
+        )
+    if "data-dependent" in text or "data dependent" in text:
+        return (
+            f"the model's control flow depends on the values of its input{at}, "
+            f"so it has no fixed graph: {line}. {_TEACH}"
+        )
+    if fixes_batch(error):
+        return (
+            "the model fixes the size of its batch or mixes the points of the batch: it must "
+            "accept any number of points in dimension 0 and treat each on its own. A loop over "
+            "the points, such as [f(row) for row in x], can be written as torch.vmap(f)(x)"
+        )
+    if "numpy" in line or "tensor subclasses" in line:
+        return f"the model leaves torch on the way{at}: {line}. {_TEACH}"
+    return None
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+def _place(error: Exception) -> str:
+    """Where in the user's code an error was raised, in brackets."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = last_of_the_user([(frame.filename, frame.lineno) for frame in frames])
+    return f" (at {place})" if place else ""
+
+
+def last_of_the_user(frames: list[tuple[str, Any]]) -> str:
+    """The last of some files and lines that is in the user's code: ``net.py:31``, or nothing."""
+    theirs = [(path, line) for path, line in frames if _is_theirs(path)]
+    return f"{Path(theirs[-1][0]).name}:{theirs[-1][1]}" if theirs else ""
+
+
+def _is_theirs(path: str) -> bool:
+    """Whether a file is neither torch's nor Python's nor ours."""
+    package, ours = Path(torch.__file__).parent, Path(__file__).parents[1]
+    if path.startswith((str(package), str(ours), "<")):
+        return False
+    installed = "site-packages" in path or "dist-packages" in path
+    return installed or not path.startswith(sysconfig.get_path("stdlib"))
+
+
+def _some(names: list[str], most: int = 4) -> str:
+    """The first few of some names, and how many there are beyond them."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,257 @@
+"""The final softmax, sigmoid or tanh of a model, which is left out together with what follows it.
+
+After it there may be changes of shape, a scale and a shift that are the same for all outputs, and
+logarithms: as long as they keep the order of all outputs, or reverse it, decisions can be read off
+from what the function is applied to.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, inf, log
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from splinecam.errors import CaptureError
+from splinecam.network.capture.constants import UnevenRows
+from splinecam.network.capture.flat import FlatGraph
+from splinecam.network.capture.graph import arguments_of
+from splinecam.network.capture.graph_builder import Draft
+from splinecam.network.ops import Affine, Terminal, rule_of, target_name
+from splinecam.network.ops.rejected import MIXES, SMOOTH
+from splinecam.network.program import Step
+from splinecam.network.values import Ref, Rows, map_tensors, resolve
+
+__all__ = ["Final", "Tail", "tail_of"]
+
+_UNEQUAL = (
+    "it comes after the final {label} and does not treat all outputs alike, so that decisions "
+    "change if the {label} is left out: use one scale and one shift for all outputs, or return "
+    "what the {label} is applied to"
+)
+_RANGES = {"softmax": (0.0, 1.0), "sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
+_OF_LOGARITHMS = (-inf, 0.0)
+_MOVES = (
+    *("permute", "transpose", "t", "numpy_T", "mT", "movedim", "moveaxis", "swapaxes", "swapdims"),
+    *("adjoint", "contiguous", "clone", "alias"),
+)
+_FOLLOWERS = (
+    *("mul", "multiply", "div", "divide", "true_divide", "add", "sub", "subtract", "rsub"),
+    *("neg", "negative", "log", "exp"),
+)
+_VARIABLE = Ref("z")
+
+Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Final:
+    """What was left out of a model, whose output is ``final(y)`` for the program's output y.
+
+    calls: from the function itself to the output, with their arguments. order: where each unit of
+    the function's input, (B, *shape), stands in y. negated: whether y has the opposite sign.
+    """
+
+    calls: tuple[Call, ...]
+    order: Tensor
+    shape: tuple[int, ...]
+    rows: Rows
+    negated: bool
+
+    def __call__(self, y: Tensor) -> Tensor:
+        flat = y.reshape(y.shape[0], -1)[:, self.order.to(y.device)]
+        flat = -flat if self.negated else flat
+        z: Any = self.rows.back(flat.view(-1, *self.shape))
+        for call in self.calls:
+            z = _run(call, z, y.shape[0], y.device)
+        result: Tensor = z
+        return result
+
+
+def _run(call: Call, z: Any, batch: int, device: torch.device) -> Any:
+    """A call with z for its variable."""
+    run, args, kwargs = map_tensors(call, lambda constant: constant.to(device))
+    env = {_VARIABLE.name: z}
+    named = {key: resolve(item, env, batch, device) for key, item in kwargs.items()}
+    return run(*(resolve(item, env, batch, device) for item in args), **named)
+
+
+def tail_of(graph: FlatGraph, needed: set[fx.Node]) -> Tail | None:
+    """The nodes from a final softmax, sigmoid or tanh to the output, if there are such."""
+    active = _dependents(graph)
+    nodes: list[fx.Node] = []
+    node: Any = graph.output
+    while node is not None and node.op == "call_function" and len(needed & set(node.users)) <= 1:
+        nodes.append(node)
+        rule = rule_of(node.target)
+        if isinstance(rule, Terminal):
+            example = node.args[0].meta["val"]
+            rows, dim = graph.batch.rows(example), arguments_of(node).get("dim")
+            if rows is None or (dim is not None and dim % example.dim() == rows.dim):
+                return None
+            return Tail(nodes[::-1], rule.label)
+        node = _before(node, active)
+    return None
+
+
+def _before(node: fx.Node, active: set[fx.Node]) -> Any:
+    """The node that a follower is applied to; None if it is none."""
+    if _is_move(node):
+        return node.args[0]
+    if _op(node) not in _FOLLOWERS or node.kwargs.get("rounding_mode"):
+        return None
+    (*others, before) = sorted(
+        (item for item in node.args if isinstance(item, fx.Node)), key=active.__contains__
+    )
+    alike = before.meta["val"].shape == node.meta["val"].shape
+    return before if alike and active.isdisjoint(others) else None
+
+
+def _dependents(graph: FlatGraph) -> set[fx.Node]:
+    """The nodes whose values depend on those of the input, not only on its shape."""
+    active = {graph.x}
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        number = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        if not number and not active.isdisjoint(node.all_input_nodes):
+            active.add(node)
+    return active
+
+
+def _op(node: fx.Node) -> str:
+    return target_name(node.target).removeprefix("aten.")
+
+
+def _is_move(node: fx.Node) -> bool:
+    """Whether a node changes nothing but the shape, or takes the first of several results."""
+    if node.target is operator.getitem:
+        return bool(node.args[1] == 0)
+    rule = rule_of(node.target)
+    shaped = isinstance(rule, Affine) and (rule.reshapes or rule.identity)
+    return shaped or _op(node) in _MOVES
+
+
+class Tail:
+    """The nodes from a final function to the output, read one after the other."""
+
+    def __init__(self, nodes: list[fx.Node], label: str) -> None:
+        self.nodes = nodes
+        self.label = label
+        self._range = _RANGES.get(label, _OF_LOGARITHMS)
+        self._negated = False
+        self._calls: list[tuple[fx.Node, Call]] = []
+        self._source: Any = None
+
+    def read(
+        self, draft: Draft, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Read the next node; whether it was left out, or has to be applied to what is left."""
+        i = self.nodes.index(node)
+        before: Any = node.args[0] if i == 0 else self.nodes[i - 1]
+
+        def marked(item: Any, given: Any) -> Any:
+            return _VARIABLE if given is before else item
+
+        args = tuple(map(marked, args, node.args))
+        kwargs = {key: marked(item, node.kwargs[key]) for key, item in kwargs.items()}
+        value = draft.values[before]
+        if i == 0:
+            self._source = value
+        elif _is_move(node) and node.target is not operator.getitem:
+            self._calls.append((node, (node.target, args, kwargs)))  # type: ignore[arg-type]
+            return False
+        elif node.target is not operator.getitem:
+            try:
+                args = tuple(draft.sized.one_row(item) for item in args)
+                reason = self._follow(node, args)
+            except UnevenRows:
+                reason = MIXES
+            if reason is not None:
+                draft.reject(node, reason)
+                return True
+        self._calls.append((node, (node.target, args, kwargs)))  # type: ignore[arg-type]
+        several = not isinstance(node.meta["val"], Tensor)
+        value = value[0] if node.target is operator.getitem else value
+        draft.values[node] = (value,) if several else value
+        return True
+
+    def _follow(self, node: fx.Node, args: tuple[Any, ...]) -> str | None:
+        """Follow the range of the values through a node; the answer is a reason against it."""
+        name, ends = _op(node), self._range
+        if name == "exp":
+            self._range = (exp(ends[0]), exp(ends[1]))
+        elif name == "log":
+            if ends[0] < 0:
+                return SMOOTH
+            self._range = (_log(ends[0]), _log(ends[1]))
+        else:
+            scale, shift = _scale_and_shift(name, args, arguments_of(node).get("alpha", 1))
+            if scale == 0:
+                return "it makes the output constant"
+            if scale is None or shift is None:
+                return _UNEQUAL.format(label=self.label)
+            self._negated ^= scale < 0
+            first, second = (scale * end + shift for end in ends)
+            self._range = (min(first, second), max(first, second))
+        return None
+
+    def finish(self, draft: Draft, output: fx.Node) -> tuple[Ref, Final]:
+        """What is left of the output, and what was left out, once all nodes are read."""
+        rows = draft.rows[self._source.name]
+        shape = rows.out(torch.empty(draft.shape_of(self._source, 2), device="meta")).shape
+        numbers = torch.arange(shape.numel(), dtype=torch.float64, device=draft.device)
+        moved: Any = rows.back(numbers.view(shape))
+        for node, call in self._calls:
+            if _is_move(node) and node.target is not operator.getitem:
+                moved = _run(call, moved, 2, draft.device)
+        first, second = moved.reshape(2, -1).long()
+        if not torch.equal(first + first.numel(), second):
+            raise CaptureError(f"after the final {self.label}, the output mixes the points")
+        calls = tuple(call for _, call in self._calls)
+        final = Final(calls, first.argsort(), tuple(shape[1:]), rows, self._negated)
+        result: Ref = draft.values[output]
+        if self._negated:
+            name = f"{result.name}.negated"
+            draft.add_value(name, output, output.meta["val"])
+            rule = Affine(exact=True, absolute=torch.Tensor.clone)
+            draft.body.append(Step(name, torch.neg, (result,), {}, (), rule, (("add",), {})))
+            result = Ref(name)
+        return result, final
+
+
+def _scale_and_shift(
+    name: str, args: tuple[Any, ...], alpha: Any
+) -> tuple[float | None, float | None]:
+    """A follower as ``scale * z + shift``; None where it is not the same for all outputs."""
+    if name in ("neg", "negative"):
+        return -1.0, 0.0
+    first = args[0] is _VARIABLE
+    number, alpha = _only(args[1] if first else args[0]), float(alpha)
+    if number is None:
+        return None, None
+    if name in ("mul", "multiply"):
+        return number, 0.0
+    if name in ("div", "divide", "true_divide"):
+        return (1 / number if first and number else None), 0.0
+    if name == "add":
+        return (1.0, alpha * number) if first else (alpha, number)
+    if name == "rsub":
+        return (-alpha, number) if first else (1.0, -alpha * number)
+    return (1.0, -alpha * number) if first else (-alpha, number)
+
+
+def _only(value: Any) -> float | None:
+    """The one number that a constant consists of."""
+    if not isinstance(value, Tensor):
+        return float(value) if isinstance(value, (int, float)) else None
+    numbers = value.flatten().to(torch.float64)
+    same = numbers.numel() > 0 and bool((numbers == numbers[0]).all())
+    return float(numbers[0]) if same else None
+
+
+def _log(value: float) -> float:
+    return log(value) if value > 0 else -inf

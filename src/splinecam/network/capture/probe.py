@@ -1,0 +1,174 @@
+"""A numerical check of a captured program: stages affine, cuts as they claim, points alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splinecam._util.tolerances import EPS
+from splinecam.errors import CaptureError, OffendingOp, UnsupportedOpError
+from splinecam.network.nonlinearities import Cut, KnotCut, MaxCut, SortCut
+from splinecam.network.ops import Bound
+from splinecam.network.program import Program, Stage
+from splinecam.network.values import Rows
+
+__all__ = ["NotFiniteError", "probe"]
+
+# A wrong rule is off by the size of the values, rounding by a few EPS: anything between will do.
+SLACK = 2**20 * EPS
+_CHUNK = 1 << 20
+_INFINITE = "it gives values that are not finite (write -1e30 for minus infinity)"
+WEIGHT = 0.3  # not one half: a flipped or averaged batch must not look affine
+
+
+class NotFiniteError(CaptureError):
+    """An operation gives values that are not finite."""
+
+
+Describe = Callable[[str, str], OffendingOp]
+
+
+def _unknown(name: str, reason: str) -> OffendingOp:
+    return OffendingOp(name, "", "", reason)
+
+
+def probe(
+    program: Program, rows: Mapping[str, Rows] | None = None, describe: Describe = _unknown
+) -> None:
+    """Run two random points, and their blend alone, through every stage; raise if they disagree.
+
+    Every cut is run on the two points, on one alone and on its opposite.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, *program.input_shape, dtype=torch.float64, generator=generator)
+    live = {program.input_name: x.to(program.device)}
+    for i, stage in enumerate(program.stages):
+        out = program.advance(i, live)
+        if not _holds(program, i, live, out):
+            _blame(program, stage, live, rows or {}, describe)
+        live = out
+        if stage.cut is not None:
+            if not stage.cut.rectifies:  # of the positive part all is known
+                _probe_cut(stage.cut, out[stage.cut.argument], describe)
+            live[stage.cut.result] = stage.cut.apply(out[stage.cut.argument])
+            needed = program.stages[i + 1].live_in
+            live = {name: live[name] for name in needed}
+
+
+def _holds(program: Program, i: int, live: Mapping[str, Tensor], out: dict[str, Tensor]) -> bool:
+    """Whether a stage is affine and takes each point by itself, with finite results."""
+    if program.product(i) is not None:  # of a product all is known
+        return all(isfinite(_size(value)) for value in out.values())
+    alone = program.advance(i, {name: _blend(value) for name, value in live.items()})
+    return all(_agree(alone[name], _blend(out[name]), _size(out[name])) for name in out)
+
+
+def _probe_cut(cut: Cut, pair: Tensor, describe: Describe) -> None:
+    """Raise if a cut mixes points, or if it does not compute what its kind says."""
+    argument = torch.cat([pair, -pair[:1]])
+    made = cut.operation(argument)
+    if not bool(made.isfinite().all()):
+        raise NotFiniteError(str(describe(cut.result, _INFINITE)))
+    size = max(_size(argument), _size(made))
+    if not _agree(cut.operation(argument[:1]), made[:1], size):
+        raise UnsupportedOpError([describe(cut.result, "it mixes the points of the batch")])
+    if not _as_claimed(cut, _flat(argument), _flat(made), size):
+        reason = "its rule does not describe what it computes here: please report this"
+        raise UnsupportedOpError([describe(cut.result, reason)])
+
+
+def _as_claimed(cut: Cut, z: Tensor, made: Tensor, size: float) -> bool:
+    """Whether a cut with the argument z (B, n) gives what its kind says, (B, units)."""
+    if isinstance(cut, KnotCut):
+        if cut.period is not None or made.shape != z.shape:
+            return True  # a table of functions, whose slopes are not told apart
+        # With a constant taken off, the function is the sum of its bends; these round like knots.
+        size = max(size, _size(cut.levels[cut.levels.isfinite()]))
+        return _constant(made - _bends(cut, z), size)
+    if isinstance(cut, MaxCut):
+        return torch.equal(made, _extremes(cut, z))
+    if isinstance(cut, SortCut):
+        order, found = z[:, cut.members].sort(2).values, made[:, cut.members]
+        return torch.equal(found, order) or torch.equal(found, order.flip(2))
+    return True
+
+
+def _bends(cut: KnotCut, z: Tensor) -> Tensor:
+    total = cut.slopes[0] * z
+    for level, before, after in zip(cut.levels, cut.slopes, cut.slopes[1:], strict=False):
+        total = total + (after - before) * torch.relu(z - level)
+    return total
+
+
+def _flat(value: Tensor) -> Tensor:
+    return value.reshape(value.shape[0], -1)
+
+
+def _constant(value: Tensor, size: float) -> bool:
+    return _agree(value, value[:1].expand(value.shape), size)
+
+
+def _extremes(cut: MaxCut, z: Tensor) -> Tensor:
+    """The winner of every group, a few members at a time to save memory."""
+    z = -z if cut.smallest else z
+    best = z.new_full((z.shape[0], cut.members.shape[0]), -torch.inf)
+    at_once = max(1, _CHUNK // max(1, cut.members.shape[0]))
+    for start in range(0, cut.members.shape[1], at_once):
+        some = cut.members[:, start : start + at_once]
+        best = torch.maximum(best, z[:, some].amax(2))
+    return -best if cut.smallest else best
+
+
+def _blend(value: Tensor) -> Tensor:
+    return torch.lerp(value[1:], value[:1], WEIGHT)
+
+
+def _size(value: Tensor) -> float:
+    """The largest modulus, which is not a number if one of them is not."""
+    return float(torch.linalg.vector_norm(value, torch.inf)) if value.numel() else 0.0
+
+
+def _agree(a: Tensor, b: Tensor, size: float) -> bool:
+    return a.shape == b.shape and _size(a - b) <= SLACK * size
+
+
+def _blame(
+    program: Program,
+    stage: Stage,
+    live: Mapping[str, Tensor],
+    rows: Mapping[str, Rows],
+    describe: Describe,
+) -> None:
+    """Find the step of a stage that is not affine or mixes points, by running them one by one."""
+    both: dict[str, Any] = {name: live[name] for name in stage.live_in}
+    first = {name: value[:1] for name, value in both.items()}
+    second = {name: value[1:] for name, value in both.items()}
+    blend = {name: _blend(value) for name, value in both.items()}
+    bound: dict[str, Any] = {
+        name: Bound(value.abs().amax(0, keepdim=True), torch.zeros_like(value[:1]))
+        for name, value in both.items()
+    }
+    for step in stage.steps:
+        device = program.device
+        both[step.name] = step.call(both, 2, device)
+        first[step.name] = step.call(first, 1, device)
+        second[step.name] = step.call(second, 1, device)
+        blend[step.name] = step.call(blend, 1, device)
+        bound[step.name] = step.bound(bound, device)
+        made = both[step.name]
+        if step.rule is None or not isinstance(made, Tensor):
+            continue
+        layout = rows.get(step.name, Rows())
+        size = float(bound[step.name].magnitude.amax())
+        if not bool(made.isfinite().all()):
+            raise NotFiniteError(str(describe(step.name, _INFINITE)))
+        pair = layout.out(made)
+        alone = torch.cat([layout.out(first[step.name]), layout.out(second[step.name])])
+        if not _agree(alone, pair, size):
+            raise UnsupportedOpError([describe(step.name, "it mixes the points of the batch")])
+        if not _agree(layout.out(blend[step.name]), _blend(pair), size):
+            raise UnsupportedOpError([describe(step.name, "it is not affine")])

@@ -1,0 +1,196 @@
+"""What users give in place of a module, above all files of models: what they are, what to do."""
+
+from __future__ import annotations
+
+import os
+import pickletools
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from splinecam._util.options import kind_of
+from splinecam.errors import FileError
+
+__all__ = ["KINDS", "SUFFIXES", "FileKind", "instead_of", "kind_of_file"]
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file.
+
+    name: in words. code: how to get an ``nn.Module`` in Python, with {path} for the file. foreign:
+    another framework has written it.
+    """
+
+    name: str
+    code: str
+    foreign: bool = False
+
+
+_CONVERT = (
+    "Convert it to an nn.Module, for example with onnx2torch (pip install onnx2torch):\n"
+    "    model = onnx2torch.convert({path!r}).eval()"
+)
+_REBUILD = (
+    "Make the same layers in PyTorch and copy the weights (nn.Linear has the transposed kernel of "
+    "a Dense layer), or write the model to an ONNX file, which onnx2torch converts to an nn.Module"
+)
+_LOAD = "Make the network by its code, then load them:\n    model.load_state_dict({load})"
+
+KINDS = {
+    "exported": FileKind(
+        "an exported program",
+        "Load it as a module:\n    model = torch.export.load({path!r}).module()",
+    ),
+    "torchscript": FileKind(
+        "a TorchScript program",
+        "torch.export cannot follow it. "
+        + _LOAD.format(load="torch.jit.load({path!r}).state_dict()").replace(
+            "load them", "load the weights"
+        ),
+    ),
+    "state dict": FileKind(
+        "a file of tensors, such as a state dict",
+        _LOAD.format(load="torch.load({path!r}, weights_only=True)"),
+    ),
+    "checkpoint": FileKind(
+        "a pickled checkpoint",
+        "Opening it can run any code. If you trust it, load what it holds, which may be the module "
+        "or its weights:\n    model = torch.load({path!r}, weights_only=False)",
+    ),
+    "safetensors": FileKind(
+        "a file of weights", _LOAD.format(load="safetensors.torch.load_file({path!r})")
+    ),
+    "arrays": FileKind(
+        "a file of weights",
+        _LOAD.format(load="{{k: torch.from_numpy(v) for k, v in np.load({path!r}).items()}}"),
+    ),
+    "partition": FileKind("a saved partition", "Load it:\n    part = sc.load({path!r})"),
+    "onnx": FileKind("an ONNX file", _CONVERT, foreign=True),
+    "keras": FileKind("a Keras model", _REBUILD, foreign=True),
+    "tensorflow": FileKind("a TensorFlow model", _REBUILD, foreign=True),
+    "transformers": FileKind(
+        "a folder of Hugging Face Transformers",
+        "Load it with transformers:\n    model = AutoModel.from_pretrained({path!r})",
+    ),
+    "python": FileKind("Python code", "Import it, and call what makes the module"),
+    "folder": FileKind("a folder", "Load the model in it as an nn.Module first"),
+    "unknown": FileKind("a file of an unknown kind", "Load the model in it as an nn.Module first"),
+}
+
+_TENSORS = ("collections", "torch", "torch._utils", "torch._tensor", "torch.serialization")
+
+SUFFIXES = {
+    ".onnx": "onnx",
+    ".h5": "keras",
+    ".hdf5": "keras",
+    ".keras": "keras",
+    ".pb": "tensorflow",
+    ".tflite": "tensorflow",
+    ".safetensors": "safetensors",
+    ".npz": "arrays",
+    ".py": "python",
+    ".pt2": "exported",
+    ".pt": "checkpoint",
+    ".pth": "checkpoint",
+    ".ckpt": "checkpoint",
+    ".bin": "checkpoint",
+    ".pkl": "checkpoint",
+}
+
+
+def kind_of_file(path: Path) -> str:
+    """Which of ``KINDS`` a file or a folder is: by its contents, or by its name if it is absent.
+
+    >>> kind_of_file(Path("net.onnx"))
+    'onnx'
+    """
+    named = SUFFIXES.get(path.suffix.lower(), "unknown")
+    if path.is_dir():
+        return _kind_of_folder(path)
+    if not path.is_file():
+        return named
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return _kind_of_archive(archive, named)
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head[:4] == b"PK\x03\x04" and named == "exported":
+        raise FileError(f"{path} is truncated or damaged. Export the model again.")
+    if head == b"\x89HDF\r\n\x1a\n":
+        return "keras"
+    pickled = head[:1] == b"\x80" and named in ("unknown", "exported")
+    return "checkpoint" if pickled else named
+
+
+def _kind_of_folder(path: Path) -> str:
+    if (path / "saved_model.pb").exists():
+        return "tensorflow"
+    return "transformers" if (path / "config.json").exists() else "folder"
+
+
+def _kind_of_archive(archive: zipfile.ZipFile, named: str) -> str:
+    names = ["/" + name for name in archive.namelist()]
+    if any("/models/" in x or x == "/serialized_exported_program.json" for x in names):
+        return "exported"
+    if any("/code/" in name for name in names):
+        return "torchscript"
+    pickled = [name for name in names if name.endswith("/data.pkl")]
+    if pickled:
+        return "state dict" if _holds_tensors(archive.read(pickled[0][1:])) else "checkpoint"
+    if "/about.npy" in names and "/mesh_uv.npy" in names:
+        return "partition"
+    return "keras" if "/model.weights.h5" in names else named
+
+
+def _holds_tensors(content: bytes) -> bool:
+    """Whether nothing but tensors in plain containers is pickled; nothing is opened to see that."""
+    try:
+        parts = list(pickletools.genops(content))
+    except ValueError:
+        return False
+    named = [str(word).split(" ")[0] for code, word, _ in parts if code.name == "GLOBAL"]
+    known = all(module in _TENSORS for module in named)
+    return known and not any(code.name in ("STACK_GLOBAL", "INST") for code, _, _ in parts)
+
+
+def instead_of(value: object) -> str:
+    """What was given in place of an ``nn.Module``, and how to get one.
+
+    >>> print(instead_of("net.onnx"))
+    the path of an ONNX file ('net.onnx'; there is no such file). Convert it to an nn.Module, for \
+example with onnx2torch (pip install onnx2torch):
+        model = onnx2torch.convert('net.onnx').eval()
+    """
+    if isinstance(value, str | os.PathLike):
+        return _instead_of_path(Path(os.fsdecode(value)))
+    if isinstance(value, type) and issubclass(value, nn.Module):
+        return f"the class {value.__name__}: make a module of it, {value.__name__}(...)"
+    if isinstance(value, Mapping) and any(isinstance(item, Tensor) for item in value.values()):
+        return (
+            "a dict of tensors (a state dict): make the network by its code, then "
+            "model.load_state_dict(...), and give the model"
+        )
+    if hasattr(value, "graph_signature") and hasattr(value, "module"):
+        return f"{_qualified(value)}: give its module, program.module()"
+    return f"{_qualified(value)}; wrap functions in a module"
+
+
+def _instead_of_path(path: Path) -> str:
+    key = kind_of_file(path)
+    absent = "" if path.exists() else "; there is no such file"
+    if absent and key == "unknown":
+        return f"the string {str(path)!r}. Load or make the model first, and give the nn.Module"
+    kind = KINDS[key]
+    return f"the path of {kind.name} ({str(path)!r}{absent}). {kind.code.format(path=str(path))}"
+
+
+def _qualified(value: Any) -> str:
+    """What a value is, in words, with the package that it comes from."""
+    package = type(value).__module__.partition(".")[0]
+    known = isinstance(value, type) or package in ("builtins", "torch", "__main__")
+    return kind_of(value) if known else f"{kind_of(value)} ({package})"

@@ -1,0 +1,403 @@
+"""The non-linearities of a captured network: along what they cut, and what they then compute.
+
+KnotCut   functions of one variable: borders where a unit passes a knot
+MaxCut    maxima (or minima) over groups of units: borders where the winner changes
+SortCut   sorting groups of units: borders where two units of a group change their order
+LeafCut   taught by the user: borders where given functions vanish
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from math import prod
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from splinecam._util.tolerances import EPS
+from splinecam.arrangement.functions import Functions
+from splinecam.arrangement.groups import Groups
+from splinecam.arrangement.signs import Signs
+from splinecam.network.ops import Bound
+from splinecam.network.ops.measure import measured_bound
+from splinecam.network.values import Ref, Rows, map_tensors, resolve
+
+__all__ = ["Cut", "KnotCut", "LeafCut", "MaxCut", "Operation", "SortCut"]
+
+_PLAIN = Rows()
+_RELU = torch.ops.aten.relu.default
+_SMALL_WINDOW = 9  # members up to which taking their columns is faster than pooling
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A call with one variable; what it takes and what it gives have the batch in front.
+
+    part: which of the call's results counts, if it has several.
+    """
+
+    run: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    rows: Rows = _PLAIN
+    result_rows: Rows = _PLAIN
+    part: int | None = None
+    VARIABLE: ClassVar[Ref] = Ref("z")
+
+    def __call__(self, z: Tensor) -> Tensor:
+        env = {self.VARIABLE.name: z if self.rows.plain else self.rows.back(z)}
+        args = [resolve(item, env, z.shape[0], z.device) for item in self.args]
+        kwargs = {
+            key: resolve(item, env, z.shape[0], z.device) for key, item in self.kwargs.items()
+        }
+        made = self.run(*args, **kwargs)
+        result: Tensor = made if self.part is None else made[self.part]
+        return result if self.result_rows.plain else self.result_rows.out(result)
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Operation:
+        """The same with its constants moved to another device."""
+        return replace(
+            self, args=map_tensors(self.args, move), kwargs=map_tensors(self.kwargs, move)
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cut(ABC):
+    """A piecewise-linear operation between two affine stages.
+
+    name: readable; target: the operation. source: the live value, (B, *shape), whose n units say
+    where the borders are; argument: the live value that the operation takes; result: what it gives.
+    after: the module, or operation, that made the source.
+    """
+
+    name: str
+    target: str
+    source: str
+    argument: str
+    result: str
+    shape: tuple[int, ...]
+    operation: Operation
+    after: str = ""
+
+    def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
+        """The operation itself on a batch of its argument; the result may be put in ``out``."""
+        return self.operation(argument)
+
+    @property
+    def spares_argument(self) -> bool:
+        """Whether the result is never a view of the argument."""
+        return self.rectifies
+
+    @property
+    def rectifies(self) -> bool:
+        """Whether the operation is to take positive parts, and nothing else."""
+        return False
+
+    @abstractmethod
+    def functions(
+        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
+    ) -> Functions | None:
+        """What to cut by: z (V, n), its error and range (n,); None if not by straight lines.
+
+        signs: of all units, if they are known.
+        """
+
+    @abstractmethod
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """The piece on which each unit is at z (B, *shape): whole numbers (B, units).
+
+        A unit beyond a border by no more than its rounding ``error``, (n,), counts as on it, so
+        that one which lies on the border in a whole region is on one piece there.
+        """
+
+    @abstractmethod
+    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+        """Whether each unit is surely on different pieces at two points of (B, *shape) each."""
+
+    @abstractmethod
+    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        """Whether each unit is within ``near`` of a border or beyond ``far``, not between, (n,)."""
+
+    @abstractmethod
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        """The result's bound from the argument's; low, high (n,) are the source's range."""
+
+    def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Cut:
+        """The same on another device; ``move`` moves the operation's constants."""
+        own: dict[str, Any] = {
+            key: value.to(device) for key, value in vars(self).items() if torch.is_tensor(value)
+        }
+        return replace(self, operation=self.operation.moved(move), **own)
+
+    def _flat(self, z: Tensor) -> Tensor:
+        return z.reshape(z.shape[0], prod(self.shape))
+
+
+class _Pieces(NamedTuple):
+    """The straight pieces of functions of one variable, (K + 1, n).
+
+    Where each begins and ends, how steep it is, and jumps, (K, n), by how much the slope changes.
+    """
+
+    begins: Tensor
+    ends: Tensor
+    steepness: Tensor
+    jumps: Tensor
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KnotCut(Cut):
+    """A piecewise-linear function of one variable, applied to the n units of a live value.
+
+    ``levels`` is ``(K, n)``: the knots of every unit, ascending. A unit with fewer knots than
+    others has ``inf`` in the last places. ``slopes`` is ``(K + 1, n)``. With a ``period`` the knots
+    repeat, and the last slope is that before the first knot.
+    """
+
+    levels: Tensor
+    slopes: Tensor
+    exact: bool = True
+    period: float | None = None
+
+    def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
+        if out is not None and self.operation.run is _RELU:
+            return torch.clamp(argument, min=0, out=out)  # fresh memory would cost more than this
+        return self.operation(argument)
+
+    @property
+    def rectifies(self) -> bool:
+        return self.operation.run is _RELU
+
+    @property
+    def jump(self) -> Tensor | None:
+        """By how much the slope changes at the first knot, (n,); None for 1."""
+        return None if self.rectifies else self._pieces.jumps[0]
+
+    @cached_property
+    def at_zero(self) -> bool:
+        """Whether every unit has its one knot at zero."""
+        if self.rectifies:
+            return True
+        return self.levels.shape[0] == 1 and self.period is None and not bool(self.levels.any())
+
+    def functions(
+        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
+    ) -> Functions:
+        levels = self._levels_between(low, high)
+        turns = levels.shape[0] // self.levels.shape[0] if self.levels.shape[0] else 1
+        jumps = self._pieces.jumps if turns == 1 else self._pieces.jumps.repeat(turns, 1)
+        return Functions.crossing(z, levels, error, low, high, jumps, signs)
+
+    def _levels_between(self, low: Tensor, high: Tensor) -> Tensor:
+        """At least all knots of each unit between its lowest and its highest value, (K', n)."""
+        if self.period is None:
+            return self.levels
+        first, last = (self._turn(z, self.period) for z in (low - self.period, high + self.period))
+        count = int((last - first).max()) + 1
+        turns = first + torch.arange(count, device=low.device, dtype=low.dtype)[:, None]
+        shifted = self.period * turns[:, None] + self.levels
+        return shifted.reshape(-1, self.levels.shape[1])
+
+    def _turn(self, z: Tensor, period: float) -> Tensor:
+        """How many periods each unit is past its first knot, (..., n)."""
+        return torch.floor((z - self.levels[0]) / period)
+
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        flat = self._flat(z) - error
+        if self.period is None:
+            few = self.levels.shape[0] <= torch.iinfo(torch.int8).max
+            kind = torch.int8 if few else torch.int32
+            count = torch.zeros(flat.shape, dtype=kind, device=z.device)
+        else:
+            turn = self._turn(flat, self.period)
+            count = (turn * self.levels.shape[0]).long()
+            flat = flat - self.period * turn
+        for level in self.levels:
+            count += level < flat
+        return count
+
+    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+        low, high = ([self.pieces(z, e) for z in (first, second)] for e in (error, -error))
+        return (low[0] > high[1]) | (low[1] > high[0])
+
+    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        above = self.pieces(z, near) == self.pieces(z, far)
+        return above & (self.pieces(z, -near) == self.pieces(z, -far))
+
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        """A dead unit passes no error on: only the pieces that a unit visits count."""
+        if self.rectifies:
+            high = high.view(1, *self.shape)
+            return Bound(high.clamp(min=0), bound.error * (high >= 0))
+        low, high = low.flatten(), high.flatten()
+        levels = self._levels_between(low, high).clamp(low, high)
+        ends = torch.cat([low[None], high[None], levels])
+        magnitude = self.apply(ends.view(-1, *self.shape)).abs().amax(0, keepdim=True)
+        error = bound.error * self._steepest(low, high).view(1, *self.shape)
+        error = error.reshape(*error.shape, *[1] * (magnitude.dim() - error.dim()))
+        error = error.expand(magnitude.shape)
+        return Bound(magnitude, error if self.exact else error + EPS * magnitude)
+
+    def _steepest(self, low: Tensor, high: Tensor) -> Tensor:
+        """The largest slope of the pieces that each unit visits."""
+        if self.period is not None:
+            return self.slopes.abs().amax(0)
+        visited = (self._pieces.begins <= high) & (self._pieces.ends >= low)
+        return (self._pieces.steepness * visited).amax(0)
+
+    @cached_property
+    def _pieces(self) -> _Pieces:
+        """What does not change from run to run."""
+        outer = self.levels.new_full((1, self.levels.shape[1]), torch.inf)
+        begins, ends = torch.cat([-outer, self.levels]), torch.cat([self.levels, outer])
+        return _Pieces(begins, ends, self.slopes.abs(), self.slopes.diff(dim=0))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MaxCut(Cut):
+    """The largest of each group of units, or the smallest.
+
+    members: (G, R) the units of each group, in the order of the flattened result; a group with
+    fewer than R units names one of them more than once. places: gives something that tells where
+    each group's winner is, if that is faster than to compare its members.
+    """
+
+    members: Tensor
+    smallest: bool = False
+    places: Operation | None = None
+
+    def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
+        """The same as the operation, which is slow for small windows of float64 on a CPU."""
+        if argument.device.type != "cpu" or self.members.shape[1] > _SMALL_WINDOW:
+            return self.operation(argument)
+        pick = torch.minimum if self.smallest else torch.maximum
+        return reduce(pick, self.groups.columns(self._flat(argument))).contiguous()
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The groups in the shape of the result."""
+        example = self.members.new_zeros((1, *self.shape), dtype=torch.float64)
+        shape = tuple(self.operation(example).shape[1:])
+        places = self.places
+        if places is None or self.members.shape[1] <= _SMALL_WINDOW:
+            return Groups(self.members, shape)
+        return Groups(
+            self.members, shape, lambda z: places(z.view(-1, *self.shape)).to(torch.int32)
+        )
+
+    def functions(
+        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
+    ) -> Functions | None:
+        if self.members.shape[1] > 2:
+            return None
+        first, second = self.members[:, 0], self.members[:, -1]
+        group = torch.arange(first.shape[0], device=first.device)
+        return Functions.differences(z, first, second, group, error, low, high)
+
+    def winners(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """Which members of each group may be its winner at z (B, *shape): (B, G, R)."""
+        flat, members = self._flat(z), self.members.view(-1)
+        values = flat.index_select(1, members).view(-1, *self.members.shape)
+        slack = error[self.members] if isinstance(error, Tensor) else error
+        values = -values if self.smallest else values
+        return values + slack >= (values - slack).amax(2, keepdim=True)
+
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """The unit that wins each group, of equals the group's first: (B, G)."""
+        place = self.winners(z, error).to(torch.int8).argmax(2)
+        return self.members.expand(z.shape[0], -1, -1).gather(2, place[..., None])[..., 0].int()
+
+    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+        return ~(self.winners(first, error) & self.winners(second, error)).any(2)
+
+    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        return (self.winners(z, near) == self.winners(z, far)).all(2)
+
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        """The result grows with every unit; its error is that of a unit that can win."""
+        ends = self.apply(torch.stack([low, high]).view(-1, *self.shape))
+        magnitude = ends.abs().amax(0, keepdim=True)
+        own = bound.error.flatten()
+        low, high = (-high, -low) if self.smallest else (low, high)
+        least = (low - own)[self.members].amax(1, keepdim=True)
+        visited = (high + own)[self.members] >= least
+        error = (own[self.members] * visited).amax(1)
+        return Bound(magnitude, error.view(magnitude.shape))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SortCut(Cut):
+    """Each group of units in order; the result's units stand where the group's units stood.
+
+    members: (G, R) the units of each group.
+    """
+
+    members: Tensor
+
+    @property
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Every two units of a group, (P,) each."""
+        size = self.members.shape[1]
+        i, j = torch.triu_indices(size, size, 1, device=self.members.device)
+        return self.members[:, i].flatten(), self.members[:, j].flatten()
+
+    def functions(
+        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
+    ) -> Functions:
+        first, second = self.pairs
+        return Functions.differences(z, first, second, first, error, low, high)
+
+    def _above(self, z: Tensor, error: Tensor | float) -> Tensor:
+        flat = self._flat(z)
+        first, second = self.pairs
+        slack = error[first] + error[second] if isinstance(error, Tensor) else 2 * error
+        return flat[:, first] - flat[:, second] > slack
+
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """For every two units of a group whether the first is the larger: (B, P)."""
+        return self._above(z, error).to(torch.int8)
+
+    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+        surely, maybe = ([self._above(z, e) for z in (first, second)] for e in (error, -error))
+        return (surely[0] & ~maybe[1]) | (surely[1] & ~maybe[0])
+
+    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        above = self._above(z, near) == self._above(z, far)
+        return above & (self._above(z, -near) == self._above(z, -far))
+
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        ends = self.apply(torch.stack([low, high]).view(-1, *self.shape))
+        magnitude = ends.abs().amax(0, keepdim=True)
+        error = bound.error.flatten().clone()
+        error[self.members] = error[self.members].amax(1, keepdim=True)
+        return Bound(magnitude, error.view(magnitude.shape))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LeafCut(Cut):
+    """An operation that is affine on every region between the zeros of the source's units."""
+
+    def functions(
+        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
+    ) -> Functions:
+        return Functions.crossing(z, torch.zeros_like(error)[None], error, low, high)
+
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """Whether each function is positive: (B, n)."""
+        return (self._flat(z) > error).to(torch.int8)
+
+    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+        a, b = self._flat(first), self._flat(second)
+        return ((a > error) & (b < -error)) | ((a < -error) & (b > error))
+
+    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        size = self._flat(z).abs()
+        return (size <= near) | (size > far)
+
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        """Nothing is known of the operation but that it can be run."""
+        return measured_bound(self.apply, bound)

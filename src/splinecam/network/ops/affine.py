@@ -1,0 +1,349 @@
+"""The affine operations: run as they are on the batch of vertices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from splinecam._util.tolerances import EPS
+from splinecam.network.ops.convolution import convolution
+from splinecam.network.ops.registry import Call, affine
+
+TRAINING = "it is random in training mode: call model.eval() first"
+STATISTICS = (
+    "it uses the statistics of the batch, as in training mode: call model.eval() first, "
+    "and let it track running statistics"
+)
+NORM = "it divides by a statistic of the activations: not piecewise linear"
+
+# Moduli of a matrix that are made at a time: small enough for the cache of a CPU core.
+_MODULI = {"cpu": 1 << 17, "cuda": 1 << 26}
+
+
+def _no_statistics(call: Call) -> str | None:
+    return STATISTICS if call.get("training") else None
+
+
+def _running_statistics(call: Call) -> str | None:
+    if not call.get("use_input_stats"):
+        return None
+    return NORM if call.get("running_mean") is None else STATISTICS
+
+
+def _instance_norm(
+    x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, *rest: Any
+) -> Tensor:
+    """Instance normalisation with running statistics, which is batch normalisation with them."""
+    eps = rest[2]
+    return torch.batch_norm(x, weight, bias, mean, var, False, 0.0, eps, False)
+
+
+def _not_random(call: Call) -> str | None:
+    return TRAINING if call.get("train") else None
+
+
+def _scale_and_shift(call: Call) -> tuple[Tensor, Tensor]:
+    """Batch normalisation with fixed statistics as ``scale * x + shift``, per channel."""
+    mean, var = call["running_mean"], call["running_var"]
+    scale = torch.rsqrt(var + call["eps"])
+    if call.get("weight") is not None:
+        scale = scale * call["weight"]
+    shift = -mean * scale
+    if call.get("bias") is not None:
+        shift = shift + call["bias"]
+    return scale, shift
+
+
+def _batch_norm(call: Call) -> tuple[Tensor, Tensor]:
+    magnitude, error = call["input"]
+    scale, shift = _scale_and_shift(call)
+    # The operation subtracts the mean before it scales, so the mean counts in full.
+    size = (1, -1, *([1] * (magnitude.dim() - 2)))
+    offset = (call["running_mean"] * scale).abs() + (shift + call["running_mean"] * scale).abs()
+    scale, offset = scale.abs().view(size), offset.view(size)
+    bound = scale * magnitude + offset
+    return bound, scale * error + EPS * bound
+
+
+def _moduli(value: Any) -> tuple[Tensor, Tensor]:
+    """Of a factor the moduli, and the squares of what it does to errors, or of its own."""
+    if isinstance(value, Tensor):
+        return value.abs(), value * value
+    magnitude, error = value
+    return magnitude, error * error
+
+
+def _linear(call: Call) -> tuple[Tensor, Tensor]:
+    weight, bias = call["weight"], call.get("bias")
+    parts = [weight]
+    if isinstance(weight, Tensor) and weight.dim() == 2:  # the moduli of all may not fit the memory
+        rows = max(1, _MODULI[weight.device.type] // max(1, weight.shape[1]))
+        parts = list(torch.split(weight, rows)) if rows < weight.shape[0] else parts
+    moduli, squares = _moduli(call["input"])
+    found = [(linear(moduli, a), linear(squares, b)) for a, b in map(_moduli, parts)]
+    bound, variance = found[0]
+    if len(found) > 1:
+        bound, variance = (torch.cat(part, -1) for part in zip(*found, strict=True))
+    if bias is not None:
+        bound, variance = bound + bias[0], variance + bias[1] * bias[1]
+    return bound, variance.sqrt() + EPS * bound
+
+
+def _tuple_of(bound: Any) -> Any:
+    def first(call: Call) -> Any:
+        return (bound(call),)
+
+    return first
+
+
+def _lerp(call: Call) -> tuple[Tensor, Tensor]:
+    (m0, e0), (m1, e1) = call["self"], call["end"]
+    weight = torch.as_tensor(call["weight"], dtype=m0.dtype, device=m0.device)
+    near, far = (1 - weight).abs(), weight.abs()
+    bound = near * m0 + far * m1
+    return bound, near * e0 + far * e1 + EPS * bound
+
+
+def _bicubic(call: Call) -> tuple[Tensor, Tensor]:
+    # The weights of the cubic kernel add up to less than 2 in modulus.
+    magnitude, error = call["self"] if "self" in call else call["input"]
+    out = call["run"]().shape
+    wide = [2 * part.amax((-2, -1), keepdim=True).expand(out) for part in (magnitude, error)]
+    return wide[0], wide[1] + EPS * wide[0]
+
+
+def _add(a: Any, b: Any, alpha: Any = 1) -> Any:
+    return a + alpha * b
+
+
+def _radd(a: Any, b: Any, alpha: Any = 1) -> Any:
+    return alpha * a + b
+
+
+def _add_neighbours(x: Tensor, n: int = 1, dim: int = -1, *edges: Any) -> Tensor:
+    for _ in range(n):
+        size = x.shape[dim]
+        x = x.narrow(dim, 1, size - 1) + x.narrow(dim, 0, size - 1)
+    return x
+
+
+def _same(x: Any, *args: Any, **kwargs: Any) -> Any:
+    return x
+
+
+def _copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    return src.expand(x.shape)
+
+
+def _needs_dims(call: Call) -> str | None:
+    dims = call.get("dims")
+    return None if dims else "it mixes the points of the batch (no dimension is given)"
+
+
+def _adds_only(call: Call) -> str | None:
+    reduce = call.get("reduce")
+    return None if reduce in (None, "sum", "add") else "it multiplies or compares activations"
+
+
+def _plain_division(call: Call) -> str | None:
+    mode = call.get("rounding_mode")
+    return "it rounds, which is discontinuous" if mode is not None else None
+
+
+_OR_MASK = "or a mask on whose border the two values agree"
+
+# Sums with constant coefficients.
+affine(
+    "linear",
+    product=("input", "weight"),
+    data=("bias",),
+    bound=_linear,
+    notes="constant weights",
+)
+_CONVOLUTION = {
+    "product": ("input", "weight"),
+    "data": ("bias",),
+    "notes": "constant weights; strided, padded, dilated, grouped",
+}
+for _name in ("conv1d", "conv2d", "conv3d"):
+    affine(_name, run=convolution(getattr(torch, _name)), **_CONVOLUTION)
+affine("convolution conv_transpose1d conv_transpose2d conv_transpose3d", **_CONVOLUTION)
+affine(
+    "mm bmm matmul mv outer inner tensordot",
+    product=("self", "other", "mat2", "vec", "vec2"),
+    data=(),
+    notes="one factor constant",
+)
+affine(
+    "mul multiply",
+    product=("self", "other"),
+    data=(),
+    notes="one factor constant, or a mask on whose border the other is zero",
+)
+affine("einsum", product=("tensors",), data=(), notes="one operand an activation")
+affine(
+    "addmm baddbmm addmv addr",
+    product=("mat1", "mat2", "batch1", "batch2", "mat", "vec", "vec1", "vec2"),
+    data=("self",),
+    factor=("beta", "alpha"),
+    notes="one factor constant",
+)
+affine(
+    "bilinear",
+    product=("input1", "input2", "weight"),
+    data=("bias",),
+    notes="one input an activation",
+)
+affine(
+    "div divide true_divide",
+    data=("self",),
+    factor=("other",),
+    check=_plain_division,
+    notes="constant divisor",
+)
+affine("addcmul", product=("tensor1", "tensor2"), factor=("value",), notes="one factor constant")
+affine(
+    "addcdiv",
+    data=("self", "tensor1"),
+    factor=("tensor2", "value"),
+    notes="constant divisor",
+)
+affine("add", data=("self", "other"), factor=("alpha",))
+affine("sub subtract", data=("self", "other"), factor=("alpha",), absolute=_add)
+affine("rsub", data=("self", "other"), factor=("alpha",), absolute=_radd)
+affine("neg negative", exact=True, absolute=_same)
+affine("lerp", data=("self", "end"), bound=_lerp, notes="constant weight")
+affine("diff", data=("self", "prepend", "append"), absolute=_add_neighbours, dims=("dim",))
+affine("sum mean nansum", dims=("dim",), notes="over features")
+affine("cumsum", dims=("dim",), notes="over features")
+
+# Normalisation with fixed statistics.
+affine(
+    "batch_norm",
+    data=("input",),
+    bound=_batch_norm,
+    check=_no_statistics,
+    notes="eval mode",
+)
+affine(
+    "instance_norm",
+    data=("input",),
+    run=_instance_norm,
+    bound=_batch_norm,
+    check=_running_statistics,
+    notes="eval mode, with running statistics",
+)
+affine(
+    "_native_batch_norm_legit_no_training native_batch_norm",
+    data=("input",),
+    bound=_tuple_of(_batch_norm),
+    check=_no_statistics,
+    notes="eval mode",
+)
+
+# Pooling and resampling.
+affine(
+    "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
+    "adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d"
+)
+affine(
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d "
+    "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d",
+    exact=True,
+)
+affine("upsample_linear1d upsample_bilinear2d upsample_trilinear3d _upsample_bilinear2d_aa")
+affine("upsample_bicubic2d _upsample_bicubic2d_aa", bound=_bicubic)
+affine("grid_sampler grid_sampler_2d", notes="constant grid")
+affine("im2col", exact=True, notes="`nn.Unfold`")
+affine("col2im", notes="`nn.Fold`")
+
+# Nothing but the shape changes.
+affine(
+    "view reshape _unsafe_view flatten unflatten squeeze unsqueeze "
+    "atleast_1d atleast_2d atleast_3d",
+    reshapes=True,
+)
+affine("view_as reshape_as", reshapes=True, shape_only=("other",))
+affine("expand broadcast_to", exact=True)
+affine("expand_as", exact=True, shape_only=("other",))
+affine("broadcast_tensors", exact=True)
+affine(
+    "permute transpose t numpy_T mT movedim moveaxis swapaxes swapdims adjoint "
+    "contiguous clone alias",
+    exact=True,
+)
+affine("unfold", exact=True, dims=("dimension",))
+affine("pixel_shuffle pixel_unshuffle channel_shuffle", exact=True)
+affine(
+    "to _to_copy type_as",
+    identity=True,
+    shape_only=("other",),
+    notes="all arithmetic is float64, so a conversion between floating types changes nothing",
+)
+affine("detach positive", identity=True)
+affine("nan_to_num", identity=True, notes="activations are finite, so it changes nothing")
+affine(
+    "dropout feature_dropout alpha_dropout feature_alpha_dropout",
+    identity=True,
+    check=_not_random,
+    notes="eval mode",
+)
+
+# Parts of a tensor, and tensors put together.
+affine("cat concat concatenate", exact=True, dims=("dim",), notes="over features")
+affine("stack hstack dstack column_stack", exact=True)
+affine(
+    "split split_with_sizes chunk unbind tensor_split hsplit dsplit unsafe_chunk "
+    "unsafe_split unsafe_split_with_sizes",
+    exact=True,
+    dims=("dim",),
+    notes="over features",
+)
+affine("select slice narrow diagonal diag_embed", exact=True, notes="over features")
+affine("index_select gather take_along_dim", exact=True, dims=("dim",), notes="constant indices")
+affine("index _unsafe_index", exact=True, notes="constant indices")
+affine("flip", exact=True, dims=("dims",), notes="over features")
+affine("roll", exact=True, dims=("dims",), check=_needs_dims, notes="over features")
+affine("rot90", exact=True, dims=("dims",), notes="over features")
+affine("fliplr", exact=True)
+affine("repeat tile", exact=True)
+affine("repeat_interleave", exact=True, notes="constant counts")
+affine("tril triu", exact=True)
+affine("pad constant_pad_nd", offset=("value",), exact=True)
+affine(
+    "reflection_pad1d reflection_pad2d reflection_pad3d "
+    "replication_pad1d replication_pad2d replication_pad3d",
+    exact=True,
+)
+affine("where", data=("self", "other"), exact=True, notes=f"constant condition, {_OR_MASK}")
+affine("masked_fill", offset=("value",), exact=True, notes=f"constant mask, {_OR_MASK}")
+affine("select_scatter slice_scatter diagonal_scatter", data=("self", "src"), exact=True)
+affine("copy", data=("self", "src"), exact=True, run=_copy)
+affine("index_put _unsafe_index_put", data=("self", "values"), notes="constant indices")
+affine("index_copy", data=("self", "source"), exact=True, dims=("dim",), notes="constant indices")
+affine("index_fill", offset=("value",), exact=True, dims=("dim",), notes="constant indices")
+affine(
+    "index_add",
+    data=("self", "source"),
+    factor=("alpha",),
+    dims=("dim",),
+    notes="constant indices",
+)
+affine(
+    "scatter scatter_add",
+    data=("self", "src"),
+    offset=("value",),
+    dims=("dim",),
+    check=_adds_only,
+    notes="constant indices",
+)
+
+_LIKE = ("zeros_like", "ones_like", "full_like", "empty_like", "fill")
+_NEW = ("new_zeros", "new_ones", "new_full", "new_empty")
+CREATORS = frozenset(f"aten.{name}" for name in (*_LIKE, *_NEW))
+"""Operations that read an activation for its shape only: their result is a constant."""
+
+__all__ = ["CREATORS", "NORM", "STATISTICS", "TRAINING"]

@@ -1,0 +1,163 @@
+"""Teach SplineCam a module or an operator of your own: where it bends, or that it is affine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+import torch
+from torch import Tensor, nn
+
+from splinecam.network.ops.registry import target_name
+
+__all__ = [
+    "Table",
+    "Taught",
+    "register_op",
+    "register_table",
+    "registrations",
+    "taught_class",
+    "taught_operator",
+    "unregister_op",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Functions of one variable: the slopes, (K + 1, C), before, between and after knots (K,)."""
+
+    knots: Tensor
+    slopes: Tensor
+    period: float | None = None
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What was registered: affine if neither ``cuts`` nor ``table`` is given.
+
+    cuts: affine functions of the input whose zeros are the borders. table: from a module to its
+    functions of one variable.
+    """
+
+    cuts: Callable[..., Tensor] | None = None
+    table: Callable[[Any], Table] | None = None
+
+
+_CLASSES: dict[type, Taught] = {}
+_OPERATORS: dict[str, Taught] = {}
+
+
+@overload
+def register_op(
+    target: None = None, *, affine: bool = False, cuts: Callable[..., Tensor] | None = None
+) -> Callable[[T], T]: ...
+@overload
+def register_op(
+    target: T, *, affine: bool = False, cuts: Callable[..., Tensor] | None = None
+) -> T: ...
+def register_op(
+    target: Any = None, *, affine: bool = False, cuts: Callable[..., Tensor] | None = None
+) -> Any:
+    """Tell ``partition`` how to treat a class of modules, or a custom operator.
+
+    target: a subclass of ``nn.Module`` whose ``forward`` takes one tensor (B, ...), or an operator
+    of one activation (``torch.ops.mylib.foo``, or ``"mylib::foo"``). Without it, a decorator.
+    affine: the output is an affine function of the input. cuts: otherwise, functions of the input
+    whose zeros are the borders of the pieces: ``cuts(module, x)`` or, for an operator, ``cuts`` of
+    the operator's own arguments; from (B, ...) to (B, m), affine in x.
+
+    What is registered is tried out when a model is captured. A later registration of the same
+    target replaces this one.
+
+    >>> import splinecam as sc
+    >>> class Fold(nn.Module):
+    ...     def forward(self, x):
+    ...         return torch.where(x > 1, 2 - x, x)
+    >>> sc.register_op(Fold, cuts=lambda module, x: x - 1) is Fold
+    True
+    >>> len(sc.partition(Fold(), sc.Domain.box(0, 2), progress=False))
+    4
+    >>> sc.unregister_op(Fold)
+    """
+    if affine == (cuts is not None):
+        raise ValueError("give either affine=True, or cuts= with the functions of the borders")
+    if cuts is not None and not callable(cuts):
+        raise TypeError(f"cuts must be a function, not {type(cuts).__name__}")
+    rule = Taught(cuts)
+
+    def teach(target: Any) -> Any:
+        table, key = _place(target)
+        table[key] = rule
+        return target
+
+    return teach if target is None else teach(target)
+
+
+def unregister_op(target: Any) -> None:
+    """Forget what :func:`register_op` was told about a target."""
+    table, key = _place(target)
+    if key not in table:
+        raise KeyError(f"{key} is not registered")
+    del table[key]
+
+
+def register_table(kind: type[Any], table: Callable[[Any], Table]) -> None:
+    """Register modules that apply a function of one variable, or several, to every entry."""
+    _CLASSES[kind] = Taught(table=table)
+
+
+def registrations() -> tuple[Any, ...]:
+    """All that is registered, to be compared with what was registered before."""
+    return (*_CLASSES.items(), *_OPERATORS.items())
+
+
+def taught_class(module: nn.Module) -> Taught | None:
+    """The rule of a module's class, or of the class that it has its ``forward`` from."""
+    kind = type(module)
+    for base in kind.__mro__:
+        if base in _CLASSES and kind.forward is base.forward:  # type: ignore[attr-defined]
+            return _CLASSES[base]
+    return None
+
+
+def taught_operator(target: object) -> Taught | None:
+    """The rule of an operator, or of one of its overloads."""
+    if not _OPERATORS:
+        return None
+    full = target_name(target, overload=True)
+    return _OPERATORS.get(full) or _OPERATORS.get(target_name(target))
+
+
+def _place(target: Any) -> tuple[dict[Any, Taught], Any]:
+    """The table that a target belongs to, and its key there."""
+    if isinstance(target, type) and issubclass(target, nn.Module):
+        if target is nn.Module:
+            raise TypeError("every module is an nn.Module: register a class of your own")
+        return _CLASSES, target
+    if isinstance(target, nn.Module):
+        kind = type(target).__name__
+        raise TypeError(f"register the class {kind}, not one of its objects")
+    target = getattr(target, "_opoverload", target)  # what torch.library.custom_op returns
+    if isinstance(target, str):
+        return _OPERATORS, _known(target)
+    if isinstance(target, torch._ops.OpOverload):
+        return _OPERATORS, target_name(target, overload=True)
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return _OPERATORS, str(target)
+    raise TypeError(
+        f"{target!r} cannot be registered: give a subclass of nn.Module, an operator such as "
+        'torch.ops.mylib.foo, or its name "mylib::foo"'
+    )
+
+
+def _known(name: str) -> str:
+    """The key of an operator given by its name."""
+    space, found, rest = name.partition("::")
+    first, _, second = rest.partition(".")
+    packet = getattr(getattr(torch.ops, space, None), first, None) if found else None
+    if packet is None or (second and not hasattr(packet, second)):
+        raise ValueError(f'there is no operator {name!r}: define it first, and write "mylib::foo"')
+    return name.replace("::", ".")

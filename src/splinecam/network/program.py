@@ -1,0 +1,308 @@
+"""A captured network: affine stages, each but the last ended by a piecewise-linear cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splinecam.network.nonlinearities import Cut
+from splinecam.network.ops import Affine, Bound, affine_bound
+from splinecam.network.values import Ref, map_tensors, resolve
+
+__all__ = ["Program", "Stage", "Step"]
+
+
+_LINEAR = torch.ops.aten.linear.default
+_ENTRYWISE = ("self", "other")  # factors of products that add nothing up
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of the program; ``rule`` is None where the result does not depend on the input."""
+
+    name: str
+    run: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    arg_names: tuple[str, ...]
+    rule: Affine | None
+    roles: tuple[tuple[str, ...], dict[str, str]]
+    frees: tuple[str, ...] = ()
+
+    def call(self, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
+        args = [resolve(item, env, batch, device) for item in self.args]
+        kwargs = {key: resolve(item, env, batch, device) for key, item in self.kwargs.items()}
+        return self.run(*args, **kwargs)
+
+    def fill(self, env: Mapping[str, Any], batch: int, device: torch.device, out: Tensor) -> Tensor:
+        """Call it with the result in ``out``."""
+        if self.run is not _LINEAR:
+            return out.copy_(self.call(env, batch, device))
+        x, weight, *bias = (resolve(item, env, batch, device) for item in self.args)
+        if x.dim() != 2:
+            return out.copy_(self.call(env, batch, device))
+        if bias and bias[0] is not None:
+            return torch.addmm(bias[0], x, weight.T, out=out)
+        return torch.mm(x, weight.T, out=out)
+
+    def bound(self, env: Mapping[str, Any], device: torch.device) -> Any:
+        args = [resolve(item, env, 1, device) for item in self.args]
+        kwargs = {key: resolve(item, env, 1, device) for key, item in self.kwargs.items()}
+        if self.rule is None:
+            return self.run(*args, **kwargs)
+        if self.rule.bound is None:
+            return affine_bound(self.rule, self.run, args, kwargs, self.roles)
+        call = dict(zip(self.arg_names, args, strict=False)) | kwargs
+        call |= {key: _as_bound(call[key]) for key in self.rule.data if key in call}
+        call["run"] = partial(self.run, *map(_magnitude, args), **kwargs)
+        return _bounds_of(self.rule.bound(call))
+
+
+def _multiplied(step: Step, result: Any) -> int:
+    """About how many numbers a step multiplies with those of a constant matrix."""
+    if step.rule is None or step.rule.product in ((), _ENTRYWISE) or not isinstance(result, Tensor):
+        return 0
+    constants = [x for x in step.args if isinstance(x, Tensor) and x.dim() > 1 and x.numel()]
+    return max((result.numel() * x.numel() // x.shape[0] for x in constants), default=0)
+
+
+def _magnitude(value: Any) -> Any:
+    return value.magnitude if isinstance(value, Bound) else value
+
+
+def _as_bound(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return Bound(value.abs(), torch.zeros_like(value))
+    return value
+
+
+def _bounds_of(value: Any) -> Any:
+    if isinstance(value[0], Tensor):
+        return Bound(*value)
+    return tuple(_bounds_of(item) for item in value)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An affine part of the network and the cut that ends it (None for the last).
+
+    ``live_out`` is what later stages need, and the cut's source; of the last stage, the output.
+    """
+
+    live_in: tuple[str, ...]
+    live_out: tuple[str, ...]
+    cut: Cut | None
+    steps: tuple[Step, ...] = ()
+
+
+class Program:
+    """A network in float64, ready to be run stage by stage on any number of points.
+
+    >>> from torch import nn
+    >>> from splinecam.network.capture import capture
+    >>> program = capture(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)), (2,))
+    >>> program(torch.zeros(5, 2)).shape
+    torch.Size([5, 1])
+    """
+
+    def __init__(
+        self,
+        *,
+        input_shape: tuple[int, ...],
+        output_shape: tuple[int, ...],
+        input_name: str,
+        output_name: str,
+        stages: tuple[Stage, ...],
+        stripped: str | None,
+        final: Callable[[Tensor], Tensor] | None,
+        device: torch.device,
+    ) -> None:
+        self.input_shape = input_shape
+        self.output_shape = output_shape
+        self.input_name = input_name
+        self.output_name = output_name
+        self.stages = stages
+        self.stripped = stripped
+        self.final = final  # what was stripped: the model's output is final(self(x))
+        self.device = device
+
+    def __repr__(self) -> str:
+        units = sum(prod(cut.shape) for cut in self.cuts)
+        shapes = f"{self.input_shape} -> {self.output_shape}"
+        return f"Program({shapes}, {len(self.cuts)} cuts, {units} units)"
+
+    def to(self, device: torch.device | str) -> Program:
+        """The same program with its constants on another device."""
+        device = torch.device(device)
+        moved: dict[int, Tensor] = {}
+
+        def move(constant: Tensor) -> Tensor:
+            return moved.setdefault(id(constant), constant.to(device))
+
+        stages = tuple(
+            replace(
+                stage,
+                cut=stage.cut and stage.cut.to(device, move),
+                steps=tuple(
+                    replace(
+                        step,
+                        args=map_tensors(step.args, move),
+                        kwargs=map_tensors(step.kwargs, move),
+                    )
+                    for step in stage.steps
+                ),
+            )
+            for stage in self.stages
+        )
+        made = copy(self)
+        made.stages, made.device = stages, device
+        return made
+
+    def advance(
+        self, i: int, live: Mapping[str, Tensor], out: Mapping[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
+        """Run the affine steps of stage i on a batch; results may be views of what is given.
+
+        Every value of ``live`` and of the result is ``(B, ...)``. Results that have room in ``out``
+        are put there.
+        """
+        stage = self.stages[i]
+        env: dict[str, Any] = {name: live[name] for name in stage.live_in}
+        batch = next(iter(env.values())).shape[0]
+        for step in stage.steps:
+            if out is not None and step.name in out:
+                env[step.name] = step.fill(env, batch, self.device, out[step.name])
+            else:
+                env[step.name] = step.call(env, batch, self.device)
+            for name in step.frees:
+                del env[name]
+        return {name: env[name] for name in stage.live_out}
+
+    @property
+    def widths(self) -> list[int]:
+        """Numbers per vertex that are alive after each stage."""
+        return [width for width, _ in self._sizes]
+
+    @property
+    def products(self) -> list[int]:
+        """About how many numbers each stage multiplies per vertex with those of constants."""
+        return [products for _, products in self._sizes]
+
+    @cached_property
+    def _sizes(self) -> list[tuple[int, int]]:
+        x = torch.zeros((1, *self.input_shape), dtype=torch.float64, device=self.device)
+        live, sizes = {self.input_name: x}, []
+        for i, stage in enumerate(self.stages):
+            env, products = dict(live), 0
+            for step in stage.steps:
+                env[step.name] = step.call(env, 1, self.device)
+                products += _multiplied(step, env[step.name])
+            live = {name: env[name] for name in stage.live_out}
+            sizes.append((sum(value.numel() for value in live.values()), products))
+            live = self._past_cut(i, live)
+        return sizes
+
+    def columns(self, i: int, name: str, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What stage i makes of each unit of one live value alone: results -> (n, m).
+
+        live: (1, ...) each; of that value about how large its units are, so that little is lost to
+        rounding.
+        """
+        stage = self.stages[i]
+        product = self.product(i)
+        if product is not None and product.args[0] == Ref(name):
+            return {product.name: product.args[1].T.contiguous()}
+        size, n = live[name], live[name].numel()
+        scale = torch.where(size == 0, 1.0, size).reshape(n, 1)
+        batch = {key: live[key].new_zeros((n + 1, *live[key].shape[1:])) for key in stage.live_in}
+        batch[name].view(n + 1, n).diagonal().copy_(scale[:, 0])
+        made = self.advance(i, batch)
+        return {key: (value[:n] - value[n:]).reshape(n, -1) / scale for key, value in made.items()}
+
+    def mixes(self, i: int) -> bool:
+        """Whether stage i adds up units, rather than to move, scale or shift each of them."""
+        products = [step.rule.product for step in self.stages[i].steps if step.rule is not None]
+        return any(product and product != _ENTRYWISE for product in products)
+
+    def product(self, i: int) -> Step | None:
+        """The step of stage i, if it is a product with a constant matrix and nothing else."""
+        stage = self.stages[i]
+        if len(stage.steps) != 1 or stage.live_out != (stage.steps[0].name,):
+            return None
+        step = stage.steps[0]
+        constant = step.run is _LINEAR and isinstance(step.args[1], Tensor)
+        return step if constant else None
+
+    def dense(self, i: int) -> tuple[str, Step] | None:
+        """The value that stage i multiplies with a constant matrix, and the step that does.
+
+        None if the stage does anything else; the value may have another shape before.
+        """
+        stage = self.stages[i]
+        if not stage.steps or stage.live_out != (stage.steps[-1].name,):
+            return None
+        *before, step = stage.steps
+        if step.run is not _LINEAR or not isinstance(step.args[1], Tensor):
+            return None
+        source = step.args[0]
+        for shaping in reversed(before):
+            if shaping.rule is None or not shaping.rule.reshapes or source != Ref(shaping.name):
+                return None
+            source = shaping.args[0]
+        return (source.name, step) if isinstance(source, Ref) else None
+
+    def bounds(self, i: int, live: Mapping[str, Bound]) -> dict[str, Bound]:
+        """Bounds on the magnitudes and the rounding errors of stage i's results."""
+        stage = self.stages[i]
+        env: dict[str, Any] = {name: live[name] for name in stage.live_in}
+        for step in stage.steps:
+            env[step.name] = step.bound(env, self.device)
+            for name in step.frees:
+                del env[name]
+        return {name: env[name] for name in stage.live_out}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The network on ``(B, *input_shape)`` in float64: ``(B, *output_shape)``."""
+        live = self._entry(x)
+        for i in range(len(self.stages)):
+            live = self._past_cut(i, self.advance(i, live))
+        return live[self.output_name]
+
+    def walk(self, x: Tensor) -> Iterator[tuple[Cut, Tensor]]:
+        """The cuts in order, each with what it cuts by at the points ``(B, *input_shape)``.
+
+        The network is run no further than the cuts are asked for.
+        """
+        live = self._entry(x)
+        for i, stage in enumerate(self.stages):
+            if stage.cut is not None:
+                live = self.advance(i, live)
+                yield stage.cut, live[stage.cut.source]
+                live = self._past_cut(i, live)
+
+    def _entry(self, x: Tensor) -> dict[str, Tensor]:
+        return {self.input_name: x.to(device=self.device, dtype=torch.float64)}
+
+    def _past_cut(self, i: int, live: dict[str, Tensor]) -> dict[str, Tensor]:
+        cut = self.stages[i].cut
+        return live if cut is None else {**live, cut.result: cut.apply(live[cut.argument])}
+
+    def patterns(self, x: Tensor, errors: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """Which piece every unit of every cut is on: cut name -> whole numbers ``(B, units)``.
+
+        ``errors``: cut name -> rounding error ``(n,)``, see :meth:`Cut.pieces`.
+        """
+        error = errors or {}
+        return {cut.name: cut.pieces(z, error.get(cut.name, 0.0)) for cut, z in self.walk(x)}
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """The non-linearities, in order."""
+        return tuple(stage.cut for stage in self.stages if stage.cut is not None)

@@ -1,0 +1,279 @@
+"""What surrounds a picture: its frame, axis labels, colour bar and legend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from matplotlib import rcParams
+from matplotlib.artist import Artist
+from matplotlib.colors import LogNorm
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Polygon, Rectangle
+from matplotlib.path import Path
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.transforms import IdentityTransform
+
+from splinecam.plot.lines import figure_of
+from splinecam.plot.palette import background, ink_on, text_color
+from splinecam.plot.scalebar import PLAIN, ScaleBar, letters, scale_of
+from splinecam.plot.side_layout import BarAxes, Place, Room, SideLegend, overhang, picture_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colorbar import Colorbar
+
+    from splinecam.geometry.domain import Domain
+
+__all__ = [
+    "AxesStyle",
+    "add_colorbar",
+    "add_legend",
+    "axis_names",
+    "clip_to",
+    "draw_border",
+    "fit_figure",
+    "is_flat",
+    "make_room",
+    "set_frame",
+]
+
+AxesStyle = Literal["scale", "ticks", "off"]
+
+_MARGIN = 0.006  # of the picture's extent, left free for the border line
+_BAR, _THINNEST, _THICKEST = 0.035, 5.0, 12.0  # of a picture's side, and in points, across a bar
+_ROWS = 4  # of a legend below a picture; longer ones are beside it
+_FLAT = 2.5  # width by height from which on colours are explained below a picture
+_AROUND = 0.083  # inches that layouts leave free, at both ends together
+BORDER_WIDTH = 0.9
+_CUT_WIDTH = 0.6  # of the frame of a view that does not show the whole domain
+_SIDES = ("left", "right", "top", "bottom")
+
+
+def set_frame(ax: Axes, domain: Domain, style: AxesStyle = "scale") -> None:
+    """Limits around a domain, equal scales, and a scale bar, ticks with labels, or neither."""
+    if style not in get_args(AxesStyle):
+        choices = ", ".join(map(repr, get_args(AxesStyle)))
+        raise ValueError(f"axes is {style!r}; choose one of {choices}")
+    corners = domain.corners.cpu().numpy()
+    low, high = corners.min(0), corners.max(0)
+    pad = _MARGIN * float((high - low).max())
+    ax.set_xlim(low[0] - pad, high[0] + pad)
+    ax.set_ylim(low[1] - pad, high[1] + pad)
+    ax.set_aspect("equal")
+    ax.grid(False)
+    ax.patch.set_visible(False)
+    ax.spines[list(_SIDES)].set_visible(False)
+    (ax.set_axis_off if style == "off" else ax.set_axis_on)()
+    before = [child for child in ax.get_children() if isinstance(child, ScaleBar)]
+    for bar in before:
+        bar.remove()
+    if style == "scale":  # without ticks, but with the labels that the user may set
+        none: Any = dict.fromkeys([*_SIDES, *(f"label{side}" for side in _SIDES)], False)
+        ax.tick_params(which="both", **none)
+        ax.add_artist(ScaleBar())
+    if style == "ticks":
+        if before:
+            ax.tick_params(left=True, bottom=True, labelleft=True, labelbottom=True)
+        _set_ticks(ax, domain)
+
+
+def _set_ticks(ax: Axes, domain: Domain) -> None:
+    size, (wide, high) = _letters(ax), picture_size(ax)
+    for axis in (ax.xaxis, ax.yaxis):
+        _color_ticks(ax, axis)
+        axis.set_tick_params(labelsize=size, width=0.6, length=3)
+        axis.get_offset_text().set_fontsize(size)
+    ax.locator_params(axis="x", nbins=max(1, min(5, int(wide / size / 4))))
+    ax.locator_params(axis="y", nbins=max(1, min(5, int(high / size / 2.5))))
+    ax.ticklabel_format(useOffset=True, scilimits=(-3, 4))
+    color = text_color(ax.figure, "axes.labelcolor")
+    first, second = axis_names(domain)
+    ax.set_xlabel(first, fontsize=size + 1, color=color)
+    ax.set_ylabel(second, fontsize=size + 1, color=color)
+
+
+def axis_names(domain: Domain) -> tuple[str, str]:
+    """What the plane's coordinates are called: as the inputs, where they are the same."""
+    same = domain.dim == 2 and bool((domain.basis.diagonal() == 1).all())
+    same = same and not bool(domain.origin.any())
+    return ("x₁", "x₂") if same else ("u", "v")
+
+
+def _color_ticks(ax: Axes, axis: Any) -> None:
+    """Give the ticks of an axis and their numbers the colours of matplotlib's settings."""
+    kind = f"{axis.axis_name}tick"
+    settings: Any = rcParams
+    same = settings[f"{kind}.labelcolor"] == "inherit"
+    mark = text_color(ax.figure, f"{kind}.color")
+    label = mark if same else text_color(ax.figure, f"{kind}.labelcolor")
+    axis.set_tick_params(which="both", color=mark, labelcolor=label)
+    axis.get_offset_text().set_color(label)
+
+
+class Border(Polygon):
+    """The outline of a domain, and the frame of a view that shows only a part of the domain."""
+
+    axes: Any
+
+    def draw(self, renderer: Any) -> None:
+        """Draw the outline, and if it is cut off, the frame."""
+        super().draw(renderer)
+        view, box = self.axes.viewLim, self.axes.bbox
+        low, high = self.get_xy().min(0), self.get_xy().max(0)
+        if self.get_visible() and ((low < view.min) | (high > view.max)).any():
+            frame = Rectangle(
+                box.min, box.width, box.height, fill=False, edgecolor=self.get_edgecolor()
+            )
+            frame.set(linewidth=_CUT_WIDTH, transform=IdentityTransform(), figure=self.figure)
+            frame.draw(renderer)
+
+
+def draw_border(ax: Axes, domain: Domain, *, zorder: float = 3.5) -> Polygon:
+    """The outline of the domain."""
+    outline = Border(
+        domain.corners.cpu().numpy(),
+        closed=True,
+        fill=False,
+        edgecolor=ink_on(background(ax)),
+        linewidth=BORDER_WIDTH * scale_of(max(picture_size(ax))),
+        joinstyle="miter",
+        zorder=zorder,
+    )
+    ax.add_artist(outline)
+    return outline
+
+
+def clip_to(artist: Artist, ax: Axes, domain: Domain) -> None:
+    """Cut off what sticks out of the domain, such as the round ends of wide lines."""
+    corners = domain.corners.cpu().numpy()
+    outline = Path(np.concatenate([corners, corners[:1]]), closed=True)
+    artist.set_clip_path(outline, ax.transData)  # beside the axes' own box
+
+
+def _letters(ax: Axes) -> float:
+    """The size of letters that suits the axes, in points."""
+    return letters(max(picture_size(ax)))
+
+
+def is_flat(domain: Domain) -> bool:
+    """Whether colours are better explained below the domain's picture than beside it."""
+    return _height_by_width(domain) * _FLAT < 1
+
+
+def _height_by_width(domain: Domain) -> float:
+    width, height = (domain.corners.amax(0) - domain.corners.amin(0)).tolist()
+    return float(height / width)
+
+
+def make_room(ax: Axes) -> None:
+    """Let axes make room for what is beside them in figures that have no layout engine."""
+    if ax.get_axes_locator() is None:
+        ax.set_axes_locator(Room(ax))
+
+
+def add_colorbar(
+    ax: Axes, mappable: Any, label: str, *, extend: str = "neither", below: bool = False
+) -> Colorbar:
+    """A slim colour bar beside or below the axes, behind the bars and legends that are there."""
+    size, (wide, high) = _letters(ax), picture_size(ax)
+    place = Place(ax, below, size, min(max(_BAR * max(wide, high), _THINNEST), _THICKEST))
+    beside: Any = ax.inset_axes((1.0, 0.0, 1.0, 1.0), axes_class=BarAxes)
+    beside.place = place
+    beside.set_axes_locator(place)
+    way = "horizontal" if below else "vertical"
+    bar = ax.figure.colorbar(mappable, cax=beside, extend=extend, extendfrac=0.025, orientation=way)
+    bar.set_label(label, size=size + 0.5, color=text_color(ax.figure, "axes.labelcolor"))
+    axis = beside.xaxis if below else beside.yaxis
+    _color_ticks(ax, axis)
+    beside.grid(False, which="both")
+    beside.tick_params(which="both", labelsize=size, width=0.5)
+    beside.tick_params(which="major", length=3)
+    beside.tick_params(which="minor", length=1.5)
+    axis.get_offset_text().set_fontsize(size)
+    if isinstance(mappable.norm, LogNorm):
+        _log_ticks(axis, mappable.norm, (wide / 4 if below else high / 2) / size)
+    bar.outline.set_linewidth(0.5)
+    bar.outline.set_edgecolor(text_color(ax.figure, "axes.edgecolor"))
+    return bar
+
+
+def _log_ticks(axis: Any, norm: LogNorm, most: float) -> None:
+    """Powers of ten, with 2 and 5 times them where there are few; plain numbers where short.
+
+    most: how many numbers there is room for.
+    """
+    low, high = float(norm.vmin or 1), float(norm.vmax or 1)
+    decades = math.log10(high / low)
+    if decades > 0.8:
+        few = decades <= 2.5 and 3 * decades <= most
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+    else:
+        axis.set_major_locator(MaxNLocator(min(9, max(2, int(most))), steps=[1, 2, 5, 10]))
+    axis.set_minor_formatter(NullFormatter())
+    if PLAIN[0] <= low < high <= PLAIN[1]:
+        axis.set_major_formatter(FuncFormatter(_plain_number))
+
+
+def _plain_number(value: float, _: Any) -> str:
+    return f"{value:g}"
+
+
+def add_legend(
+    ax: Axes,
+    entries: Sequence[tuple[str, Any]],
+    title: str = "",
+    *,
+    below: bool = False,
+    curves: bool = False,
+) -> SideLegend:
+    """Names with their colours beside or below the axes; ``ax.legend()`` remains free.
+
+    below: unless there are too many; curves: the colours are those of lines.
+    """
+    ink = text_color(ax.figure)
+    handles = [
+        Line2D([], [], color=color, linewidth=1.8)
+        if curves
+        else Patch(facecolor=color, edgecolor=ink, linewidth=0.4)
+        for _, color in entries
+    ]
+    names = [name for name, _ in entries]
+    size, (wide, high) = _letters(ax), picture_size(ax)
+    longest = max(map(len, names), default=0)
+    columns = max(1, min(len(names), int(wide / (size * (3 + 0.6 * longest)))))
+    below = below and len(names) <= _ROWS * columns
+    if not below:
+        columns = 1 + (len(names) - 1) // max(4, int(high / (1.6 * size)) - bool(title))
+    legend = SideLegend(
+        Place(ax, below, size),
+        handles,
+        names,
+        curves=curves,
+        title=title or None,
+        ncols=columns,
+        fontsize=size,
+        title_fontsize=size,
+        labelcolor=ink,
+        alignment="left",
+        frameon=False,
+        handlelength=1.4 if curves else 1.0,
+        handleheight=1.0,
+        borderpad=0.0,
+        columnspacing=1.2,
+    )
+    legend.get_title().set_color(ink)
+    ax.add_artist(legend)
+    legend.set_clip_on(False)
+    return legend
+
+
+def fit_figure(ax: Axes, domain: Domain) -> None:
+    """Make a new figure as high as the picture and what is beside it ask for."""
+    figure = figure_of(ax)
+    left, right, below = (size / figure.dpi for size in overhang(ax))
+    width = figure.get_figwidth()
+    height = (width - left - right - _AROUND) * _height_by_width(domain) + below + _AROUND
+    figure.set_figheight(min(max(height, width / 10), 2 * width))

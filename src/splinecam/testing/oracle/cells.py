@@ -1,0 +1,124 @@
+"""The exact partition: its cells, and how they are found."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from torch import nn
+
+from splinecam.geometry.domain import Domain
+from splinecam.testing.oracle.geometry import (
+    Cell,
+    Point,
+    area,
+    by,
+    center,
+    corner,
+    fractions,
+    over_common,
+    pairs,
+)
+from splinecam.testing.oracle.layers import layer_step
+
+__all__ = ["ExactCell", "ExactPartition", "exact_partition"]
+
+
+@dataclass(frozen=True)
+class ExactCell:
+    """A convex cell, counter-clockwise, and the exact map ``weight @ uv + bias`` on it.
+
+    ``pattern`` holds the piece of every unit, layer after layer, counted from the left; a unit that
+    sits on a knot in the whole cell is in the piece right of that knot. For a maximum it is the
+    winner's place among the units of its group, the first of equal ones; for a sorted group it
+    says of every two units whether the first is the larger.
+    """
+
+    vertices: tuple[Point, ...]
+    pattern: tuple[int, ...]
+    weight: tuple[Point, ...]
+    bias: tuple[Fraction, ...]
+
+    @cached_property
+    def area(self) -> Fraction:
+        return area(self.vertices)
+
+    @cached_property
+    def center(self) -> Point:
+        """The mean of the vertices: a point of the open cell."""
+        return center(self.vertices)
+
+    @property
+    def width(self) -> float:
+        """Twice the area over the perimeter: the inradius, up to a factor of two."""
+        sides = pairs(self.vertices)
+        perimeter = sum(math.hypot(q[0] - p[0], q[1] - p[1]) for p, q in sides)
+        return 2 * float(self.area) / perimeter
+
+    def value(self, uv: Point) -> list[Fraction]:
+        """The network's output at a point of the cell."""
+        both = zip(self.weight, self.bias, strict=True)
+        return [a * uv[0] + b * uv[1] + c for (a, b), c in both]
+
+    def __repr__(self) -> str:
+        u, v = map(float, self.center)
+        size = f"area {float(self.area):.4g}, width {self.width:.4g}"
+        return f"ExactCell({len(self.vertices)} corners around ({u:.17g}, {v:.17g}), {size})"
+
+
+@dataclass(frozen=True)
+class ExactPartition:
+    """Every cell of a network on a domain, exactly.
+
+    ``magnitude`` and ``slope``, both (n_out,), bound the terms that are summed up to an output and
+    to its slope: rounding errors are relative to them.
+    """
+
+    domain: Domain
+    cells: tuple[ExactCell, ...]
+    magnitude: np.ndarray
+    slope: np.ndarray
+
+    @property
+    def area(self) -> Fraction:
+        return sum((cell.area for cell in self.cells), Fraction(0))
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __repr__(self) -> str:
+        return f"ExactPartition({len(self)} cells, area {float(self.area):.6g}, {self.domain!r})"
+
+
+def exact_partition(model: nn.Module, domain: Domain) -> ExactPartition:
+    """Partition of ``domain`` by a small network, in exact arithmetic.
+
+    The network is an ``nn.Sequential`` (or :class:`Residual`, nested as you like) of linear and
+    convolution layers, piecewise-linear activations, max-pooling, and the modules of
+    :mod:`splinecam.testing.oracle`.
+
+    >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    >>> cells = exact_partition(model, Domain.box(-1, 1)).cells
+    """
+    origin, basis = fractions(domain.origin), fractions(domain.basis)
+    corners = fractions(domain.corners)
+    dim = len(origin)
+    coefficients, den = over_common([*basis, *origin])
+    rows = [(coefficients[j], coefficients[dim + j], coefficients[2 * dim + j]) for j in range(dim)]
+    start = Cell([corner(u, v) for u, v in by(2, corners)], rows, den, ())
+    step, _ = layer_step(model, tuple(domain.input_shape))
+    cells = tuple(_finished(cell) for cell in step.apply(start))
+    reach = np.abs(domain.corners.numpy()).max(0) @ np.abs(domain.basis.numpy())
+    slope = np.abs(domain.basis.numpy()).max(0)
+    magnitude, slope = step.bound((np.abs(domain.origin.numpy()) + reach, slope))
+    return ExactPartition(domain, cells, magnitude, slope)
+
+
+def _finished(cell: Cell) -> ExactCell:
+    vertices = tuple((Fraction(x, w), Fraction(y, w)) for x, y, w in cell.corners)
+    weight = tuple((Fraction(a, cell.den), Fraction(b, cell.den)) for a, b, _ in cell.rows)
+    bias = tuple(Fraction(c, cell.den) for _, _, c in cell.rows)
+    return ExactCell(vertices, cell.pattern, weight, bias)
