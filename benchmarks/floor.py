@@ -48,8 +48,8 @@ def floors(
     """
     device = program.device
     batches = _batches(max(_widths(program, domain)), device.type)
-    births = outcome.mesh.vertex_op + 1
-    counts = torch.bincount(births.cpu(), minlength=len(program.cuts) + 1).tolist()
+    interpolated = outcome.mesh.vertex_layer + 1
+    counts = torch.bincount(interpolated.cpu(), minlength=len(program.layers) + 1).tolist()
     kinds = {"program": partial(_program_tail, program, domain, outcome)}
     if _is_perceptron(model, program):
         kinds["modules"] = partial(_module_tail, model, device)
@@ -85,7 +85,7 @@ def _program_tail(
 ) -> Callable[[int], object]:
     """From the k-th cut on (-1: from the input), on vertices that it has made."""
     mesh = outcome.mesh
-    chosen = (mesh.vertex_op == k).nonzero()[:rows, 0]
+    chosen = (mesh.vertex_layer == k).nonzero()[:rows, 0]
     uv = Frame.of(domain).to_plane(mesh.uv[chosen]).to(domain.corners)
     live = {program.input_name: domain.embed(uv).to(program.device)}
     with torch.no_grad():
@@ -103,7 +103,7 @@ def _program_tail(
 
 
 def _past_cut(program: Program, i: int, live: dict[str, Tensor]) -> dict[str, Tensor]:
-    cut = program.stages[i].cut if i >= 0 else None
+    cut = program.stages[i].layer if i >= 0 else None
     return live if cut is None else {**live, cut.result: cut.apply(live[cut.argument])}
 
 
@@ -123,7 +123,7 @@ def _is_perceptron(model: nn.Module, program: Program) -> bool:
     plain = isinstance(model, nn.Sequential) and isinstance(model[0], nn.Linear)
     if not plain or any(type(layer) not in (nn.Linear, nn.ReLU) for layer in model):
         return False
-    return sum(isinstance(layer, nn.ReLU) for layer in model) == len(program.cuts)
+    return sum(isinstance(layer, nn.ReLU) for layer in model) == len(program.layers)
 
 
 def _module_tail(

@@ -119,8 +119,8 @@ def spline() -> Figure:
     ax = figure.add_axes((0, 0, 1, 1), projection="3d", computed_zorder=False)
     flat = [np.c_[uv, np.full(len(uv), floor)] for uv in cells]
     lifted = [np.c_[uv, z] for uv, z in zip(cells, heights, strict=True)]
-    ends = part.vertices.numpy()[part.vertex_op.numpy() < 0]
-    tops = values[part.vertex_op.numpy() < 0]
+    ends = part.vertices.numpy()[part.vertex_layer.numpy() < 0]
+    tops = values[part.vertex_layer.numpy() < 0]
     posts = [[(*uv, floor), (*uv, z)] for uv, z in zip(ends, tops, strict=True)]
     ax.add_collection3d(Poly3DCollection(flat, facecolors=colors, edgecolors=ink, linewidths=0.6))
     ax.add_collection3d(Line3DCollection(posts, colors=GREY, linewidths=0.9, linestyles=":"))
@@ -137,7 +137,7 @@ def spline() -> Figure:
 def neuron() -> Figure:
     """Where one unit of each layer switches."""
     part = square(mlp(2, 5, 5, 5, 1, seed=55))
-    uv, edges, op = part.vertices.numpy(), part.edges.numpy(), part.edge_op.numpy()
+    uv, edges, op = part.vertices.numpy(), part.edges.numpy(), part.edge_layer.numpy()
     titles = ("layer 1: a straight line", "layer 2: bent by layer 1", "layer 3: bent by both")
     figure, axes = panels(3)
     for k, (ax, title) in enumerate(zip(axes, titles, strict=True)):
@@ -281,7 +281,7 @@ def _planes(ax: Axes) -> None:
             a, b, c = _tie(unit.linear, i, j)
             point = -c * np.array([a, b]) / (a * a + b * b)
             ax.axline(point, point + np.array([-b, a]), color=GREY, lw=0.8, ls=(0, (4, 3)))
-    inner = part.edge_op.numpy() >= 0
+    inner = part.edge_layer.numpy() >= 0
     lines(ax, part.vertices[part.edges].numpy()[inner], INK, 2.2, zorder=4)
     frame(ax)
     ax.set_aspect("equal")

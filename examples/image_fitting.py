@@ -82,7 +82,7 @@ def draw(part: sc.Partition, image: Tensor, row: list[plt.Axes]) -> None:
     row[0].set(xticks=[], yticks=[])
     part.plot(ax=row[1], color=mean_colors(part), edges=False, boundary=False, axes="off")
     part.plot(ax=row[2], color="white", boundary=False, axes="off", linewidth=0.2)
-    curve = part.neurons(layer=part.cuts[-3]).longest()
+    curve = part.neurons(layer=part.layers[-3]).longest()
     curve.plot(ax=row[2], color="#D55E00", linewidth=1.6)
     row[1].set_title(f"{len(part):,} regions, each in its mean colour")
     row[2].set_title("where one unit of the first layer switches")

@@ -66,8 +66,8 @@ def test_the_floor_evaluates_every_vertex_from_where_it_is_born(
     program = capture(model, domain.input_shape)
     with torch.no_grad():
         outcome = run(program, domain)
-    op = outcome.mesh.vertex_op
-    for k in range(-1, len(program.cuts)):
+    op = outcome.mesh.vertex_layer
+    for k in range(-1, len(program.layers)):
         count = int((op == k).sum())
         if count:
             tail = modules.floor._program_tail(program, domain, outcome, k, count)

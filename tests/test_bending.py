@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.arrangement import breakpoints as kinks
+from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.engine import dense_layers as dense
 from splinecam.engine import evaluate
 from splinecam.engine import line_values as bending
 from splinecam.engine.line_values import Bags, Sums
 from splinecam.engine.run import run
-from splinecam.geometry.interpolation import Births, Kinks
+from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
 from splinecam.network.capture import capture
 
 
@@ -53,7 +53,7 @@ def follow_lines(monkeypatch: pytest.MonkeyPatch, narrow: float = float("inf")) 
 
     narrow: columns up to which running sums are tried.
     """
-    monkeypatch.setattr(kinks, "FEWEST", 0)
+    monkeypatch.setattr(breakpoints, "FEWEST", 0)
     for name in ("TENSORS", "LOOPS", "DENSE"):
         costs = getattr(bending, name)._replace(point=float("inf"), narrow=narrow)
         monkeypatch.setattr(bending, name, costs)
@@ -108,17 +108,17 @@ def test_zeros_stay_zeros_where_nothing_is_added_up(monkeypatch: pytest.MonkeyPa
     assert part.validate().ok
 
 
-def _line() -> tuple[Kinks, Births, Tensor]:
+def _line() -> tuple[Breakpoints, InterpolatedVertices, Tensor]:
     """Three lines with 4, 0 and 2 kinks of five units, and a vertex at each kink."""
     generator = torch.Generator().manual_seed(0)
     t = torch.tensor([0.1, 0.4, 0.5, 0.9, 0.3, 0.7], dtype=torch.float64)
     line = torch.tensor([0, 0, 0, 0, 2, 2])
     bend = torch.rand(6, generator=generator, dtype=torch.float64)
     unit = torch.tensor([0, 3, 1, 2, 4, 0])
-    some = Kinks(torch.tensor([0, 4, 4, 6]), t, unit, bend, line, torch.arange(6))
+    some = Breakpoints(torch.tensor([0, 4, 4, 6]), t, unit, bend, line, torch.arange(6))
     nothing = torch.zeros(6, dtype=torch.int64)
     columns = torch.randn(5, 7, generator=generator, dtype=torch.float64)
-    return some, Births(nothing, nothing, t), columns
+    return some, InterpolatedVertices(nothing, nothing, t), columns
 
 
 def _off(bags: Bags, columns: Tensor) -> Tensor:
@@ -126,15 +126,15 @@ def _off(bags: Bags, columns: Tensor) -> Tensor:
 
 
 def test_bags_and_sums_follow_the_formula() -> None:
-    some, births, columns = _line()
+    some, interpolated, columns = _line()
     expected = torch.zeros(6, 7, dtype=torch.float64)
     for vertex in range(6):
         for kink in range(6):
             if some.line[vertex] == some.line[kink]:
-                t, at = sorted((float(births.t[vertex]), float(some.t[kink])))
+                t, at = sorted((float(interpolated.t[vertex]), float(some.t[kink])))
                 expected[vertex] += some.bend[kink] * t * (1 - at) * columns[some.unit[kink]]
-    assert torch.allclose(_off(Bags.of(some, births), columns), expected, atol=1e-15)
-    assert torch.allclose(Sums(some, births).off(columns), expected, atol=1e-15)
+    assert torch.allclose(_off(Bags.of(some, interpolated), columns), expected, atol=1e-15)
+    assert torch.allclose(Sums(some, interpolated).off(columns), expected, atol=1e-15)
 
 
 def test_sums_wrap_around_without_loss() -> None:
@@ -143,10 +143,10 @@ def test_sums_wrap_around_without_loss() -> None:
     t = torch.linspace(0.001, 0.999, count, dtype=torch.float64).repeat(lines)
     line = torch.arange(lines).repeat_interleave(count)
     unit, place = torch.zeros_like(line), torch.arange(count * lines)
-    some = Kinks(offsets, t, unit, torch.ones_like(t), line, place)
-    births = Births(unit, unit, t)
+    some = Breakpoints(offsets, t, unit, torch.ones_like(t), line, place)
+    interpolated = InterpolatedVertices(unit, unit, t)
     columns = torch.ones(1, 1, dtype=torch.float64)
-    off = Sums(some, births).off(columns).view(lines, count)
-    bags = _off(Bags.of(some, births), columns)[:count, 0]
+    off = Sums(some, interpolated).off(columns).view(lines, count)
+    bags = _off(Bags.of(some, interpolated), columns)[:count, 0]
     assert torch.equal(off, off[:1].expand(lines, -1))
     assert torch.allclose(off[0], bags, rtol=1e-13)

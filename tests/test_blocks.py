@@ -7,9 +7,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.arrangement import functions, refine
-from splinecam.arrangement import general_position as weave
-from splinecam.engine import run as engine
+from splinecam._util.backend import using
 from splinecam.engine.run import Outcome, run
 from splinecam.network.capture import capture
 from test_bending import follow_lines
@@ -34,7 +32,7 @@ def _network(kind: str) -> tuple[nn.Module, sc.Domain]:
 
 
 def _same_cells(one: Outcome, other: Outcome) -> bool:
-    names = ("edges", "offsets", "corners", "edge_op", "edge_unit", "vertex_op")
+    names = ("edges", "offsets", "corners", "edge_layer", "edge_unit", "vertex_layer")
     pairs = [(getattr(one.mesh, x).cpu(), getattr(other.mesh, x).cpu()) for x in names]
     return all(torch.equal(a, b) for a, b in pairs)
 
@@ -47,22 +45,16 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("kind", ["plain", "through the origin", "images"])
-def test_size_of_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_of_blocks(kind: str) -> None:
     model, domain = _network(kind)
     whole = _outcome(model, domain)
     for size in (1 << 7, 1 << 11):
-        for module, name in (
-            (engine, "_BLOCK"),
-            (functions, "_CHUNK"),
-            (refine, "_CHUNK"),
-            (weave, "_PAIRS"),
-        ):
-            monkeypatch.setattr(module, name, {"cpu": size})
-        in_blocks = _outcome(model, domain)
+        with using(activations=size, function_values=size, sign_words=size, chord_pairs=size):
+            in_blocks = _outcome(model, domain)
         assert _same_cells(whole, in_blocks)
         assert float((whole.mesh.uv - in_blocks.mesh.uv).abs().max()) < 1e-12
-    monkeypatch.setattr(weave, "_WALKS", {"cpu": False})
-    assert _same_cells(whole, _outcome(model, domain))
+    with using(walks_faces=False):
+        assert _same_cells(whole, _outcome(model, domain))
 
 
 @pytest.mark.usefixtures("_way")

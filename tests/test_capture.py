@@ -16,7 +16,7 @@ from fixtures.networks import Mixed, ResNet18, UNet, seeded
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.network.capture import capture
 from splinecam.network.capture.probe import probe
-from splinecam.network.nonlinearities import KnotCut
+from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.ops import Bound
 from splinecam.network.ops.registry import _RULES as RULES
 from splinecam.network.program import Program
@@ -45,7 +45,7 @@ def points(*shape: int, count: int = 5) -> Tensor:
 
 
 def cut_names(program: Program) -> list[str]:
-    return [stage.cut.name for stage in program.stages if stage.cut is not None]
+    return [stage.layer.name for stage in program.stages if stage.layer is not None]
 
 
 def assert_captured(model: nn.Module, *shape: int, cuts: int | None = None) -> Program:
@@ -77,17 +77,17 @@ def check_liveness(program: Program) -> None:
             assert value.dtype == torch.float64
             assert bound[name].magnitude.shape == (1, *value.shape[1:])
             assert bound[name].error.isfinite().all()
-        if stage.cut is not None:
-            z, argument = live[stage.cut.source], stage.cut.argument
-            assert tuple(z.shape[1:]) == stage.cut.shape
-            live[stage.cut.result] = stage.cut.apply(live[argument])
-            if isinstance(stage.cut, KnotCut):
-                assert stage.cut.pieces(z).shape == (5, z[0].numel())
+        if stage.layer is not None:
+            z, argument = live[stage.layer.source], stage.layer.argument
+            assert tuple(z.shape[1:]) == stage.layer.shape
+            live[stage.layer.result] = stage.layer.apply(live[argument])
+            if isinstance(stage.layer, PiecewiseScalar):
+                assert stage.layer.pieces(z).shape == (5, z[0].numel())
             low, high = z.amin(0).flatten(), z.amax(0).flatten()
-            bound[stage.cut.result] = stage.cut.bound(bound[argument], low, high)
+            bound[stage.layer.result] = stage.layer.bound(bound[argument], low, high)
             needed = set(program.stages[i + 1].live_in)
             assert needed <= set(live)
-            assert set(live) - needed <= {stage.cut.source, argument}
+            assert set(live) - needed <= {stage.layer.source, argument}
     assert program.stages[-1].live_out == (program.output_name,)
 
 
@@ -1005,7 +1005,7 @@ def test_a_loss_against_a_constant_is_a_partition() -> None:
 
     part = sc.partition(Loss(), sc.Domain.box(-2, 2))
     part.validate()
-    assert part.cuts == ("body.1", "l1_loss")
+    assert part.layers == ("body.1", "l1_loss")
 
 
 def test_not_finite() -> None:
@@ -1082,8 +1082,8 @@ def test_the_probe_finds_cuts_that_are_not_as_they_claim(
 ) -> None:
     def wrong(program: Program, *args: object) -> None:
         for stage in program.stages:
-            cut: object = stage.cut
-            if isinstance(cut, KnotCut):
+            cut: object = stage.layer
+            if isinstance(cut, PiecewiseScalar):
                 cut.slopes.add_(torch.arange(2.0)[:, None])
             elif cut is not None:
                 cut.members.copy_(cut.members.roll(1))

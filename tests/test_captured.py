@@ -34,7 +34,7 @@ def test_it_computes_what_the_model_does() -> None:
     x = torch.randn(5, 2)
     assert torch.allclose(captured(x).sigmoid(), model(x).double(), atol=1e-6)
     assert not captured(x.requires_grad_()).requires_grad
-    assert captured.cuts == ("1",)
+    assert captured.layers == ("1",)
     words = "Captured(Sequential, (2,) -> (1,), cuts ('1',), final sigmoid left out, on cpu)"
     assert repr(captured) == words
 

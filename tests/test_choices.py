@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import splinecam as sc
 from splinecam.errors import UnsupportedOpError
 from splinecam.network.capture import capture
-from splinecam.network.choices import ChoiceCut
+from splinecam.network.choices import ChoiceNonlinearity
 from splinecam.network.ops import Bound
 
 where = torch.where
@@ -177,7 +177,7 @@ def test_many_equal_functions_prove_nothing() -> None:
 
 def test_bounds_of_choices_hold() -> None:
     program = capture(Net(steps), (2,))
-    cuts = [cut for cut in program.cuts if isinstance(cut, ChoiceCut)]
+    cuts = [cut for cut in program.layers if isinstance(cut, ChoiceNonlinearity)]
     assert len(cuts) == 3
     (cut, *_) = cuts
     generator = torch.Generator().manual_seed(3)

@@ -358,7 +358,7 @@ def test_domains_of_an_exported_program(run: Run, here: Path, domain: list[str])
     assert code == 0, err
     part = sc.load("a/partition.npz")
     assert part.domain.input_shape == (1, 6, 6)
-    assert (part.cuts, part.stripped) == (("1", "2"), "softmax")
+    assert (part.layers, part.stripped) == (("1", "2"), "softmax")
     x = torch.from_numpy(np.load("two.npz")["x"])[:, None]
     marked = domain[domain.index("--pick") + 1 :][:3] if "--pick" in domain else ["0", "1", "2"]
     first = x[int(marked[0])]

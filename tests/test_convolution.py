@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from splinecam._util.backend import using
 from splinecam._util.tolerances import EPS
 from splinecam.network.capture import capture
 from splinecam.network.ops import Bound, convolution
@@ -128,13 +129,13 @@ def test_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 # -- bounds -----------------------------------------------------------------------------------
 
 
-def test_bounds_of_a_matrix_do_not_depend_on_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_of_a_matrix_do_not_depend_on_its_parts() -> None:
     program = capture(nn.Linear(30, 50).double(), (30,))
     size = numbers(1, 30).abs()
     live = {program.input_name: Bound(size, EPS * size)}
     whole = program.bounds(0, live)[program.output_name]
-    monkeypatch.setattr("splinecam.network.ops.affine._MODULI", {"cpu": 100})
-    parts = program.bounds(0, live)[program.output_name]
+    with using(moduli=100):
+        parts = program.bounds(0, live)[program.output_name]
     torch.testing.assert_close(parts, whole, rtol=10 * EPS, atol=0)
     weight, bias = (item for item in program.stages[0].steps[0].args[1:])
     torch.testing.assert_close(whole.magnitude, size @ weight.abs().T + bias.abs())
@@ -169,7 +170,7 @@ def test_cells_of_a_small_vgg_are_those_of_the_oracle() -> None:
     part = sc.partition(model, domain, progress=False)
     assert len(part) > 10
     # Pools have borders of their own here.
-    assert {part.cuts[op] for op in part.edge_op.unique().tolist() if op >= 0} >= {"1", "7"}
+    assert {part.layers[op] for op in part.edge_layer.unique().tolist() if op >= 0} >= {"1", "7"}
     assert part.validate().ok
     assert_same_cells(part, exact_partition(model, domain), atol=ATOL)
 

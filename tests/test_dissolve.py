@@ -50,11 +50,11 @@ def test_without_one_line_the_others_are_left() -> None:
 
 def test_without_all_lines_the_square_is_left() -> None:
     whole = cut_square(LINES)
-    mesh, kept = dissolve(whole, (whole.edge_op >= 0).nonzero()[:, 0], fixed=4)
+    mesh, kept = dissolve(whole, (whole.edge_layer >= 0).nonzero()[:, 0], fixed=4)
     assert_sound(mesh)
     assert (mesh.num_vertices, mesh.num_edges, mesh.num_faces) == (4, 4, 1)
     assert kept.tolist() == [0, 1, 2, 3]
-    assert bool((mesh.edge_op < 0).all())
+    assert bool((mesh.edge_layer < 0).all())
 
 
 def test_fixed_vertices_stay_in_straight_sides() -> None:
@@ -67,7 +67,7 @@ def test_fixed_vertices_stay_in_straight_sides() -> None:
 
 def test_an_edge_with_the_same_face_on_both_sides_goes_too() -> None:
     whole = cut_square(LINES[:2])  # a cross: three of its arms taken out leave the fourth dangling
-    needless = (whole.edge_op >= 0).nonzero()[:, 0]
+    needless = (whole.edge_layer >= 0).nonzero()[:, 0]
     mesh, _ = dissolve(whole, needless[:3], fixed=4)
     assert_sound(mesh)
     assert mesh.num_faces == 1

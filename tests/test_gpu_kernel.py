@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.arrangement import breakpoints as kinks
+from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement import dissolve as dissolving
 from splinecam.arrangement import envelope, maxima, refine
 from splinecam.arrangement import envelope_chords as strokes
@@ -74,7 +74,7 @@ def test_the_same_cells_and_values(name: str, kernel: GpuKernel) -> None:
 @needs_compiler
 @pytest.mark.parametrize("name", ["relu", "narrow words", "leaky", "one layer of many"])
 def test_the_same_refinement(name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinks, "FEWEST", 0)
+    monkeypatch.setattr(breakpoints, "FEWEST", 0)
     pairs: list[tuple[Any, Any]] = []
     compiled = refine._by_gpu
 
@@ -89,7 +89,7 @@ def test_the_same_refinement(name: str, kernel: GpuKernel, monkeypatch: pytest.M
     for fast, plain in pairs:
         assert fast is not None  # nothing was left to tensor operations
         assert_same_refinement(fast, plain)
-        for one, other in zip(fast.kinks, plain.kinks, strict=True):
+        for one, other in zip(fast.breakpoints, plain.breakpoints, strict=True):
             assert torch.equal(one.offsets, other.offsets)
             assert torch.equal(one.line, other.line)
             assert torch.equal(one.place, other.place)
@@ -119,7 +119,7 @@ def dead_unit() -> nn.Module:
 def test_what_is_close_is_left_to_tensor_operations(make: Any, kernel: GpuKernel) -> None:
     fast, plain = both(kernel, make(), BOX)
     _assert_same(fast.mesh, plain.mesh)
-    assert [name for name, _ in fast.doubts] == [name for name, _ in plain.doubts]
+    assert [name for name, _ in fast.ambiguities] == [name for name, _ in plain.ambiguities]
 
 
 @needs_compiler
@@ -175,7 +175,7 @@ POOLS: dict[str, Any] = {
 @needs_compiler
 @pytest.mark.parametrize("name", POOLS)
 def test_the_same_winners(name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    judged, seen = envelope.Judge.judge, []
+    judged, seen = envelope.EnvelopeClassifier.judge, []
 
     def noted(judge: Any, mesh: Any, contests: Any) -> Any:
         found = judged(judge, mesh, contests)
@@ -185,7 +185,7 @@ def test_the_same_winners(name: str, kernel: GpuKernel, monkeypatch: pytest.Monk
             assert torch.equal(judge.hopeless(mesh, contests), plain.hopeless(mesh, contests))
         return found
 
-    monkeypatch.setattr(envelope.Judge, "judge", noted)
+    monkeypatch.setattr(envelope.EnvelopeClassifier, "judge", noted)
     fast, plain = both(kernel, POOLS[name]().double(), BOX)
     _assert_same(fast.mesh, plain.mesh)
     assert seen
@@ -255,8 +255,8 @@ def check_drawn(one: Any, other: Any) -> None:
 
 def check_halves(one: Any, other: Any) -> None:
     _assert_same(one.mesh, other.mesh)
-    check_births(one.births, other.births)
-    assert torch.allclose(one.blur, other.blur)
+    check_births(one.interpolated, other.interpolated)
+    assert torch.allclose(one.position_error, other.position_error)
     for field in ("face", "new_face", "ends", "which"):
         assert torch.equal(getattr(one, field), getattr(other, field))
 
@@ -329,7 +329,7 @@ def test_the_same_edges_are_dissolved(
 @needs_compiler
 def test_any_edges_are_dissolved(kernel: GpuKernel) -> None:
     whole = run(capture(_mlp(2, 12, 12, 1), (2,)), BOX).mesh
-    inner = (whole.edge_op >= 0).nonzero()[:, 0]
+    inner = (whole.edge_layer >= 0).nonzero()[:, 0]
     generator = torch.Generator().manual_seed(0)
     for share in (0.0, 0.05, 0.3, 0.7, 1.0):
         chance = torch.rand(inner.shape[0], generator=generator)
@@ -365,7 +365,7 @@ def test_maxima_that_are_nearly_degenerate(shift: float, kernel: GpuKernel) -> N
     areas, others = (end.mesh.areas_and_centroids()[0].sort().values for end in (fast, plain))
     assert torch.allclose(areas, others, atol=1e-12)
     assert fast.mesh.num_edges == plain.mesh.num_edges
-    assert [name for name, _ in fast.doubts] == [name for name, _ in plain.doubts]
+    assert [name for name, _ in fast.ambiguities] == [name for name, _ in plain.ambiguities]
 
 
 def test_without_a_compiler_tensor_operations_do_it(

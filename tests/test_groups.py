@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._util.tolerances import EPS
-from splinecam.arrangement.envelope import Contests, contests
+from splinecam.arrangement.envelope import CandidateFaces, contests
 from splinecam.arrangement.groups import Groups
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import polygon_mesh
 from splinecam.network.capture import capture
-from splinecam.network.nonlinearities import MaxCut
+from splinecam.network.nonlinearities import MaxNonlinearity
 
 POOLS = {
     "plain": (nn.MaxPool2d(2), (3, 8, 6), True),
@@ -26,9 +26,9 @@ POOLS = {
 }
 
 
-def cut_of(pool: nn.Module, shape: tuple[int, ...]) -> MaxCut:
+def cut_of(pool: nn.Module, shape: tuple[int, ...]) -> MaxNonlinearity:
     cut = capture(pool, shape).cuts[0]
-    assert isinstance(cut, MaxCut)
+    assert isinstance(cut, MaxNonlinearity)
     return cut
 
 
@@ -97,6 +97,6 @@ def test_only_groups_whose_winner_may_change_are_looked_at() -> None:
 
 def test_contests_with_fewer_units() -> None:
     units = torch.tensor([[7, 2, 7], [4, 2, 9]])
-    few, used = Contests(torch.arange(2), torch.arange(2), units).renumbered(11)
+    few, used = CandidateFaces(torch.arange(2), torch.arange(2), units).renumbered(11)
     assert used.tolist() == [2, 4, 7, 9]
     assert torch.equal(used[few.units], units)

@@ -323,7 +323,7 @@ def test_all_layers_in_a_legend() -> None:
     part = sc.partition(network(1), BOX.zoom(1e6, at=(1.234, 2.345)), progress=False)
     assert len(part) == 1
     assert legends(part.plot(color="layer")) == [["none"]]
-    assert legends(part.plot(color="layer", legend="all")) == [list(part.cuts)]
+    assert legends(part.plot(color="layer", legend="all")) == [list(part.layers)]
 
 
 @pytest.mark.parametrize("labels", [list, np.array, tuple])

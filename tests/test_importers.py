@@ -113,7 +113,7 @@ def test_values_of_parameters_and_buffers_are_constants(name: str) -> None:
 
 def test_names_of_modules_are_kept() -> None:
     program = capture(Imported(flagged), (2,))
-    assert [cut.name for cut in program.cuts] == ["act"]
+    assert [cut.name for cut in program.layers] == ["act"]
     model = Imported(lambda m, x: torch.sigmoid(m.d(x.reshape(m.shape.tolist()))) ** 2)
     with pytest.raises(sc.UnsupportedOpError) as caught:
         capture(model, (4,))

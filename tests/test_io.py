@@ -67,7 +67,7 @@ def saved(tmp_path: Path) -> Path:
 
 def same(part: sc.Partition, again: sc.Partition) -> bool:
     tensors = (
-        *("vertices", "edges", "edge_op", "edge_unit", "vertex_op", "face_offsets", "values"),
+        *("vertices", "edges", "edge_layer", "edge_unit", "vertex_layer", "face_offsets", "values"),
         *("face_vertices", "weight", "bias", "areas", "centroids", "value_error", "edge_faces"),
     )
     plain = ("cuts", "stripped", "unresolved", "dtype")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.arrangement import breakpoints as kinks
+from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement import refine
 from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.signs import set_bits
@@ -26,14 +26,14 @@ from splinecam.engine import activations as state
 from splinecam.engine import run as engine
 from splinecam.engine.batched import run_together
 from splinecam.engine.run import Outcome, run
-from splinecam.geometry.interpolation import Births
+from splinecam.geometry.interpolation import InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.kernels import (
     Cutting,
     Dense,
     Kernel,
     LineRows,
-    Sight,
+    SignRange,
     available,
     kernel_for,
     library,
@@ -45,7 +45,7 @@ from test_properties import assert_exact
 
 pytestmark = pytest.mark.skipif(not available(), reason="the kernel was not built")
 
-WHOLE = ("edges", "offsets", "corners", "edge_op", "edge_unit", "vertex_op")
+WHOLE = ("edges", "offsets", "corners", "edge_layer", "edge_unit", "vertex_layer")
 CPU = torch.device("cpu")
 
 
@@ -79,12 +79,12 @@ def _assert_same(one: Mesh, other: Mesh) -> None:
 def assert_same_refinement(fast: Any, plain: Any) -> None:
     """The same mesh, new vertices and slope changes, up to rounding."""
     _assert_same(fast.mesh, plain.mesh)
-    for births in ("on_edges", "inside"):
-        one, other = getattr(fast, births), getattr(plain, births)
+    for interpolated in ("on_edges", "inside"):
+        one, other = getattr(fast, interpolated), getattr(plain, interpolated)
         assert torch.equal(one.p, other.p)
         assert torch.equal(one.q, other.q)
         assert torch.allclose(one.t, other.t, atol=1e-12)
-    for one, other in zip(fast.kinks, plain.kinks, strict=True):
+    for one, other in zip(fast.breakpoints, plain.breakpoints, strict=True):
         assert torch.equal(one.unit, other.unit)
         assert torch.allclose(one.bend, other.bend, rtol=1e-9)
 
@@ -210,7 +210,7 @@ def test_the_same_refinement(name: str, monkeypatch: pytest.MonkeyPatch) -> None
         if fast is None:
             continue
         assert_same_refinement(fast, plain)
-        for one, other in zip(fast.kinks, plain.kinks, strict=True):
+        for one, other in zip(fast.breakpoints, plain.breakpoints, strict=True):
             assert torch.equal(one.per_vertex(), other.per_vertex())
 
 
@@ -311,14 +311,14 @@ def _words(rows: int, units: int) -> Tensor:
 def test_range_signs_and_zeros_are_seen(kernel: Kernel, rows: int, units: int) -> None:
     z = torch.randn(rows, units, dtype=torch.float64)
     least, words = torch.full((units,), 1e-9).double(), _words(rows, units)
-    sight = Sight(least, words[0], words[1])
-    kernel.see(z, 0, rows, sight)
-    assert torch.equal(torch.stack(sight.range()), torch.stack([z.amin(0), z.amax(0)]))
-    assert not sight.zeros()
+    sign_range = SignRange(least, words[0], words[1])
+    kernel.see(z, 0, rows, sign_range)
+    assert torch.equal(torch.stack(sign_range.range()), torch.stack([z.amin(0), z.amax(0)]))
+    assert not sign_range.zeros()
     assert torch.equal(torch.stack(set_bits(words[0]), 1), (z > 0).nonzero())
     z[rows // 2, units - 1] = -1e-10
-    kernel.see(z, 0, rows, sight)
-    assert sight.zeros()
+    kernel.see(z, 0, rows, sign_range)
+    assert sign_range.zeros()
     assert torch.equal(torch.stack(set_bits(words[1]), 1), (z < -1e-9).nonzero())
 
 
@@ -353,13 +353,13 @@ def test_products_of_positive_parts(kernel: Kernel, units: int, width: int, rows
 def test_new_rows_lie_between_their_ends_less_the_slope_changes(kernel: Kernel, width: int) -> None:
     rows, count, units, lines = 300, 500, 6, 50
     table = torch.randn(rows + count, width, dtype=torch.float64)
-    births = Births(
+    interpolated = InterpolatedVertices(
         torch.randint(rows, (count,)), torch.randint(rows, (count,)), torch.rand(count).double()
     )
     changes = torch.randint(4, (lines,))
     offsets = torch.cat([torch.zeros(1, dtype=torch.long), changes.cumsum(0)])
     entries = int(offsets[-1])
-    bends = kinks.Kinks(
+    bends = breakpoints.Breakpoints(
         offsets,
         torch.rand(entries).double(),
         torch.randint(units, (entries,)),
@@ -368,14 +368,14 @@ def test_new_rows_lie_between_their_ends_less_the_slope_changes(kernel: Kernel, 
         torch.zeros(count, dtype=torch.long),
     )
     columns = torch.randn(units, width, dtype=torch.float64)
-    expected = table[births.p].lerp(table[births.q], births.t[:, None])
-    kernel.fill(table, LineRows(rows, births), Sight.nothing())
+    expected = table[interpolated.p].lerp(table[interpolated.q], interpolated.t[:, None])
+    kernel.fill(table, LineRows(rows, interpolated), SignRange.nothing())
     assert torch.allclose(table[rows:], expected, atol=1e-13)
     for i in range(count):
         for k in range(int(offsets[bends.line[i]]), int(offsets[bends.line[i] + 1])):
-            low, high = sorted((float(births.t[i]), float(bends.t[k])))
+            low, high = sorted((float(interpolated.t[i]), float(bends.t[k])))
             expected[i] -= low * (1 - high) * bends.bend[k] * columns[bends.unit[k]]
-    kernel.fill(table, LineRows(rows, births, bends, columns), Sight.nothing())
+    kernel.fill(table, LineRows(rows, interpolated, bends, columns), SignRange.nothing())
     assert torch.allclose(table[rows:], expected, atol=1e-13)
 
 
@@ -387,7 +387,9 @@ def _cutting(mesh: Mesh, units: int) -> Cutting:
     normal, offset = torch.randn(2, units).double(), torch.randn(units).double() / 4
     z = mesh.uv @ normal + offset
     words = _words(mesh.num_vertices, units)
-    Kernel(1).see(z, 0, mesh.num_vertices, Sight(torch.zeros(units).double(), words[0], words[1]))
+    Kernel(1).see(
+        z, 0, mesh.num_vertices, SignRange(torch.zeros(units).double(), words[0], words[1])
+    )
     error = torch.full((units,), 1e-16).double()
     return Cutting(z, words[0], error, torch.ones(units).double(), 4e-16, 8.0, 0, None, 999, 0)
 
@@ -428,14 +430,14 @@ def test_malformed_lines_are_refused(data: st.DataObject) -> None:
     number = st.integers(-5, 25)
     p, q = (torch.tensor(data.draw(st.lists(number, min_size=9, max_size=9))) for _ in "pq")
     fits = bool(((p >= 0) & (p < 11) & (q >= 0) & (q < 11)).all())
-    lines = LineRows(11, Births(p, q, torch.rand(9).double()))
+    lines = LineRows(11, InterpolatedVertices(p, q, torch.rand(9).double()))
     if fits:
-        kernel.fill(table, lines, Sight.nothing())
+        kernel.fill(table, lines, SignRange.nothing())
     else:
         with pytest.raises(ValueError, match="do not fit together"):
-            kernel.fill(table, lines, Sight.nothing())
+            kernel.fill(table, lines, SignRange.nothing())
 
 
 def test_arrays_must_be_contiguous(kernel: Kernel) -> None:
     with pytest.raises(ValueError, match="contiguous"):
-        kernel.see(torch.randn(4, 4).double().T, 0, 4, Sight.nothing())
+        kernel.see(torch.randn(4, 4).double().T, 0, 4, SignRange.nothing())

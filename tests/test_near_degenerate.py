@@ -153,9 +153,9 @@ def check_outside(part: sc.Partition) -> None:
 
 def check_nearest(part: sc.Partition, uv: Tensor) -> None:
     """The distance from the borders of the regions, and whether it is certain."""
-    inner = (part.mesh.edge_op >= 0).nonzero()[:, 0]
+    inner = (part.mesh.edge_layer >= 0).nonzero()[:, 0]
     curves = Curves(
-        part, part.vertices, part.edges, part.edge_faces, torch.zeros_like(part.edge_op)
+        part, part.vertices, part.edges, part.edge_faces, torch.zeros_like(part.edge_layer)
     ).select(inner)
     found = curves.nearest(part.domain.embed(uv))
     ends = [exact(pair) for pair in curves.local_ends]

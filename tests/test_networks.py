@@ -27,29 +27,29 @@ def test_resnet18():
     model = seeded(ResNet18(64))
     part = partition(model, sc.Domain.around(image(3, 32, 32), side=0.003))
     assert len(part) > 10
-    assert part.cuts[0] == "relu"
-    assert part.cuts[-1] == "layer4.1.relu#2"
-    assert len(part.cuts) == 17
+    assert part.layers[0] == "relu"
+    assert part.layers[-1] == "layer4.1.relu#2"
+    assert len(part.layers) == 17
 
 
 def borders(part: Partition, name: str) -> int:
     """How many edges a cut has made."""
-    return int((part.edge_op == part.cuts.index(name)).sum())
+    return int((part.edge_layer == part.layers.index(name)).sum())
 
 
 def test_resnet18_with_a_max_pooling_stem():
     model = seeded(ResNet18(64, stem=True))
     part = partition(model, sc.Domain.around(image(3, 32, 32), side=0.015))
     assert len(part) > 30
-    assert part.cuts[:3] == ("relu", "maxpool", "layer1.0.relu")
+    assert part.layers[:3] == ("relu", "maxpool", "layer1.0.relu")
     assert borders(part, "maxpool") > 3
 
 
 def test_vgg_with_five_max_pools():
     part = partition(seeded(VGG()), sc.Domain.around(image(3, 32, 32), side=0.07))
     assert len(part) > 100
-    assert len(part.cuts) == 11
-    pools = [name for name in part.cuts if name in {f"features.{i}" for i in (3, 7, 11, 15, 19)}]
+    assert len(part.layers) == 11
+    pools = [name for name in part.layers if name in {f"features.{i}" for i in (3, 7, 11, 15, 19)}]
     assert len(pools) == 5
     assert all(borders(part, name) > 0 for name in pools[:3])
 
@@ -74,7 +74,7 @@ def test_functional_relu_abs_clamp_and_residual_adds():
 
     part = partition(Net(), sc.Domain.box(-2, 2))
     assert len(part) > 100
-    assert part.cuts == ("relu", "abs", "clamp", "leaky_relu")
+    assert part.layers == ("relu", "abs", "clamp", "leaky_relu")
 
 
 def test_mixed_operations():

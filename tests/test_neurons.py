@@ -14,7 +14,7 @@ import splinecam as sc
 from splinecam._util.tolerances import SAFETY
 from splinecam.analysis import neurons as module
 from splinecam.analysis.neurons import NeuronCurves
-from splinecam.network.nonlinearities import MaxCut, SortCut
+from splinecam.network.nonlinearities import MaxNonlinearity, SortNonlinearity
 from splinecam.network.ops import register
 from splinecam.nn import GroupSort, Maxout, PiecewiseLinear
 from strategies import Net, dense, domains, examples, maxima_nets, mlp, nets
@@ -27,7 +27,7 @@ def cut(model: nn.Module, domain: sc.Domain | None = None) -> sc.Partition:
 
 def lengths(curves: NeuronCurves) -> dict[tuple[str, int], float]:
     """Length by cut and unit."""
-    names = curves.partition.cuts
+    names = curves.partition.layers
     pairs = [(names[op], unit) for op, unit in curves.units.tolist()]
     return dict(zip(pairs, curves.unit_lengths.tolist(), strict=True))
 
@@ -50,9 +50,9 @@ def assert_oriented(curves: NeuronCurves) -> None:
     assert bool((((left - start) * across).sum(1) > 0).all())
     assert bool((((right - start) * across).sum(1) < 0).all())
     patterns = part.patterns()
-    for op, name in enumerate(part.cuts):
-        one = part.program.cuts[op]
-        if isinstance(one, SortCut):
+    for op, name in enumerate(part.layers):
+        one = part.program.layers[op]
+        if isinstance(one, SortNonlinearity):
             continue  # a unit is in several pairs
         rows = (curves.op == op).nonzero()[:, 0]
         sides = curves.regions[rows].unbind(1)
@@ -148,10 +148,10 @@ def test_the_unit_of_a_maximum_is_its_group() -> None:
     part = cut(model, sc.Domain.box(-4, 4))
     curves = part.neurons()
     assert set(curves.unit.tolist()) <= {0, 1, 2}
-    winner = part.patterns()[part.cuts[0]]
+    winner = part.patterns()[part.layers[0]]
     left, right = (winner[side, curves.unit] for side in curves.regions.unbind(1))
     assert bool((left != right).all())
-    assert len(curves) == int((part.edge_op >= 0).sum())
+    assert len(curves) == int((part.edge_layer >= 0).sum())
     with pytest.raises(IndexError, match="units are 0 to 2"):
         part.neurons(unit=3)
 
@@ -174,7 +174,7 @@ def test_sorted_units_switch_in_pairs_named_by_the_first() -> None:
     part = cut(nn.Sequential(dense([[1, 0], [0, 1], [0, 0]], [0, 0, 0.5]), GroupSort(3)))
     curves = part.neurons()
     expected = {0: 8**0.5 + 2, 1: 2.0}
-    assert lengths(curves) == pytest.approx({(part.cuts[0], u): x for u, x in expected.items()})
+    assert lengths(curves) == pytest.approx({(part.layers[0], u): x for u, x in expected.items()})
     assert_on(part.neurons(unit=1), 1, 0.5)
     assert len(part.neurons(unit=2)) == 0
 
@@ -192,7 +192,7 @@ def test_a_registered_operation_switches_where_its_functions_vanish(
     part = cut(nn.Sequential(dense([[1, 0], [0, 1], [0, 0]]), Fold()))
     assert_on(part.neurons(unit=0), 0, 0.5)
     assert_on(part.neurons(unit=1), 1, 0.5)
-    assert part.fixed_units()[part.cuts[0]].tolist() == [-1, -1, 0]
+    assert part.fixed_units()[part.layers[0]].tolist() == [-1, -1, 0]
 
 
 def test_units_that_never_switch() -> None:
@@ -255,12 +255,12 @@ def test_units_are_zero_on_their_curves(case: Case) -> None:
     for op, z in enumerate(preactivations(model, middle)):
         rows = (curves.op == op).nonzero()[:, 0]
         own = z[rows, curves.unit[rows]].abs()
-        assert bool((own <= SAFETY * part.cut_errors[part.cuts[op]][curves.unit[rows]]).all())
+        assert bool((own <= SAFETY * part.layer_errors[part.layers[op]][curves.unit[rows]]).all())
 
 
 def test_all_inner_edges_are_covered(case: Case) -> None:
     _, part, curves = case
-    inner = part.edge_faces[(part.edge_op >= 0).nonzero()[:, 0]].sort(1).values
+    inner = part.edge_faces[(part.edge_layer >= 0).nonzero()[:, 0]].sort(1).values
     covered = torch.unique(curves.regions.sort(1).values, dim=0)
     assert torch.equal(covered, torch.unique(inner, dim=0))
     assert bool((curves.regions >= 0).all())
@@ -272,13 +272,13 @@ def test_curves_are_at_least_the_edges_that_a_unit_drew(case: Case) -> None:
     ends = part.vertices[part.edges]
     length = (ends[:, 1] - ends[:, 0]).norm(dim=1)
     for (name, unit), found in lengths(curves).items():
-        own = (part.edge_op == part.cuts.index(name)) & (part.edge_unit == unit)
+        own = (part.edge_layer == part.layers.index(name)) & (part.edge_unit == unit)
         assert found >= float(length[own].sum()) * (1 - 1e-12)
 
 
 def test_the_choice_of_a_layer_and_units_is_the_same_as_of_curves(case: Case) -> None:
     _, part, curves = case
-    for layer in (0, -1, part.cuts[0]):
+    for layer in (0, -1, part.layers[0]):
         for unit in (None, 1, [0, 3, 3], torch.tensor([2])):
             direct, chosen = part.neurons(layer=layer, unit=unit), curves.of(layer=layer, unit=unit)
             assert torch.equal(direct.ends, chosen.ends)
@@ -312,7 +312,7 @@ def test_fixed_units_agree_with_samples_and_curves(case: Case) -> None:
     for op, z in enumerate(preactivations(model, x)):
         on = (z > 0).long()
         expected = torch.where(on.amin(0) == on.amax(0), on.amin(0), -1)
-        assert torch.equal(fixed[part.cuts[op]], expected)
+        assert torch.equal(fixed[part.layers[op]], expected)
         switching = (expected == -1).nonzero()[:, 0]
         assert torch.equal(curves.units[curves.units[:, 0] == op, 1], switching)
 
@@ -335,13 +335,13 @@ def at_border(curves: NeuronCurves) -> Tensor:
     middles = part.domain.embed(curves.ends.mean(1))
     sources = {cut.name: z for cut, z in part.program.walk(middles)}
     found = torch.zeros(len(curves), dtype=torch.bool)
-    for op, one in enumerate(part.program.cuts):
-        z, slack = sources[one.name], SAFETY * part.cut_errors[one.name]
-        if isinstance(one, MaxCut):
+    for op, one in enumerate(part.program.layers):
+        z, slack = sources[one.name], SAFETY * part.layer_errors[one.name]
+        if isinstance(one, MaxNonlinearity):
             between = one.winners(z, slack).sum(2) > 1
         else:
             between = one.pieces(z, slack) != one.pieces(z, -slack)
-        if isinstance(one, SortCut):
+        if isinstance(one, SortNonlinearity):
             first = one.pairs[0].expand_as(between)
             many = torch.zeros(len(z), len(slack), dtype=torch.int64)
             between = many.scatter_add_(1, first, between.long()) > 0
@@ -356,13 +356,13 @@ def test_units_switch_on_their_curves_and_only_there(net: Net, domain: sc.Domain
     part = cut(net.module(), domain)
     assume(not part.unresolved)
     curves = part.neurons()
-    inner = (part.edge_op >= 0).nonzero()[:, 0]
+    inner = (part.edge_layer >= 0).nonzero()[:, 0]
     assert len(curves) >= len(inner)
     if len(curves):
         assert bool(at_border(curves).all())
         assert_oriented(curves)
     # every drawn edge is in the curve of the unit that drew it
-    own = torch.stack([part.edge_op[inner], part.edge_unit[inner]], 1)
+    own = torch.stack([part.edge_layer[inner], part.edge_unit[inner]], 1)
     faces = part.edge_faces[inner].sort(1).values
     wanted = torch.cat([own, faces], 1).tolist()
     found = torch.cat(
@@ -406,10 +406,10 @@ def image() -> tuple[nn.Module, sc.Partition]:
 
 def test_names_of_a_convolutional_network(image: tuple[nn.Module, sc.Partition]) -> None:
     _, part = image
-    assert part.cuts == ("stem.1", "block.relu", "block.relu#2", "pool")
+    assert part.layers == ("stem.1", "block.relu", "block.relu#2", "pool")
     curves = part.neurons()
     assert set(curves.op.tolist()) == {0, 1, 2, 3}
-    for op, name in enumerate(part.cuts):
+    for op, name in enumerate(part.layers):
         one = part.neurons(layer=name)
         assert set(one.op.tolist()) == {op}
         assert torch.equal(one.ends, curves.of(layer=op).ends)
@@ -428,7 +428,7 @@ def test_units_of_convolutions_are_zero_on_their_curves(
     curves = part.neurons(layer="block.relu#2")
     z = preactivations(model, part.domain.embed(curves.ends.mean(1)))[2]
     own = z.gather(1, curves.unit[:, None])[:, 0].abs()
-    assert bool((own <= SAFETY * part.cut_errors["block.relu#2"][curves.unit]).all())
+    assert bool((own <= SAFETY * part.layer_errors["block.relu#2"][curves.unit]).all())
 
 
 @pytest.mark.parametrize(
@@ -492,7 +492,7 @@ class Functional(nn.Module):
 def test_a_function_is_named_by_the_module_before_it() -> None:
     torch.manual_seed(0)
     part = sc.partition(Functional(), sc.Domain.box(-2, 2), device="cpu", progress=False)
-    assert part.cuts == ("relu", "relu_1")
+    assert part.layers == ("relu", "relu_1")
     assert torch.equal(part.neurons(layer="fc2").label, part.neurons(layer="relu_1").label)
     assert torch.equal(part.neurons(layer="fc1").label, part.neurons(layer=0).label)
     with pytest.raises(sc.SplineCamError, match="no cut is called 'fc3'"):

@@ -222,7 +222,7 @@ def test_the_encoding_has_the_cells_of_its_relu_form():
     domain = sc.Domain.polygon([[-1, -1], [1, -1], [1, 1], [-1, 1]])
     part = sc.partition(nn.Sequential(encode, *head), domain, progress=False)
     assert part.validate().ok
-    assert part.cuts == ("0.waves", "2")
+    assert part.layers == ("0.waves", "2")
     form = nn.Sequential(*encode.relu_form(-1, 1, dim=2), *head)
     assert_same_cells(part, exact_partition(form, domain), atol=1e-11)
 

@@ -27,7 +27,12 @@ from fixtures.op_cases import (
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.network.capture import capture
 from splinecam.network.capture.graph import export_graph
-from splinecam.network.nonlinearities import Cut, KnotCut, MaxCut, SortCut
+from splinecam.network.nonlinearities import (
+    MaxNonlinearity,
+    Nonlinearity,
+    PiecewiseScalar,
+    SortNonlinearity,
+)
 from splinecam.network.ops import (
     Affine,
     Bound,
@@ -65,11 +70,11 @@ def output_bound(program: Program, x: Tensor, error: float = 0.0) -> Bound:
     values = {program.input_name: x}
     for i, stage in enumerate(program.stages):
         live, values = program.bounds(i, live), program.advance(i, values)
-        if stage.cut is not None:
-            z = values[stage.cut.source]
+        if stage.layer is not None:
+            z = values[stage.layer.source]
             low, high = z.flatten(1).amin(0), z.flatten(1).amax(0)
-            values[stage.cut.result] = stage.cut.apply(values[stage.cut.argument])
-            live[stage.cut.result] = stage.cut.bound(live[stage.cut.argument], low, high)
+            values[stage.layer.result] = stage.layer.apply(values[stage.layer.argument])
+            live[stage.layer.result] = stage.layer.bound(live[stage.layer.argument], low, high)
     return live[program.output_name]
 
 
@@ -134,8 +139,8 @@ def test_affine(name: str, index: int) -> None:
 def test_piecewise(name: str, index: int) -> None:
     case, knots = PIECEWISE[name][index]
     program = capture(Calls(case), case.shape)
-    cut = program.stages[0].cut
-    assert isinstance(cut, KnotCut)
+    cut = program.stages[0].layer
+    assert isinstance(cut, PiecewiseScalar)
     assert len(program.stages) == 2
     assert cut.target == f"aten.{name}".removesuffix(".other") or name == "relu6"
     size = cut.levels.shape[1]
@@ -149,8 +154,8 @@ def test_piecewise(name: str, index: int) -> None:
 
 def check_pieces(program: Program) -> None:
     """Between its levels the function has the slope it says; at each level the slope changes."""
-    cut = program.stages[0].cut
-    assert isinstance(cut, KnotCut)
+    cut = program.stages[0].layer
+    assert isinstance(cut, PiecewiseScalar)
     grid = torch.linspace(-8, 8, 4001, dtype=torch.float64)  # hits no level but by rounding
     grid = grid + 1e-3
     z = grid.view(-1, *[1] * len(cut.shape)).expand(-1, *cut.shape)
@@ -166,7 +171,7 @@ def check_pieces(program: Program) -> None:
     assert (cut.levels[1:] >= cut.levels[:-1]).all()
 
 
-def units_of(cut: Cut) -> Tensor:
+def units_of(cut: Nonlinearity) -> Tensor:
     """Random numbers for a cut's source, some of them all negative."""
     generator = torch.Generator().manual_seed(3)
     z = torch.randn(4, *cut.shape, generator=generator, dtype=torch.float64)
@@ -179,8 +184,8 @@ def units_of(cut: Cut) -> Tensor:
 def test_maximum(name: str, index: int) -> None:
     case, groups, size = MAXIMUM[name][index]
     program = capture(Calls(case), case.shape)
-    for cut in program.cuts:
-        assert isinstance(cut, MaxCut)
+    for cut in program.layers:
+        assert isinstance(cut, MaxNonlinearity)
         check_target(cut, name)
         assert cut.members.shape == (groups, size)
         assert cut.members.is_contiguous()
@@ -200,8 +205,8 @@ def test_maximum(name: str, index: int) -> None:
 def test_sort(name: str, index: int) -> None:
     case, groups, size = SORT[name][index]
     program = capture(Calls(case), case.shape)
-    (cut,) = program.cuts
-    assert isinstance(cut, SortCut)
+    (cut,) = program.layers
+    assert isinstance(cut, SortNonlinearity)
     check_target(cut, name)
     assert cut.members.shape == (groups, size)
     z = units_of(cut)
@@ -220,9 +225,9 @@ def test_sort(name: str, index: int) -> None:
 def test_scatter(name: str, index: int) -> None:
     case, groups = SCATTER[name][index]
     program = capture(Calls(case), case.shape)
-    assert len(program.cuts) == (groups is not None)
-    for cut in program.cuts:
-        assert isinstance(cut, MaxCut)
+    assert len(program.layers) == (groups is not None)
+    for cut in program.layers:
+        assert isinstance(cut, MaxNonlinearity)
         check_target(cut, name)
         assert cut.members.shape == groups
         z = units_of(cut)
@@ -245,15 +250,15 @@ def test_composite(name: str, index: int) -> None:
     full = {target_name(node.target, overload=True) for node in graph.nodes}
     assert any(target == f"aten.{name}" or target.startswith(f"aten.{name}.") for target in full)
     program = capture(Calls(case), case.shape)
-    assert len(program.cuts) == cuts
+    assert len(program.layers) == cuts
     op = name.partition(".")[0]
-    assert all(cut.name == op or cut.name.startswith(f"{op}_") for cut in program.cuts)
+    assert all(cut.name == op or cut.name.startswith(f"{op}_") for cut in program.layers)
     x = points(case, scale=3.0)
     check_equal(program, case, x)
     check_bounds(program, case, x)
 
 
-def check_target(cut: Cut, name: str) -> None:
+def check_target(cut: Nonlinearity, name: str) -> None:
     name = name.removesuffix(".other").removesuffix(".dim")
     assert cut.target in (f"aten.{name}", "aten.clamp" if name == "clip" else "")
     assert cut.name.removesuffix("_1") == cut.target.removeprefix("aten.").removesuffix(
@@ -270,8 +275,8 @@ def test_comparison(name: str, index: int) -> None:
     graph = export_graph(Calls(case), case.shape)[0].graph
     assert f"aten.{name}" in {target_name(node.target) for node in graph.nodes}
     program = capture(Calls(case), case.shape)
-    (cut,) = program.cuts
-    assert isinstance(cut, KnotCut)
+    (cut,) = program.layers
+    assert isinstance(cut, PiecewiseScalar)
     assert torch.equal(cut.levels, torch.zeros(1, 6, dtype=torch.float64))
     assert torch.equal(cut.slopes[0], torch.zeros(6, dtype=torch.float64))
     x = points(case, scale=3.0)
@@ -300,7 +305,7 @@ def test_pools_of_every_kind(seed: int) -> None:
     program = capture(Calls(case), shape)
     x = torch.cat([points(case), points(case) - 10])
     assert torch.equal(program(x), pool(x, kernel, **options))
-    for cut in program.cuts:
+    for cut in program.layers:
         z = units_of(cut)
         best = z.flatten(1)[:, cut.members].amax(2)
         assert torch.equal(pool(z, kernel, **options).flatten(1), best)

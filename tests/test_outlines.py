@@ -26,9 +26,9 @@ def grid_mesh(rows: int, columns: int) -> Mesh:
         edges=edges,
         offsets=4 * torch.arange(rows * columns + 1),
         corners=2 * edge + (corner != low).long(),
-        edge_op=none,
+        edge_layer=none,
         edge_unit=none,
-        vertex_op=torch.full((len(u.flatten()),), -1),
+        vertex_layer=torch.full((len(u.flatten()),), -1),
     )
 
 
@@ -94,8 +94,8 @@ def test_one_label_has_the_border_as_its_only_ring() -> None:
     assert_consistent(mesh, label, found)
     assert found.piece_label.tolist() == [7]
     assert len(found.offsets) == 2
-    assert bool((mesh.edge_op[found.halves >> 1] == -1).all())
-    assert len(found.halves) == int((mesh.edge_op == -1).sum())
+    assert bool((mesh.edge_layer[found.halves >> 1] == -1).all())
+    assert len(found.halves) == int((mesh.edge_layer == -1).sum())
     assert float(found.ring_area) == pytest.approx(4.0 * float(mesh.uv[:, 0].max()) ** 2)
 
 

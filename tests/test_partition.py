@@ -28,12 +28,12 @@ def test_flat_arrays_fit_together(part: sc.Partition):
     assert part.values.shape == (V, 3)
     assert part.weight.shape == (F, 3, 2)
     assert part.bias.shape == (F, 3)
-    assert part.edge_op.shape == part.edge_unit.shape == (E,)
+    assert part.edge_layer.shape == part.edge_unit.shape == (E,)
     assert int(part.face_offsets[-1]) == part.face_vertices.shape[0] == int(part.num_corners.sum())
-    assert part.cuts == ("1", "3")
+    assert part.layers == ("1", "3")
     assert float(part.areas.sum()) == pytest.approx(16)
-    assert set(part.edge_op.tolist()) == {-1, 0, 1}
-    assert set(part.vertex_op.tolist()) == {-1, 0, 1}
+    assert set(part.edge_layer.tolist()) == {-1, 0, 1}
+    assert set(part.vertex_layer.tolist()) == {-1, 0, 1}
 
 
 def test_maps_reproduce_the_model(part: sc.Partition, model: nn.Module):
@@ -46,7 +46,7 @@ def test_every_edge_lies_on_the_zero_set_of_its_unit(part: sc.Partition, model: 
     double = copy.deepcopy(model).double()
     middle = part.vertices[part.edges].mean(1)
     for op, depth in ((0, 1), (1, 3)):
-        mine = part.edge_op == op
+        mine = part.edge_layer == op
         z = double[:depth](middle[mine]).detach()
         own = z.gather(1, part.edge_unit[mine][:, None])
         assert float(own.abs().max()) < 1e-13
@@ -70,8 +70,8 @@ def test_patterns_differ_between_neighbours_in_the_unit_of_their_edge(part: sc.P
     patterns = part.patterns()
     inner = (part.edge_faces >= 0).all(1)
     a, b = part.edge_faces[inner].unbind(1)
-    for op, name in enumerate(part.cuts):
-        mine = part.edge_op[inner] == op
+    for op, name in enumerate(part.layers):
+        mine = part.edge_layer[inner] == op
         unit = part.edge_unit[inner][mine]
         rows = torch.arange(len(unit))
         pieces = patterns[name]

@@ -45,7 +45,7 @@ def same(one: Outcome, two: Outcome) -> None:
         else:
             assert torch.equal(value, other), name
     torch.testing.assert_close(one.output, two.output, rtol=0, atol=1e-12)
-    assert set(one.cut_errors) == set(two.cut_errors)
+    assert set(one.layer_errors) == set(two.layer_errors)
 
 
 @pytest.mark.parametrize("enough", [0, 3_000, 30_000, 100_000, 300_000, 1e9])
@@ -93,7 +93,7 @@ def test_stacks_and_tiles_go_on_there_too(memory: int) -> None:
         plan = two_places(program, enough, memory)
         for one, two in zip(run_together(program, domains, plan=plan), alone, strict=True):
             assert one.mesh.num_faces == two.mesh.num_faces
-            assert set(one.cut_errors) == set(two.cut_errors)
+            assert set(one.layer_errors) == set(two.layer_errors)
 
 
 def test_explicit_devices_and_large_models_begin_where_they_end(
@@ -133,7 +133,7 @@ def _weights(program: Program, depth: int) -> dict[str, torch.Tensor]:
 def test_only_units_that_change_sign_are_expected_to_cut() -> None:
     program = capture(network(2, 3, 1), (2,))
     low, high = torch.tensor([-1.0, 0.5, -2.0]), torch.tensor([1.0, 1.0, -1.0])
-    assert crossing_units(program.cuts[0], low, high) == 1
+    assert crossing_units(program.layers[0], low, high) == 1
     pool = capture(nn.Sequential(nn.Unflatten(1, (1, 3)), nn.MaxPool1d(3)), (3,)).cuts[0]
     assert crossing_units(pool, low, high) == 3
 

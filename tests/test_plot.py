@@ -210,7 +210,7 @@ def test_nothing_is_drawn_outside_of_the_domain() -> None:
 
 
 def test_edges_and_boundary(part: sc.Partition) -> None:
-    inner = int((part.edge_op >= 0).sum())
+    inner = int((part.edge_layer >= 0).sum())
     several = part.values.shape[1] > 1
     segments = len(part.decision_boundary())
 
@@ -223,7 +223,7 @@ def test_edges_and_boundary(part: sc.Partition) -> None:
     assert count(color="class", edges=False) == segments
     merged = part.merged().edges
     assert count(color="class", edges=merged, boundary=False) == int(
-        (part.edge_op[merged] >= 0).sum()
+        (part.edge_layer[merged] >= 0).sum()
     )
 
 
@@ -307,10 +307,10 @@ def test_outputs_before_a_sigmoid_are_logits() -> None:
 def test_layers_of_birth(part: sc.Partition) -> None:
     ax = part.plot(color="layer", boundary=False, edges=False)
     names = [text.get_text() for text in legends_of(ax)[0].get_texts()]
-    assert set(names) <= set(part.cuts)
+    assert set(names) <= set(part.layers)
     assert len(names) == 2
     colors = image_of(ax).shade.colors
-    faces, op = part.edge_faces.numpy(), part.edge_op.numpy()
+    faces, op = part.edge_faces.numpy(), part.edge_layer.numpy()
     for face in (0, len(part) // 2, len(part) - 1):
         last = op[(faces == face).any(1)].max()
         same = [k for k in range(len(part)) if op[(faces == k).any(1)].max() == last]

@@ -62,15 +62,17 @@ def test_panels_have_the_lines_of_their_layers() -> None:
     assert len(figure.axes) == 4
     for op, ax in enumerate(figure.axes[:-1]):
         earlier, latest, rim, curve = drawn_lines(ax)
-        assert len(earlier) == int(((part.edge_op >= 0) & (part.edge_op < op)).sum())
-        assert len(latest) == int((part.edge_op == op).sum())
+        assert len(earlier) == int(((part.edge_layer >= 0) & (part.edge_layer < op)).sum())
+        assert len(latest) == int((part.edge_layer == op).sum())
         every = part.neurons(layer=op)
         unit = int(every.units[every.unit_lengths.argmax(), 1])
         assert np.array_equal(curve, part.neurons(layer=op, unit=unit).ends)
         assert np.array_equal(curve, rim)
         title = ax.get_title()
         regions = part.regions_by_layer()[op]
-        assert title == f"layer {op + 1} of 3 ({part.cuts[op]!r})\n{regions:,} regions, unit {unit}"
+        assert (
+            title == f"layer {op + 1} of 3 ({part.layers[op]!r})\n{regions:,} regions, unit {unit}"
+        )
     assert pixels(figure).min() < 0.5
 
 
@@ -333,7 +335,7 @@ def test_samples_by_name_level_and_unit(pictures: sc.Partition) -> None:
     level = float(pictures.values[:, 0].median())
     levels = pictures.level_set([level], output=0).plot_samples(2)
     assert [t.get_text() for t in levels.axes[0].texts] == [f"{level:.4g}"] * 2
-    units = pictures.neurons(layer=0, unit=int(pictures.edge_unit[pictures.edge_op == 0][0]))
+    units = pictures.neurons(layer=0, unit=int(pictures.edge_unit[pictures.edge_layer == 0][0]))
     assert units.plot_samples(1).axes[0].texts[0].get_text().startswith(pictures.cuts[0])
     assert (
         not pictures.decision_boundary().plot_samples(2, titles=False).axes[0].texts[0].get_text()

@@ -43,7 +43,7 @@ def test_layers_and_directions(layers: int, bidirectional: bool, states: bool) -
     part = sc.partition(model, plane(4, 2))
     part.validate()
     # The states of a direction, one time step after the other, in every layer.
-    assert part.cuts == tuple(
+    assert part.layers == tuple(
         "rnn" if i == 0 else f"rnn#{i + 1}" for i in range(4 * layers * (1 + bidirectional))
     )
 
@@ -93,7 +93,7 @@ def test_the_first_state_may_depend_on_the_input() -> None:
     torch.manual_seed(5)
     part = sc.partition(Started(), plane(3, 2))
     part.validate()
-    assert part.cuts == ("relu", "rnn", "rnn#2", "rnn#3")
+    assert part.layers == ("relu", "rnn", "rnn#2", "rnn#3")
 
 
 def test_cells_in_a_loop() -> None:
@@ -114,7 +114,7 @@ def test_cells_in_a_loop() -> None:
     torch.manual_seed(6)
     part = sc.partition(Loop(), plane(3, 2))
     part.validate()
-    assert part.cuts[:3] == ("cells.0", "cells.1", "cells.0#2")
+    assert part.layers[:3] == ("cells.0", "cells.1", "cells.0#2")
 
 
 def test_dropout_between_layers_is_random_in_training_mode() -> None:

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import using
 from splinecam._util.tolerances import EPS
 from splinecam.analysis.validate import check_mesh
-from splinecam.arrangement.chords import Loops
+from splinecam.arrangement.chords import FaceBoundaries
 from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.refine import refine
 from splinecam.arrangement.refinement import Refinement
@@ -36,10 +37,10 @@ def cut(*lines: tuple[float, float, float], mesh: Mesh | None = None) -> Refinem
 def test_one_line_makes_two_faces_and_its_edge_knows_it():
     mesh = cut((1, 0, -0.5)).mesh
     assert (mesh.num_vertices, mesh.num_edges, mesh.num_faces) == (6, 7, 2)
-    drawn = (mesh.edge_op == 0).nonzero()[:, 0]
+    drawn = (mesh.edge_layer == 0).nonzero()[:, 0]
     assert mesh.edge_unit[drawn].tolist() == [0]
     assert torch.allclose(mesh.uv[mesh.edges[drawn[0]]][:, 0], torch.tensor(0.5).double())
-    assert (mesh.vertex_op == 0).sum() == 2
+    assert (mesh.vertex_layer == 0).sum() == 2
 
 
 def test_lines_that_miss_or_only_touch_do_not_cut():
@@ -89,7 +90,7 @@ def test_generic_lines_make_as_many_faces_as_they_cross(count: int):
     crossings = int((point.abs() < 1).all(1).sum())
     assert made.mesh.num_faces == 1 + count + crossings
     assert made.inside.t.shape[0] == crossings
-    assert not made.doubts
+    assert not made.ambiguities
 
 
 def test_births_interpolate_to_the_new_vertices():
@@ -110,10 +111,10 @@ def test_what_is_too_close_to_a_vertex_to_tell_is_reported():
     mesh = polygon_mesh(SQUARE)
     lines = torch.tensor([[1, 1, 2 - 4 * 8 * EPS], [1, 0, 0]], dtype=torch.float64)
     made = refine(mesh, functions_of(mesh, lines), 0)
-    assert [doubt.uv.tolist() for doubt in made.doubts] == [[[-1.0, -1.0]]]
+    assert [ambiguity.uv.tolist() for ambiguity in made.ambiguities] == [[[-1.0, -1.0]]]
 
 
-def all_faces(loops: Loops, *args: object, **options: object) -> Tensor:
+def all_faces(loops: FaceBoundaries, *args: object, **options: object) -> Tensor:
     """In place of ``weave``: leave every face to ``arrange``."""
     return torch.arange(loops.offsets.shape[0] - 1)
 
@@ -142,17 +143,15 @@ def test_both_ways_of_drawing_chords_make_the_same_faces(
 
 
 @pytest.mark.parametrize("count", [5, 60])
-def test_blocks_of_any_size_give_the_same_mesh(count: int, monkeypatch: pytest.MonkeyPatch):
+def test_blocks_of_any_size_give_the_same_mesh(count: int):
     first, second = (
         torch.randn(count, 3, dtype=torch.float64) * torch.tensor([1, 1, 0.3]) for _ in range(2)
     )
     meshes = []
-    for limit in (None, 1, 7):
-        if limit is not None:
-            monkeypatch.setattr("splinecam.arrangement.refine._CHUNK", {"cpu": limit})
-            monkeypatch.setattr("splinecam.arrangement.general_position._PAIRS", {"cpu": limit})
-        mesh = cut(*first.tolist()).mesh
-        meshes.append(cut(*second.tolist(), mesh=mesh).mesh)
+    for limits in ({}, {"sign_words": 1, "chord_pairs": 1}, {"sign_words": 7, "chord_pairs": 7}):
+        with using(**limits):
+            mesh = cut(*first.tolist()).mesh
+            meshes.append(cut(*second.tolist(), mesh=mesh).mesh)
     for other in meshes[1:]:
         assert all(
             torch.equal(a, b)

@@ -1,4 +1,4 @@
-"""Taught modules and operators: the same partitions as without, and wrong ones are found out."""
+"""CustomOp modules and operators: the same partitions as without, and wrong ones are found out."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_module_with_cuts():
         partition(network(Hidden(0.25)))
     sc.register_op(Hidden, cuts=lambda module, x: x - module.knot)
     part = partition(network(Hidden(0.25), nn.ReLU()))
-    assert part.cuts == ("1", "2")
+    assert part.layers == ("1", "2")
     plain = network(Function(lambda x: (x - 0.25).abs()), nn.ReLU())
     assert_same(part, partition(plain))
 
@@ -145,7 +145,7 @@ def test_the_model_itself():
     sc.register_op(Hidden, cuts=lambda module, x: x - module.knot)
     part = partition(Hidden(0.5))
     assert len(part) == 4
-    assert part.cuts == ("Hidden",)
+    assert part.layers == ("Hidden",)
 
 
 def test_a_module_used_twice_and_its_hooks():
@@ -154,7 +154,7 @@ def test_a_module_used_twice_and_its_hooks():
     for module in (shared, plain):
         module.register_forward_hook(lambda module, args, result: result - 0.25)
     part = partition(network(shared, shared))
-    assert part.cuts == ("1", "2")
+    assert part.layers == ("1", "2")
     assert_same(part, partition(network(plain, plain)))
 
 
@@ -167,8 +167,8 @@ def test_a_class_that_inherits_forward_is_taught_and_one_with_its_own_is_not():
             return torch.relu(x)
 
     sc.register_op(Hidden, cuts=lambda module, x: x - module.knot)
-    assert partition(network(Same())).program.cuts[0].target == "Same"
-    assert partition(network(Other())).program.cuts[0].target == "aten.relu"
+    assert partition(network(Same())).program.layers[0].target == "Same"
+    assert partition(network(Other())).program.layers[0].target == "aten.relu"
 
 
 def test_a_constant_goes_through_a_leaf():
@@ -199,7 +199,7 @@ def test_an_operator(name: str):
 
     sc.register_op(TARGETS[name], cuts=lambda x, at, slope=1.0: x - at)
     part = partition(Net(PACKET))
-    assert part.cuts == ("fold",)
+    assert part.layers == ("fold",)
     assert_same(part, partition(Net(fold)))
     sc.unregister_op(TARGETS[name])
     with pytest.raises(sc.UnsupportedOpError, match="fold"):
@@ -281,7 +281,7 @@ def test_constants_that_are_no_buffers():
     plain = capture(network(Function(lambda x: (x - 0.25).abs())), (2,))
     x = torch.randn(5, 2)
     torch.testing.assert_close(program(x), plain(x))
-    state = program.cuts[0].operation.args[1]
+    state = program.layers[0].operation.args[1]
     assert {name: tensor.dtype for name, tensor in state.items()} == {
         "module.knot": torch.float64,
         "module.one": torch.float64,

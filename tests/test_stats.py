@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam._util.backend import using
 from splinecam.analysis.comparison import Comparison, compare
 from splinecam.analysis.measures import shapes
 from splinecam.analysis.slopes import _norms, slopes, slopes_in_input_space
@@ -188,10 +189,10 @@ def test_norms_of_nearly_dependent_columns():
     assert float(spectral) == pytest.approx(2 + 5e-13, rel=1e-15)
 
 
-def test_input_space_in_blocks(deep: sc.Partition, monkeypatch: pytest.MonkeyPatch):
+def test_input_space_in_blocks(deep: sc.Partition):
     whole = deep.table(full=True)
-    monkeypatch.setattr("splinecam.analysis.slopes._BLOCK", {"cpu": 300})
-    blocks = deep.table(full=True)
+    with using(numbers=300):
+        blocks = deep.table(full=True)
     for name in ("slope_spectral", "slope_frobenius_full", "slope_spectral_full"):
         assert np.allclose(whole[name], blocks[name], rtol=1e-12)
 
@@ -225,7 +226,7 @@ def test_edges_by_layer(deep: sc.Partition):
     assert list(found["edges_by_layer"]) == list(deep.cuts)
     total = sum(found["edges_by_layer"].values()) + found["border_edges"]
     assert total == found["num_edges"] == len(deep.edges)
-    assert found["edges_by_layer"]["3"] == int((deep.edge_op == 1).sum())
+    assert found["edges_by_layer"]["3"] == int((deep.edge_layer == 1).sum())
 
 
 def test_the_boundary_is_that_of_the_partition(deep: sc.Partition):

@@ -17,7 +17,8 @@ from torch import nn
 import splinecam as sc
 from splinecam import _sweep as windows
 from splinecam._partition import Partition, record_of
-from splinecam.arrangement.refinement import Doubts
+from splinecam._util.backend import using
+from splinecam.arrangement.refinement import Ambiguities
 from splinecam.engine import batched as together
 from splinecam.engine import run as engine
 from splinecam.engine.activations import State
@@ -25,7 +26,7 @@ from splinecam.engine.stacking import part_of, share_out, stack, unstack
 from splinecam.geometry.domain import Domain
 from strategies import ImageNet, Net, dense, domains, examples, image_nets, maxima_nets, mlp, nets
 
-INTEGERS = ("edges", "offsets", "corners", "edge_op", "edge_unit", "vertex_op")
+INTEGERS = ("edges", "offsets", "corners", "edge_layer", "edge_unit", "vertex_layer")
 ATOL = 1e-10
 
 
@@ -41,7 +42,7 @@ def assert_same(part: Partition, other: Partition, *, same_domain: bool = True) 
     size = 1 + float(other.values.abs().max())
     assert torch.allclose(part.values, other.values, rtol=0, atol=ATOL * size)
     assert not same_domain or part.domain is other.domain
-    assert (part.cuts, part.stripped, part.dtype) == (other.cuts, other.stripped, other.dtype)
+    assert (part.layers, part.stripped, part.dtype) == (other.layers, other.stripped, other.dtype)
 
 
 def assert_as_alone(model: nn.Module, chosen: Sequence[Domain], **options: float) -> None:
@@ -123,7 +124,7 @@ def test_every_partition_is_a_full_one(tmp_path: Path) -> None:
     inputs = part.inputs(part.centroids)
     assert torch.equal(part.locate(inputs), torch.arange(len(part)))
     assert torch.equal(part.jacobian([0, 1]), other.jacobian([0, 1]))
-    assert all(torch.equal(part.patterns()[cut], other.patterns()[cut]) for cut in part.cuts)
+    assert all(torch.equal(part.patterns()[cut], other.patterns()[cut]) for cut in part.layers)
     assert part.decision_boundary().length == pytest.approx(other.decision_boundary().length)
     part.save(tmp_path / "part.npz")
     assert_same(sc.load(tmp_path / "part.npz", model=model), part, same_domain=False)
@@ -149,8 +150,8 @@ def test_a_stack_that_is_too_large_is_divided_without_a_trace(
 
     monkeypatch.setattr(together.Run, "finish", finish)
     for enough in (30_000, 100_000, 300_000):
-        monkeypatch.setitem(together._ENOUGH, "cpu", enough)
-        assert_as_alone(model, chosen)
+        with using(batch_bytes=enough):
+            assert_as_alone(model, chosen)
         assert len(counts) > 1 + len(chosen)
     assert any(index > 0 for index, _ in counts), "what was done is not done again"
 
@@ -285,9 +286,12 @@ def test_a_stack_comes_apart_as_it_was() -> None:
     assert upper.mesh.uv[:, 2].tolist() == [1.0] * 3 + [2.0] * 5
     last = part_of(upper.mesh, range(2, 3))
     assert last.mesh.uv.shape == (5, 2)
-    doubts = [("a", Doubts(mesh.uv[[9, 0, 10]], "first")), ("b", Doubts(mesh.uv[4:5], "second"))]
-    shares = share_out(doubts, [range(1), range(1, 2), range(2, 3)])
-    assert [[(name, len(doubt.uv)) for name, doubt in share] for share in shares] == [
+    ambiguities = [
+        ("a", Ambiguities(mesh.uv[[9, 0, 10]], "first")),
+        ("b", Ambiguities(mesh.uv[4:5], "second")),
+    ]
+    shares = share_out(ambiguities, [range(1), range(1, 2), range(2, 3)])
+    assert [[(name, len(ambiguity.uv)) for name, ambiguity in share] for share in shares] == [
         [("a", 1)],
         [("b", 1)],
         [("a", 2)],

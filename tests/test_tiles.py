@@ -40,7 +40,7 @@ def test_glueing_untouched_tiles_gives_the_mesh_back():
     glued, places = glue(part.mesh, list(tiles))
     assert glued.num_vertices == part.mesh.num_vertices
     assert torch.equal(glued.edges, part.mesh.edges)
-    assert torch.equal(glued.edge_op, part.mesh.edge_op)
+    assert torch.equal(glued.edge_layer, part.mesh.edge_layer)
     assert torch.equal(torch.unique(torch.cat(places)), torch.arange(glued.num_vertices))
 
 
@@ -52,9 +52,9 @@ def test_a_tiny_memory_budget_gives_the_same_cells(memory: int):
     assert len(tiled) == len(whole)
     assert tiled.mesh.num_vertices == whole.mesh.num_vertices
     assert torch.allclose(cells(tiled), cells(whole), atol=1e-12, rtol=0)
-    assert torch.equal(torch.bincount(tiled.edge_op + 1), torch.bincount(whole.edge_op + 1)), (
-        "provenance"
-    )
+    assert torch.equal(
+        torch.bincount(tiled.edge_layer + 1), torch.bincount(whole.edge_layer + 1)
+    ), "provenance"
     assert tiled.validate().ok
 
 
@@ -83,7 +83,7 @@ def test_tiles_of_a_convolution_with_a_skip_connection():
 def test_a_vertex_that_only_one_tile_has_becomes_a_corner_of_both():
     mesh = sc.partition(mlp(2, 3, 1), sc.Domain.box(-1, 1), progress=False).mesh
     left, right = cut_in_two(mesh)
-    shared = torch.isin(-2 - left.mesh.edge_op, -2 - right.mesh.edge_op).nonzero()[0]
+    shared = torch.isin(-2 - left.mesh.edge_layer, -2 - right.mesh.edge_layer).nonzero()[0]
     a, b = left.mesh.edges[shared[0]].tolist()
     new = left.mesh.num_vertices
     middle = (left.mesh.uv[a] + left.mesh.uv[b]) / 2
@@ -100,9 +100,9 @@ def test_a_vertex_that_only_one_tile_has_becomes_a_corner_of_both():
         edges=edges,
         offsets=torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)]),
         corners=torch.tensor(corners[:place] + pieces + corners[place + 1 :]),
-        edge_op=torch.cat([left.mesh.edge_op, left.mesh.edge_op[shared]]),
+        edge_layer=torch.cat([left.mesh.edge_layer, left.mesh.edge_layer[shared]]),
         edge_unit=torch.cat([left.mesh.edge_unit, left.mesh.edge_unit[shared]]),
-        vertex_op=torch.cat([left.mesh.vertex_op, torch.tensor([0])]),
+        vertex_layer=torch.cat([left.mesh.vertex_layer, torch.tensor([0])]),
     )
     glued, _ = glue(mesh, [Tile(grown, left.vertex_ids), right])
     from splinecam.analysis.validate import check_mesh

@@ -136,12 +136,14 @@ DAMAGE: dict[str, Callable[[Mesh], Mesh]] = {
     "indices out of range": lambda m: replace(m, corners=change(m.corners, 0, 2 * m.num_edges)),
     "indices out of range ": lambda m: replace(m, edges=change(m.edges, (0, 0), -1)),
     "vertices without an edge": lambda m: replace(
-        m, uv=torch.cat([m.uv, m.uv[:1]]), vertex_op=torch.cat([m.vertex_op, m.vertex_op[:1]])
+        m,
+        uv=torch.cat([m.uv, m.uv[:1]]),
+        vertex_layer=torch.cat([m.vertex_layer, m.vertex_layer[:1]]),
     ),
     "depth of a reflex corner": lambda m: replace(m, uv=change(m.uv, -1, m.uv[-1] + 0.5)),
     "relative error of the total area": lambda m: replace(m, uv=change(m.uv, 0, m.uv[0] * 0.999)),
     "half-edges not used once  ": lambda m: replace(
-        m, edge_op=change(m.edge_op, m.corners[0] >> 1, -1 - m.edge_op[m.corners[0] >> 1])
+        m, edge_layer=change(m.edge_layer, m.corners[0] >> 1, -1 - m.edge_layer[m.corners[0] >> 1])
     ),
 }
 
@@ -171,7 +173,7 @@ def test_pieces_that_touch_in_a_corner_fail():
     edges = torch.where(two.edges == 4, 2, two.edges)
     edges = torch.where(edges > 4, edges - 1, edges)
     kept = torch.arange(8) != 4
-    one = replace(two, uv=two.uv[kept], edges=edges, vertex_op=two.vertex_op[kept])
+    one = replace(two, uv=two.uv[kept], edges=edges, vertex_layer=two.vertex_layer[kept])
     assert failed(one) == ["edges of the border beside its cycle"]
 
 

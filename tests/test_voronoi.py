@@ -36,7 +36,7 @@ def diagram(model: nn.Module) -> tuple[Partition, Tensor]:
     part = splinecam.partition(model, BOX, device="cpu", progress=False)
     assert not part.unresolved
     assert_valid(part)
-    return part, part.patterns()[part.cuts[0]][:, 0].long()
+    return part, part.patterns()[part.layers[0]][:, 0].long()
 
 
 def areas_and_borders(sites: Tensor) -> tuple[np.ndarray, set[tuple[int, int]]]:

@@ -15,7 +15,7 @@ from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm
 import splinecam as sc
 from splinecam.network.capture import capture
 from splinecam.network.capture.capturing import captured_by_export, captured_by_walk
-from splinecam.network.nonlinearities import KnotCut, MaxCut
+from splinecam.network.nonlinearities import MaxNonlinearity, PiecewiseScalar
 from splinecam.network.program import Program
 
 CPU = torch.device("cpu")
@@ -179,11 +179,11 @@ def _same(first: Program, second: Program) -> None:
     for a, b in zip(first.cuts, second.cuts, strict=True):
         assert type(a) is type(b)
         assert (a.name, a.after, a.target, a.shape) == (b.name, b.after, b.target, b.shape)
-        if isinstance(a, KnotCut) and isinstance(b, KnotCut):
+        if isinstance(a, PiecewiseScalar) and isinstance(b, PiecewiseScalar):
             assert torch.equal(a.levels, b.levels)
             assert torch.equal(a.slopes, b.slopes)
             assert a.exact == b.exact
-        if isinstance(a, MaxCut) and isinstance(b, MaxCut):
+        if isinstance(a, MaxNonlinearity) and isinstance(b, MaxNonlinearity):
             assert torch.equal(a.members, b.members)
     x = torch.randn(5, *first.input_shape, dtype=torch.float64)
     assert torch.equal(first(x), second(x))

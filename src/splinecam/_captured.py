@@ -17,13 +17,13 @@ __all__ = ["Captured", "capture", "model_of"]
 
 
 class Captured:
-    """A model as :func:`capture` found it: affine stages and cuts, with a copy of its weights.
+    """A model as :func:`capture` found it: affine stages and layers, with a copy of its weights.
 
     ``captured(x)`` runs it in float64 on inputs (B, ...), without a final softmax, sigmoid or tanh.
     The copy stays as it is when the model changes, until ``update()``.
 
     model, input_shape, output: as they were given. device: where it is; wanted: the device that was
-    asked for, which a partition takes over. program: the stages. cuts: the names of
+    asked for, which a partition takes over. program: the stages. layers: the names of
     its non-linearities, in order.
     """
 
@@ -54,8 +54,8 @@ class Captured:
         return self
 
     @property
-    def cuts(self) -> tuple[str, ...]:
-        return tuple(cut.name for cut in self.program.cuts)
+    def layers(self) -> tuple[str, ...]:
+        return tuple(cut.name for cut in self.program.layers)
 
     def __call__(self, x: Tensor) -> Tensor:
         with torch.no_grad():
@@ -65,7 +65,7 @@ class Captured:
         shapes = f"{self.input_shape} -> {self.program.output_shape}"
         left_out = f", final {self.program.stripped} left out" if self.program.stripped else ""
         kind = type(self.model).__name__
-        return f"Captured({kind}, {shapes}, cuts {self.cuts}{left_out}, on {self.device})"
+        return f"Captured({kind}, {shapes}, layers {self.layers}{left_out}, on {self.device})"
 
 
 def _shape_of(input_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -99,7 +99,7 @@ def capture(
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> captured = capture(model, (2,), device="cpu")
     >>> captured
-    Captured(Sequential, (2,) -> (1,), cuts ('1',), on cpu)
+    Captured(Sequential, (2,) -> (1,), layers ('1',), on cpu)
     >>> _ = model[0].weight.data.mul_(2)
     >>> captured(torch.ones(1, 2)).equal(captured.update()(torch.ones(1, 2)))
     False

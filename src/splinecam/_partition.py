@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from io import BytesIO
 from math import prod
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from splinecam import io
 from splinecam import plot as _plot
 from splinecam._captured import Captured, model_of
+from splinecam._util.backend import backend_of
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam._util.tolerances import EPS, PLANAR, SAFETY, VALUE_PRECISION
@@ -46,8 +48,7 @@ from splinecam.network.program import Program
 __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
 
 
-# Activations of one layer held at a time when patterns are computed.
-_BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}
+T = TypeVar("T")
 
 _COMPARED = 1000  # vertices at which a model is compared with a partition from a file
 _ABSENT = (
@@ -118,7 +119,7 @@ def _partition(
     program = capture(model, domain.input_shape, device=first, output=output)
     plan = Plan.of(program, device_of(device), memory)
     called = names_of(names, prod(program.output_shape))
-    with progress_bar(len(program.cuts), "cut", progress) as bar, torch.no_grad():
+    with progress_bar(len(program.layers), "cut", progress) as bar, torch.no_grad():
 
         def report(name: str, regions: int, share: float) -> None:
             tell(bar, name, regions)
@@ -144,13 +145,13 @@ def record_of(
         mesh=outcome.mesh,
         values=outcome.output,
         value_error=outcome.error,
-        cut_errors=outcome.cut_errors,
+        layer_errors=outcome.layer_errors,
         unresolved=tuple(
-            Unresolved((u, v), name, doubt.reason)
-            for name, doubt in outcome.doubts
-            for u, v in Frame.of(domain).to_plane(doubt.uv).tolist()
+            Unresolved((u, v), name, ambiguity.reason)
+            for name, ambiguity in outcome.ambiguities
+            for u, v in Frame.of(domain).to_plane(ambiguity.uv).tolist()
         ),
-        cuts=tuple(cut.name for cut in program.cuts),
+        layers=tuple(layer.name for layer in program.layers),
         stripped=program.stripped,
         dtype=dtype_of(model),
         output=output,
@@ -201,7 +202,7 @@ class Partition(RegionViews):
     cut; stripped: the final softmax, sigmoid or tanh that was left out, if any; values:
     (V, n_out) the output at the vertices; value_error: (n_out,) its rounding error; unresolved:
     places that float64 could not settle (usually none); dtype: the model's floating-point type;
-    cut_errors: rounding errors of the units of each cut; output: which of several outputs of the
+    layer_errors: rounding errors of the units of each cut; output: which of several outputs of the
     model this is, None if there is one. mesh, frame: the subdivision in the
     engine's own coordinates, and these coordinates.
     """
@@ -210,13 +211,13 @@ class Partition(RegionViews):
         self, record: Record, model: nn.Module | None = None, program: Program | None = None
     ) -> None:
         self.domain = record.domain
-        self.cuts = record.cuts
+        self.layers = record.layers
         self.stripped = record.stripped
         self.values = record.values
         self.value_error = record.value_error
         self.unresolved = record.unresolved
         self.dtype = record.dtype
-        self.cut_errors = record.cut_errors
+        self.layer_errors = record.layer_errors
         self.output = record.output
         self.mesh = record.mesh
         self._names = record.names
@@ -271,13 +272,14 @@ class Partition(RegionViews):
         with torch.inference_mode(False), torch.no_grad():
             device = self.mesh.uv.device
             program = capture(model, self.domain.input_shape, device=device, output=output)
-            cuts = tuple(cut.name for cut in program.cuts)
+            layers = tuple(layer.name for layer in program.layers)
             some = slice(None, None, max(1, self.mesh.num_vertices // _COMPARED))
             found = program(self.domain.embed(self.vertices[some])).flatten(1)
-        if cuts != self.cuts or found.shape[1] != self.values.shape[1]:
+        if layers != self.layers or found.shape[1] != self.values.shape[1]:
             raise SplineCamError(
                 f"The model is not the one that was partitioned: it has {found.shape[1]} outputs "
-                f"and the cuts {cuts}; the partition has {self.values.shape[1]} and {self.cuts}."
+                f"and the layers {layers}; the partition has {self.values.shape[1]} and "
+                f"{self.layers}."
             )
         spread = self.values.amax(0) - self.values.amin(0) + EPS * self.values.abs().amax(0)
         off = (found - self.values[some]).abs()
@@ -306,9 +308,9 @@ class Partition(RegionViews):
         return self.mesh.edges
 
     @property
-    def edge_op(self) -> Tensor:
+    def edge_layer(self) -> Tensor:
         """Index into ``cuts`` of what drew each edge, -1 for the domain's border, (E,)."""
-        return self.mesh.edge_op
+        return self.mesh.edge_layer
 
     @property
     def edge_unit(self) -> Tensor:
@@ -319,9 +321,9 @@ class Partition(RegionViews):
         return self.mesh.edge_unit
 
     @property
-    def vertex_op(self) -> Tensor:
+    def vertex_layer(self) -> Tensor:
         """Index into ``cuts`` of what made each vertex, -1 for the domain's corners, (V,)."""
-        return self.mesh.vertex_op
+        return self.mesh.vertex_layer
 
     @property
     def face_offsets(self) -> Tensor:
@@ -377,6 +379,33 @@ class Partition(RegionViews):
     def edge_faces(self) -> Tensor:
         """Regions left and right of each edge, -1 outside the domain, (E, 2)."""
         return self.mesh.halfedge_face().view(-1, 2)
+
+    # -- earlier names ------------------------------------------------------------------------
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        """The earlier name of ``layers``; deprecated."""
+        return self._earlier("cuts", "layers", self.layers)
+
+    @property
+    def cut_errors(self) -> dict[str, Tensor]:
+        """The earlier name of ``layer_errors``; deprecated."""
+        return self._earlier("cut_errors", "layer_errors", self.layer_errors)
+
+    @property
+    def edge_op(self) -> Tensor:
+        """The earlier name of ``edge_layer``; deprecated."""
+        return self._earlier("edge_op", "edge_layer", self.edge_layer)
+
+    @property
+    def vertex_op(self) -> Tensor:
+        """The earlier name of ``vertex_layer``; deprecated."""
+        return self._earlier("vertex_op", "vertex_layer", self.vertex_layer)
+
+    @staticmethod
+    def _earlier(old: str, new: str, value: T) -> T:
+        warnings.warn(f"part.{old} is now part.{new}", DeprecationWarning, stacklevel=3)
+        return value
 
     # -- questions ----------------------------------------------------------------------------
 
@@ -446,12 +475,12 @@ class Partition(RegionViews):
 
     def _patterns_at(self, local: Tensor, errors: float = 1.0) -> dict[str, Tensor]:
         """Patterns at points (N, 2) in the engine's coordinates, blind to so many errors."""
-        blind = {name: errors * error for name, error in self.cut_errors.items()}
+        blind = {name: errors * error for name, error in self.layer_errors.items()}
         widest = max([self.domain.dim, *(len(error) for error in blind.values())])
         with torch.no_grad():
             blocks = [
                 self.program.patterns(self.domain.embed(self.frame.to_plane(block)), blind)
-                for block in torch.split(local, max(1, _BLOCK[local.device.type] // widest))
+                for block in torch.split(local, max(1, backend_of(local.device).numbers // widest))
             ]
         return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
@@ -520,7 +549,7 @@ class Partition(RegionViews):
             f"{len(self):,} region{'s' * (len(self) != 1)}",
             f"{self.mesh.num_edges:,} edges",
             f"{self.values.shape[1]} output{'s' * (self.values.shape[1] != 1)}",
-            f"{len(self.cuts)} cut{'s' * (len(self.cuts) != 1)}",
+            f"{len(self.layers)} layer{'s' * (len(self.layers) != 1)}",
         ]
         if self.stripped:
             parts.append(f"final {self.stripped} left out")

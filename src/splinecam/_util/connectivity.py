@@ -7,12 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import counts_of, offsets_of, take
 
 __all__ = ["Chains", "chains", "components", "cycles", "long_cycles", "roots"]
-
-# Steps are doubled so many times before asking whether they were enough: a GPU has to wait then.
-_ROUNDS = {"cpu": 1, "cuda": 4}
 
 _INT32 = 1 << 31  # members that fit in 32 bits, with which gathers are faster
 
@@ -88,7 +86,7 @@ def _lowest_ahead(following: Tensor) -> Tensor:
     lowest, jump = (x.int() if x.shape[0] < _INT32 else x for x in (index, following))
     while True:  # the lowest member within 1, 2, 4, ... steps
         lower = lowest
-        for _ in range(_ROUNDS[following.device.type]):
+        for _ in range(backend_of(following.device).doublings):
             lower, jump = torch.minimum(lower, take(lower, jump)), take(jump, jump)
         if torch.equal(lower, lowest):
             return lowest.long()
@@ -176,7 +174,7 @@ def _to_the_stop(step: Tensor) -> tuple[Tensor, Tensor]:
     ahead = (step != torch.arange(step.shape[0], device=step.device)).long()
     while True:  # 1, 2, 4, ... steps at a time
         before = step
-        for _ in range(_ROUNDS[step.device.type]):
+        for _ in range(backend_of(step.device).doublings):
             ahead, step = ahead + take(ahead, step), take(step, step)
         if torch.equal(before, step):
             return step, ahead

@@ -67,7 +67,7 @@ LARGEST = 1e150
 
 
 def cluster(
-    line: Tensor, s: Tensor, error: Tensor, drift: Tensor | None = None
+    line: Tensor, s: Tensor, error: Tensor, common_shift: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Unite the points of each line that cannot be told apart.
 
@@ -82,11 +82,11 @@ def cluster(
     """
     group = torch.arange(s.shape[0], device=s.device)
     best = group
-    if s.shape[0] < 2 or not bool(touching(line, s, error, drift).any()):
+    if s.shape[0] < 2 or not bool(touching(line, s, error, common_shift).any()):
         return group, best, torch.zeros_like(s, dtype=torch.bool)
-    drift = torch.zeros_like(s) if drift is None else drift
+    common_shift = torch.zeros_like(s) if common_shift is None else common_shift
     while True:
-        touch = touching(line[best], s[best], error[best], drift[best])
+        touch = touching(line[best], s[best], error[best], common_shift[best])
         if not bool(touch.any()):
             break
         start = ~_joins(touch, s[best], error[best])
@@ -94,16 +94,16 @@ def cluster(
         group = label[group]
         best = _narrowest(label, error[best], best)
     best_of = best[group]
-    explained = error + error[best_of] + (drift - drift[best_of]).abs()
+    explained = error + error[best_of] + (common_shift - common_shift[best_of]).abs()
     doubtful = (s - s[best_of]).abs() > explained
     return group, best, doubtful
 
 
-def touching(line: Tensor, s: Tensor, error: Tensor, drift: Tensor | None = None) -> Tensor:
+def touching(line: Tensor, s: Tensor, error: Tensor, common_shift: Tensor | None = None) -> Tensor:
     """For each neighbouring pair: on one line and within both tolerances, as in ``cluster``."""
     reach = error[1:] + error[:-1]
-    if drift is not None:
-        reach += drift.diff().abs()
+    if common_shift is not None:
+        reach += common_shift.diff().abs()
     return (line[1:] == line[:-1]) & (s.diff() <= SAFETY * reach)
 
 

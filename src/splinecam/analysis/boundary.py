@@ -29,7 +29,7 @@ from splinecam.analysis.curves import Curves
 from splinecam.analysis.regions import Unresolved
 from splinecam.analysis.winners import Winners, find_winners
 from splinecam.arrangement.functions import Functions
-from splinecam.arrangement.refinement import Doubts
+from splinecam.arrangement.refinement import Ambiguities
 from splinecam.arrangement.zero_sets import zero_sets
 from splinecam.errors import SplineCamError
 
@@ -171,8 +171,8 @@ def decision_boundary(
     )
     made = _drawn(part, mesh.uv, ends, regions)
     label = borders.classes[:, 0] * n + borders.classes[:, 1]
-    doubts = doubts_of(part, winners.overlay.doubts, "decision boundary")
-    whole = Boundary(part, *made.arrays(), label[made.kept], sides[made.kept], n, kind, doubts)
+    ambiguities = doubts_of(part, winners.overlay.ambiguities, "decision boundary")
+    whole = Boundary(part, *made.arrays(), label[made.kept], sides[made.kept], n, kind, ambiguities)
     return whole if pair is None else whole.between(*pair)
 
 
@@ -201,9 +201,9 @@ def level_set(
     everything = torch.ones_like(unit, dtype=torch.bool)
     found = zero_sets(part.mesh, Functions(z, unit, wanted.to(z), error, everything, unit))
     made = _drawn(part, found.uv, found.ends, found.faces)
-    doubts = doubts_of(part, found.doubts, "level set")
+    ambiguities = doubts_of(part, found.ambiguities, "level set")
     label = found.column[made.kept]
-    return LevelSet(part, *made.arrays(), label, tuple(wanted.tolist()), index, doubts)
+    return LevelSet(part, *made.arrays(), label, tuple(wanted.tolist()), index, ambiguities)
 
 
 def output_of(part: Partition, output: int | None) -> int:
@@ -302,8 +302,8 @@ def _pairwise(part: Partition, pair: tuple[int, int] | None) -> Boundary:
     column, signs = found.column[made.kept], found.signs[made.kept]
     a, b = low[column], high[column]
     sides = torch.where(signs > 0, b[:, None], a[:, None]).masked_fill(made.regions < 0, -1)
-    doubts = doubts_of(part, found.doubts, "decision boundary")
-    return Boundary(part, *made.arrays(), a * n + b, sides, n, "pairwise", doubts)
+    ambiguities = doubts_of(part, found.ambiguities, "decision boundary")
+    return Boundary(part, *made.arrays(), a * n + b, sides, n, "pairwise", ambiguities)
 
 
 @dataclass(frozen=True)
@@ -334,10 +334,10 @@ def _drawn(part: Partition, uv: Tensor, ends: Tensor, regions: Tensor) -> _Drawn
     return _Drawn(points, segments, regions[kept], kept)
 
 
-def doubts_of(part: Partition, doubts: list[Doubts], name: str) -> tuple[Unresolved, ...]:
-    """Doubts as the caller of a partition sees them."""
+def doubts_of(part: Partition, ambiguities: list[Ambiguities], name: str) -> tuple[Unresolved, ...]:
+    """Ambiguities as the caller of a partition sees them."""
     return tuple(
-        Unresolved((u, v), name, doubt.reason)
-        for doubt in doubts
-        for u, v in part.frame.to_plane(doubt.uv).tolist()
+        Unresolved((u, v), name, ambiguity.reason)
+        for ambiguity in ambiguities
+        for u, v in part.frame.to_plane(ambiguity.uv).tolist()
     )

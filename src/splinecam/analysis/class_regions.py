@@ -111,7 +111,7 @@ class ClassRegions:
     @property
     def unresolved(self) -> tuple[Unresolved, ...]:
         """Places that float64 could not settle (usually none)."""
-        return doubts_of(self.partition, self._borders.overlay.doubts, "class regions")
+        return doubts_of(self.partition, self._borders.overlay.ambiguities, "class regions")
 
     @cached_property
     def _outlines(self) -> Outlines:

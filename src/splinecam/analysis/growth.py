@@ -15,7 +15,7 @@ __all__ = ["regions_by_layer"]
 
 
 def regions_by_layer(part: Partition) -> list[int]:
-    """How many regions there are after each of ``part.cuts``.
+    """How many regions there are after each of ``part.layers``.
 
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU(), torch.nn.Hardtanh(-9, 1))
@@ -25,9 +25,9 @@ def regions_by_layer(part: Partition) -> list[int]:
     # What later layers divided is put together again, from the last layer to the first.
     counts, beside = [len(part)], part.edge_faces
     region = torch.arange(len(part), device=beside.device)
-    for op in reversed(range(1, len(part.cuts))):
-        a, b = region[beside[part.edge_op == op]].unbind(1)
+    for op in reversed(range(1, len(part.layers))):
+        a, b = region[beside[part.edge_layer == op]].unbind(1)
         joined = components(counts[-1], a, b)
         region = joined[region]
         counts.append(int(joined.max()) + 1)
-    return counts[::-1][: len(part.cuts)]
+    return counts[::-1][: len(part.layers)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, JACOBIAN_PRECISION, SAFETY, VALUE_PRECISION
 from splinecam.analysis.reference_model import CannotRun, Forward, own_gradient, run_real
 from splinecam.errors import ValidationError
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from splinecam._partition import Partition
 
 __all__ = ["Sites", "check_model", "switches"]
-
-# Activations of one layer held at a time: windows of convolutions are ten times as many.
-_BLOCK = {"cpu": 1 << 23, "cuda": 1 << 26}
 
 # Points at which slopes are compared: of a sum of all outputs, or of so many outputs one by one.
 _SLOPES, _SINGLE_SLOPES, _OUTPUTS = 16, 64, 16
@@ -69,7 +67,7 @@ class Sites:
 def rows_of(part: Partition) -> int:
     """At how many points the network is evaluated at a time."""
     widest = max(1, part.domain.dim, *part.program.widths)
-    return max(1, _BLOCK[part.mesh.uv.device.type] // widest)
+    return max(1, backend_of(part.mesh.uv.device).checked_activations // widest)
 
 
 def switches(part: Partition, sites: Sites, tell: Tell) -> tuple[int, Tensor]:
@@ -86,12 +84,12 @@ def switches(part: Partition, sites: Sites, tell: Tell) -> tuple[int, Tensor]:
         apart = torch.zeros(pair[0].shape[0], dtype=torch.bool, device=pair[0].device)
         clear = ~apart
         with torch.no_grad():
-            for (cut, a), (_, b) in zip(*walks, strict=True):
-                near = part.cut_errors[cut.name]
+            for (layer, a), (_, b) in zip(*walks, strict=True):
+                near = part.layer_errors[layer.name]
                 far = blind * near
-                apart |= cut.apart(a, b, far).any(1)
+                apart |= layer.apart(a, b, far).any(1)
                 if part.unresolved:
-                    clear &= cut.decided(a, near, far).all(1) & cut.decided(b, near, far).all(1)
+                    clear &= layer.decided(a, near, far).all(1) & layer.decided(b, near, far).all(1)
         switched.append(apart)
         decided.append(clear)
         tell(2 * apart.shape[0])

@@ -97,8 +97,8 @@ def nearest(curves: Curves, x: Any) -> Nearest:
     >>> from splinecam.analysis.curves import Curves
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
     >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
-    >>> border = Curves(part, part.vertices, part.edges, part.edge_faces, part.edge_op)
-    >>> nearest(border.select(part.edge_op < 0), [[0.75, 0.0]]).distance
+    >>> border = Curves(part, part.vertices, part.edges, part.edge_faces, part.edge_layer)
+    >>> nearest(border.select(part.edge_layer < 0), [[0.75, 0.0]]).distance
     tensor([0.2500], dtype=torch.float64)
     """
     part = curves.partition

@@ -18,17 +18,22 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import offsets_of, take
 from splinecam.analysis.curves import Curves
 from splinecam.errors import SplineCamError
-from splinecam.network.nonlinearities import Cut, KnotCut, MaxCut, SortCut
+from splinecam.network.nonlinearities import (
+    MaxNonlinearity,
+    Nonlinearity,
+    PiecewiseScalar,
+    SortNonlinearity,
+)
 
 if TYPE_CHECKING:
     from splinecam._partition import Partition
 
 __all__ = ["NeuronCurves", "fixed_units", "neurons", "op_of"]
 
-_BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers computed at a time
 _TABLE = 1 << 26  # pieces of units held at a time
 
 
@@ -38,7 +43,7 @@ class NeuronCurves(Curves):
 
     Every segment is an edge of the partition, as often as units switch on it. ``label`` counts the
     units of all cuts one after the other and ascends; ``op`` and ``unit`` say the same in two
-    numbers, as ``part.edge_op`` and ``part.edge_unit`` do. A unit with several knots has several
+    numbers, as ``part.edge_layer`` and ``part.edge_unit`` do. A unit with several knots has several
     curves of one label. The unit of a maximum is a group, and the winner's flat index is the piece;
     the unit of a sorting is the first of the two that change places; a registered operation's unit
     is one of its functions.
@@ -57,7 +62,7 @@ class NeuronCurves(Curves):
     def key(self, label: int) -> tuple[str, int]:
         """The name of the cut and the unit that a label stands for."""
         op = int(torch.searchsorted(self._first, label, right=True)) - 1
-        return self.partition.cuts[op], int(label - self._first[op])
+        return self.partition.layers[op], int(label - self._first[op])
 
     def of(
         self, *, layer: str | int | None = None, unit: int | Sequence[int] | Tensor | None = None
@@ -107,7 +112,7 @@ class NeuronCurves(Curves):
 
     def _what(self) -> str:
         units, cuts = self.units.shape[0], torch.unique(self.units[:, 0]).tolist()
-        of = f" of {self.partition.cuts[cuts[0]]!r}" if len(cuts) == 1 else ""
+        of = f" of {self.partition.layers[cuts[0]]!r}" if len(cuts) == 1 else ""
         return f"{units:,} unit{'s' * (units != 1)}{of}, {super()._what()}"
 
 
@@ -119,7 +124,7 @@ def neurons(
 ) -> NeuronCurves:
     """The curves on which units switch: of all, of one layer, or of some units of a layer.
 
-    layer: a name of ``part.cuts``, the module in which only one of them is (``"block1"`` for
+    layer: a name of ``part.layers``, the module in which only one of them is (``"block1"`` for
     ``"block1.relu"``), the module right before it (``"fc2"`` of ``relu(fc2(x))``), or an index into
     them. unit: flat index or indices in that cut; of maxima the group, of sorted units the first of
     a pair.
@@ -161,7 +166,7 @@ def fixed_units(part: Partition) -> dict[str, Tensor]:
     >>> sc.partition(model, sc.Domain.box(-1, 1), progress=False).fixed_units()
     {'1': tensor([ 0, -1,  1])}
     """
-    cuts = part.program.cuts
+    cuts = part.program.layers
     ends: dict[int, Tensor] = {}  # the lowest and the highest piece of every unit so far
     with torch.no_grad():
         for op, pieces in _pieces(part, part.mesh.means(), range(len(cuts))):
@@ -171,7 +176,7 @@ def fixed_units(part: Partition) -> dict[str, Tensor]:
     for op, cut in enumerate(cuts):
         lowest, highest = ends[op].long()
         fixed = lowest == highest
-        if isinstance(cut, KnotCut) and cut.period is not None:
+        if isinstance(cut, PiecewiseScalar) and cut.period is not None:
             lowest = lowest % cut.levels.shape[0]
         found[cut.name] = torch.where(fixed, lowest, -1)
     return found
@@ -180,21 +185,21 @@ def fixed_units(part: Partition) -> dict[str, Tensor]:
 # ----------------------------------------------------------------------------- which units
 
 
-def _num_units(cut: Cut) -> int:
+def _num_units(cut: Nonlinearity) -> int:
     """Number of units that can draw an edge."""
-    return int(cut.members.shape[0]) if isinstance(cut, MaxCut) else prod(cut.shape)
+    return int(cut.members.shape[0]) if isinstance(cut, MaxNonlinearity) else prod(cut.shape)
 
 
-def _unit_of_piece(cut: Cut, device: torch.device) -> Tensor:
+def _unit_of_piece(cut: Nonlinearity, device: torch.device) -> Tensor:
     """The unit of each column of a cut's pieces, (n,)."""
-    if isinstance(cut, SortCut):
+    if isinstance(cut, SortNonlinearity):
         return cut.pairs[0]
     return torch.arange(_num_units(cut), device=device)
 
 
 def _first_labels(part: Partition) -> Tensor:
     """The label of each cut's first unit, and the number of all labels, (C + 1,)."""
-    counts = [_num_units(cut) for cut in part.program.cuts]
+    counts = [_num_units(cut) for cut in part.program.layers]
     return offsets_of(torch.tensor(counts, dtype=torch.int64, device=part.mesh.uv.device))
 
 
@@ -206,7 +211,7 @@ def _chosen(
     chosen = torch.zeros(int(first[-1]), dtype=torch.bool, device=first.device)
     if layer is None and unit is None:
         return ~chosen
-    if layer is None and len(part.cuts) != 1:
+    if layer is None and len(part.layers) != 1:
         raise ValueError(f"unit {unit} of which layer? Give layer=, one of {_names(part)}")
     op = 0 if layer is None else op_of(part, layer)
     start, end = first[op : op + 2].tolist()
@@ -222,7 +227,8 @@ def _chosen(
     wrong = index[(index < 0) | (index >= end - start)]
     if wrong.numel():
         raise IndexError(
-            f"unit {int(wrong[0])} of cut {part.cuts[op]!r}, whose units are 0 to {end - start - 1}"
+            f"unit {int(wrong[0])} of layer {part.layers[op]!r}, "
+            f"whose units are 0 to {end - start - 1}"
         )
     chosen[start + index.long()] = True
     return chosen
@@ -230,7 +236,7 @@ def _chosen(
 
 def op_of(part: Partition, layer: str | int) -> int:
     """The index of the cut that is meant."""
-    cuts = part.cuts
+    cuts = part.layers
     if not isinstance(layer, str):
         try:
             op = operator.index(layer)
@@ -245,7 +251,7 @@ def op_of(part: Partition, layer: str | int) -> int:
         return cuts.index(layer)
     within = [op for op, name in enumerate(cuts) if name.startswith(f"{layer}.")]
     # A ReLU that is called as a function is named by the module before it.
-    within = within or [op for op, cut in enumerate(part.program.cuts) if cut.after == layer]
+    within = within or [op for op, cut in enumerate(part.program.layers) if cut.after == layer]
     if len(within) != 1:
         what = f"{len(within)} cuts are" if within else "no cut is"
         raise SplineCamError(
@@ -255,7 +261,7 @@ def op_of(part: Partition, layer: str | int) -> int:
 
 
 def _names(part: Partition) -> str:
-    return ", ".join(map(repr, part.cuts)) or "none, as the network is affine"
+    return ", ".join(map(repr, part.layers)) or "none, as the network is affine"
 
 
 # ----------------------------------------------------------------------------- which edges
@@ -266,8 +272,8 @@ _Finds = tuple[Tensor, Tensor, Tensor]
 
 def _own_edges(part: Partition, chosen: Tensor) -> _Finds:
     """Edges that a chosen unit drew."""
-    edge = (part.edge_op >= 0).nonzero()[:, 0]
-    label = _first_labels(part)[part.edge_op[edge]] + part.edge_unit[edge]
+    edge = (part.edge_layer >= 0).nonzero()[:, 0]
+    label = _first_labels(part)[part.edge_layer[edge]] + part.edge_unit[edge]
     mine = chosen[label].nonzero()[:, 0]
     edge, label = edge[mine], label[mine]
     return edge, label, torch.zeros_like(edge, dtype=torch.bool)
@@ -277,7 +283,7 @@ def _differences(part: Partition, chosen: Tensor) -> Iterator[_Finds]:
     """Edges beside which the pieces of a chosen unit differ."""
     first = _first_labels(part)
     columns: dict[int, Tensor] = {}
-    for op, cut in enumerate(part.program.cuts):
+    for op, cut in enumerate(part.program.layers):
         column = chosen[first[op] + _unit_of_piece(cut, first.device)].nonzero()[:, 0]
         if column.numel():
             columns[op] = column
@@ -290,7 +296,7 @@ def _differences(part: Partition, chosen: Tensor) -> Iterator[_Finds]:
         for op, pieces in _pieces(part, means[faces], columns):
             tables[op].append(pieces[:, columns[op]])
         for op, blocks in tables.items():
-            unit = _unit_of_piece(part.program.cuts[op], first.device)[columns[op]]
+            unit = _unit_of_piece(part.program.layers[op], first.device)[columns[op]]
             for row, column, turned in _unequal(torch.cat(blocks), place):
                 yield edges[row], first[op] + unit[column], turned
 
@@ -301,7 +307,7 @@ def _unequal(table: Tensor, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor, Ten
     A block of pairs at a time: the pair, the column, and whether the second row has the more.
     """
     width = table.shape[1]
-    step = max(1, _BLOCK[table.device.type] // width)
+    step = max(1, backend_of(table.device).numbers // width)
     for start in range(0, pairs.shape[0], step):
         left, right = (take(table, row) for row in pairs[start : start + step].unbind(1))
         place = _places(left != right)
@@ -339,13 +345,13 @@ def _pieces(part: Partition, local: Tensor, ops: Collection[int]) -> Iterator[tu
 
     A block of points at a time, and no further through the network than to the last of ``ops``.
     """
-    widest = max([part.domain.dim, *(prod(cut.shape) for cut in part.program.cuts)])
-    step = max(1, _BLOCK[local.device.type] // widest)
+    widest = max([part.domain.dim, *(prod(cut.shape) for cut in part.program.layers)])
+    step = max(1, backend_of(local.device).numbers // widest)
     for block in torch.split(local, step):
         walk = part.program.walk(part.domain.embed(part.frame.to_plane(block)))
         for op, (cut, z) in enumerate(islice(walk, max(ops, default=-1) + 1)):
             if op in ops:
-                yield op, cut.pieces(z, part.cut_errors[cut.name])
+                yield op, cut.pieces(z, part.layer_errors[cut.name])
 
 
 def _merged(part: Partition, finds: list[_Finds]) -> _Finds:

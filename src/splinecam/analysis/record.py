@@ -21,7 +21,7 @@ class Record:
     """A divided domain: V vertices, E edges and F regions, with the network's output on them.
 
     mesh: in the engine's own coordinates; values: (V, n_out) the output at the vertices;
-    value_error: (n_out,) and cut_errors: (n,) per cut, rounding errors; cuts: names of the
+    value_error: (n_out,) and layer_errors: (n,) per cut, rounding errors; cuts: names of the
     non-linearities; stripped: a final softmax or sigmoid that was left out; dtype: the model's
     floating-point type; maps: of the regions, if they are known already; output: which of several
     outputs of the model this is, if it has several; names: of the classes.
@@ -31,9 +31,9 @@ class Record:
     mesh: Mesh
     values: Tensor
     value_error: Tensor
-    cut_errors: dict[str, Tensor]
+    layer_errors: dict[str, Tensor]
     unresolved: tuple[Unresolved, ...]
-    cuts: tuple[str, ...]
+    layers: tuple[str, ...]
     stripped: str | None
     dtype: torch.dtype
     maps: AffineMaps | None = None
@@ -47,6 +47,6 @@ class Record:
             mesh=self.mesh.to(device),
             values=self.values.to(device),
             value_error=self.value_error.to(device),
-            cut_errors={name: error.to(device) for name, error in self.cut_errors.items()},
+            layer_errors={name: error.to(device) for name, error in self.layer_errors.items()},
             maps=self.maps and AffineMaps(*(t.to(device) for t in vars(self.maps).values())),
         )

@@ -20,7 +20,7 @@ class Unresolved(NamedTuple):
     """A place (u, v) in the plane that float64 could not settle, at which cut, and why."""
 
     place: tuple[float, float]
-    cut: str
+    layer: str
     reason: str
 
 

@@ -12,10 +12,9 @@ from torch import Tensor
 if TYPE_CHECKING:
     from splinecam._partition import Partition
 
-__all__ = ["Slopes", "slopes", "slopes_in_input_space"]
+from splinecam._util.backend import backend_of
 
-# Numbers of derivatives, and of the activations behind them, held at a time.
-_BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}
+__all__ = ["Slopes", "slopes", "slopes_in_input_space"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def slopes_in_input_space(part: Partition) -> Slopes:
     known: Slopes | None = part.__dict__.get("_input_slopes")
     if known is not None:  # they take long
         return known
-    units = sum(error.shape[0] for error in part.cut_errors.values())
+    units = sum(error.shape[0] for error in part.layer_errors.values())
     rows = _rows(part, part.values.shape[1] * part.domain.dim + units)
     regions = torch.arange(len(part), device=part.values.device)
     norms = [_norms(part.jacobian(block).flatten(2)) for block in torch.split(regions, rows)]
@@ -53,7 +52,7 @@ def slopes_in_input_space(part: Partition) -> Slopes:
 
 def _rows(part: Partition, numbers: int) -> int:
     """How many regions with so many numbers each make up a block."""
-    return max(1, _BLOCK.get(part.values.device.type, _BLOCK["cpu"]) // max(1, numbers))
+    return max(1, backend_of(part.values.device).numbers // max(1, numbers))
 
 
 def _norms(matrix: Tensor) -> tuple[Tensor, Tensor]:

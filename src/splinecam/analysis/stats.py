@@ -45,7 +45,7 @@ def stats(part: Partition, *, full: bool = False) -> Stats:
       ``mean``, ``mean_by_area`` (weighted: the mean over the domain), ``std`` (the standard
       deviation of all regions), ``median``, ``min``, ``max``, ``q05``, ``q25``, ``q75`` and
       ``q95``: ``stats["area.median"]``, or ``stats["area"]["median"]``
-    - ``edges_by_layer`` (by the names of ``part.cuts``), ``border_edges``
+    - ``edges_by_layer`` (by the names of ``part.layers``), ``border_edges``
     - ``lipschitz_plane``: the Lipschitz constant on the domain, the largest spectral norm
     - ``output_mean`` (the exact integral over the domain, divided by its area), ``output_min``,
       ``output_max``: one number per output, before a final softmax or sigmoid
@@ -187,8 +187,8 @@ def _sizes(part: Partition) -> dict[str, Any]:
 
 
 def _edges(part: Partition) -> dict[str, Any]:
-    border, *counts = torch.bincount(part.edge_op + 1, minlength=len(part.cuts) + 1).tolist()
-    return {_LAYERS: dict(zip(part.cuts, counts, strict=True)), "border_edges": border}
+    border, *counts = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1).tolist()
+    return {_LAYERS: dict(zip(part.layers, counts, strict=True)), "border_edges": border}
 
 
 def _outputs(part: Partition) -> dict[str, Any]:

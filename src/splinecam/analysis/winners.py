@@ -18,7 +18,7 @@ from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.groups import Groups
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.overlay import Overlay, overlay
-from splinecam.arrangement.refinement import Doubts, Refinement
+from splinecam.arrangement.refinement import Ambiguities, Refinement
 from splinecam.geometry.subdivision import Mesh
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def find_winners(part: Partition, *, smallest: bool, level: float, whole: bool) 
     error = error + EPS * torch.maximum(low.abs(), high.abs())
     groups = Groups(torch.arange(z.shape[1], device=z.device)[None], (1,))
 
-    def cut(mesh: Mesh, z: Tensor, op: int) -> Refinement:
+    def layer(mesh: Mesh, z: Tensor, op: int) -> Refinement:
         return refine_maxima(mesh, z, groups, error, low, high, op)
 
     leads = _Leads.of(z, error)
@@ -139,9 +139,9 @@ def find_winners(part: Partition, *, smallest: bool, level: float, whole: bool) 
         faces = leads.disputed(part.mesh)
         settled = take(leads.winner, take(part.face_vertices, part.face_offsets[:-1]))
         settled[faces] = -1
-    made = overlay(part.mesh, z, cut, faces)
+    made = overlay(part.mesh, z, layer, faces)
     if leads.unclear.shape[0]:
-        made.doubts.append(Doubts(part.mesh.uv[leads.unclear], CLOSE))
+        made.ambiguities.append(Ambiguities(part.mesh.uv[leads.unclear], CLOSE))
     leads = _Leads.of(made.z, error)
     decided = _face_winners(made.mesh, made.z, error, leads)
     return Winners(made, error, *decided, leads.close, settled)

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from splinecam._util.csr import offsets_of, owners_of, take
-from splinecam.arrangement.chords import Lines, Woven
+from splinecam.arrangement.chords import ChordCrossings, Lines
 from splinecam.arrangement.functions import Functions
-from splinecam.arrangement.refinement import EdgeCuts, Refinement
-from splinecam.geometry.interpolation import Kinks
+from splinecam.arrangement.refinement import EdgeCrossings, Refinement
+from splinecam.geometry.interpolation import Breakpoints
 
 __all__ = ["FEWEST", "bent", "find_kinks"]
 
@@ -23,8 +23,8 @@ def bent(functions: Functions, count: int) -> bool:
 
 
 def find_kinks(
-    functions: Functions, cuts: EdgeCuts, made: Refinement, column: Tensor, known: int
-) -> tuple[Kinks, Kinks] | None:
+    functions: Functions, cuts: EdgeCrossings, made: Refinement, column: Tensor, known: int
+) -> tuple[Breakpoints, Breakpoints] | None:
     """Those on the divided edges and on the chords, if there are many, and in general position.
 
     column: (L,) of each line that was drawn; known: how many vertices there were.
@@ -36,7 +36,7 @@ def find_kinks(
     return _edge_kinks(functions, cuts), on_chords
 
 
-def _edge_kinks(functions: Functions, cuts: EdgeCuts) -> Kinks:
+def _edge_kinks(functions: Functions, cuts: EdgeCrossings) -> Breakpoints:
     """Of the edges, of which some are divided."""
     if cuts.distinct:
         offsets, first = cuts.first, torch.arange(cuts.edge.shape[0], device=cuts.edge.device)
@@ -44,12 +44,17 @@ def _edge_kinks(functions: Functions, cuts: EdgeCuts) -> Kinks:
         offsets = offsets_of(torch.bincount(cuts.edge, minlength=cuts.extra.shape[0]))
         first = offsets_of(torch.bincount(cuts.group))[:-1]
     unit, bend = _bends(functions, cuts.column, cuts.change)
-    return Kinks(offsets, cuts.at, unit, bend, cuts.group_edge, first)
+    return Breakpoints(offsets, cuts.at, unit, bend, cuts.group_edge, first)
 
 
 def _chord_kinks(
-    functions: Functions, cuts: EdgeCuts, lines: Lines, woven: Woven, column: Tensor, known: int
-) -> Kinks:
+    functions: Functions,
+    cuts: EdgeCrossings,
+    lines: Lines,
+    woven: ChordCrossings,
+    column: Tensor,
+    known: int,
+) -> Breakpoints:
     """Of the woven chords; column: (L,) of each line; known: how many vertices there were."""
     counts = woven.offsets[1:] - woven.offsets[:-1]
     line = take(woven.line, owners_of(counts, woven.s.shape[0]))
@@ -62,10 +67,10 @@ def _chord_kinks(
         value[old] = functions.at(take(end, old), take(crossing, old))
     change = value.abs() / torch.maximum(woven.s, 1 - woven.s)
     unit, bend = _bends(functions, crossing, change)
-    return Kinks(woven.offsets, woven.s, unit, bend, woven.chord, woven.place)
+    return Breakpoints(woven.offsets, woven.s, unit, bend, woven.chord, woven.place)
 
 
-def _on_edges(functions: Functions, cuts: EdgeCuts, group: Tensor, column: Tensor) -> Tensor:
+def _on_edges(functions: Functions, cuts: EdgeCrossings, group: Tensor, column: Tensor) -> Tensor:
     """Values of functions at new vertices on edges, (N,); anything where the group is negative."""
     if not cuts.t.shape[0]:
         return cuts.t.new_zeros(group.shape)

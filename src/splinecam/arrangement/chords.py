@@ -10,11 +10,20 @@ from torch import Tensor
 
 from splinecam._util.csr import lengths, offsets_of, take, take_each, take_rows
 
-__all__ = ["Arrangement", "Chords", "Lines", "Loops", "Spans", "Woven", "drift_and_error", "meet"]
+__all__ = [
+    "Arrangement",
+    "ChordCrossings",
+    "ChordIntervals",
+    "Chords",
+    "FaceBoundaries",
+    "Lines",
+    "drift_and_error",
+    "meet",
+]
 
 
 @dataclass
-class Loops:
+class FaceBoundaries:
     """Face boundaries: offsets (F + 1,), and the half-edge at each corner (H,)."""
 
     offsets: Tensor
@@ -27,9 +36,9 @@ class Loops:
     def sizes(self) -> Tensor:
         return self.offsets[1:] - self.offsets[:-1]
 
-    def select(self, faces: Tensor) -> Loops:
+    def select(self, faces: Tensor) -> FaceBoundaries:
         entries, counts = take_rows(self.offsets, faces)
-        return Loops(offsets_of(counts), self.half[entries])
+        return FaceBoundaries(offsets_of(counts), self.half[entries])
 
 
 @dataclass
@@ -53,7 +62,7 @@ class Chords:
 
 
 @dataclass(frozen=True)
-class Spans:
+class ChordIntervals:
     """Chords in the order of their lower ends, (N,): both ends in the flat boundary, and the line.
 
     Beside the faces' boundaries, so that face and places within it follow. plain: whether the lines
@@ -73,17 +82,17 @@ class Spans:
         """Of values of the lines (L,) those of the chords, (N,)."""
         return values if self.plain else take(values, self.line)
 
-    def faces(self, loops: Loops) -> Tensor:
+    def faces(self, loops: FaceBoundaries) -> Tensor:
         """The face of each chord, (N,)."""
         return torch.searchsorted(loops.offsets, self.lo, right=True) - 1
 
-    def chords(self, loops: Loops) -> Chords:
+    def chords(self, loops: FaceBoundaries) -> Chords:
         """The same with places within each face."""
         face = self.faces(loops)
         start = take(loops.offsets, face)
         return Chords(face, self.lo - start, self.hi - start, self.line)
 
-    def restrict(self, loops: Loops, kept: Tensor) -> Spans:
+    def restrict(self, loops: FaceBoundaries, kept: Tensor) -> ChordIntervals:
         """Only the chords of some of the faces, (K,) ascending, whose boundaries come alone."""
         face = self.faces(loops)
         rank = torch.full_like(loops.offsets, -1)
@@ -93,7 +102,7 @@ class Spans:
         begins = offsets_of(take(loops.sizes(), kept))
         shift = take(take(begins, rank.clamp_(min=0)) - take(loops.offsets, face), chosen)
         lo, hi = (take(place, chosen) + shift for place in (self.lo, self.hi))
-        return Spans(lo, hi, take(self.line, chosen))
+        return ChordIntervals(lo, hi, take(self.line, chosen))
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Woven:
+class ChordCrossings:
     """The crossings of chords in general position, as one meets them along each chord.
 
     line: (N,) of each chord, offsets: (N + 1,) its crossings; each crossing is met twice, (2X,):
@@ -156,9 +165,9 @@ class Arrangement:
         self.vertex_line: list[Tensor] = []
         self.vertex_s: list[Tensor] = []
         self.edge_line: list[Tensor] = []
-        self.loops: list[Loops] = []
-        self.doubts: list[Tensor] = []
-        self.woven: Woven | None = None
+        self.loops: list[FaceBoundaries] = []
+        self.ambiguities: list[Tensor] = []
+        self.woven: ChordCrossings | None = None
 
     def add_vertices(self, uv: Tensor) -> None:
         """More vertices, which are joined to the others when these are asked for."""
@@ -208,9 +217,9 @@ def drift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]
     _, _, vx, vy, other = _columns(lines, j)
     area, dot = ux * vy - uy * vx, ux * vx + uy * vy
     length = (ux * ux + uy * uy).sqrt()
-    drift = own * dot / (area * length)
+    common_shift = own * dot / (area * length)
     error = other * (vx * vx + vy * vy).sqrt() / area.abs()
-    return torch.nan_to_num(drift, nan=0.0), torch.nan_to_num(error, nan=torch.inf)
+    return torch.nan_to_num(common_shift, nan=0.0), torch.nan_to_num(error, nan=torch.inf)
 
 
 def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, ...]:

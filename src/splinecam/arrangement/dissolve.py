@@ -101,9 +101,9 @@ def _straightened(
             edges=new_vertex[edges[kept_edges]],
             offsets=starts,
             corners=2 * new_edge[chosen >> 1] + (chosen & 1),
-            edge_op=mesh.edge_op[kept_edges],
+            edge_layer=mesh.edge_layer[kept_edges],
             edge_unit=mesh.edge_unit[kept_edges],
-            vertex_op=mesh.vertex_op[vertices],
+            vertex_layer=mesh.vertex_layer[vertices],
         ),
         vertices,
     )

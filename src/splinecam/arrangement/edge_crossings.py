@@ -11,17 +11,17 @@ from torch import Tensor
 
 from splinecam._util.csr import lengths, offsets_of, sort_rows, take, take_each
 from splinecam._util.tolerances import UV_ERROR, cluster, touching
-from splinecam.geometry.interpolation import Births
+from splinecam.geometry.interpolation import InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["TWICE", "UNCLEAR", "Columns", "Doubts", "EdgeCuts", "cut_edges"]
+__all__ = ["TWICE", "UNCLEAR", "Ambiguities", "Columns", "EdgeCrossings", "cut_edges"]
 
 UNCLEAR = "a unit switches too close to a vertex to tell its side"
 TWICE = "a unit crosses a region's border more than twice"
 
 
 @dataclass(frozen=True)
-class Doubts:
+class Ambiguities:
     """Places (N, 2) that rounding could not settle, and why."""
 
     uv: Tensor
@@ -39,7 +39,7 @@ class Columns(Protocol):
 
 
 @dataclass(frozen=True)
-class EdgeCuts:
+class EdgeCrossings:
     """Where functions change sign along edges, ordered along each edge.
 
     Hits, (N,): which of the given ones it is, edge, column, whether the function falls from
@@ -56,7 +56,7 @@ class EdgeCuts:
     at: Tensor
     change: Tensor
     group: Tensor
-    blur: Tensor
+    position_error: Tensor
     group_edge: Tensor
     a: Tensor
     b: Tensor
@@ -64,7 +64,7 @@ class EdgeCuts:
     shift: Tensor
     uv: Tensor
     extra: Tensor
-    doubts: list[Doubts]
+    ambiguities: list[Ambiguities]
 
     @property
     def distinct(self) -> bool:
@@ -76,16 +76,16 @@ class EdgeCuts:
         """The groups of each edge, (E + 1,)."""
         return offsets_of(self.extra)
 
-    def births(self) -> Births:
+    def interpolated(self) -> InterpolatedVertices:
         """The new vertices."""
-        return Births(self.a, self.b, self.t)
+        return InterpolatedVertices(self.a, self.b, self.t)
 
     def divide(self, mesh: Mesh, op: int) -> Mesh:
         """The mesh with its edges divided; its faces still name whole edges."""
-        return mesh.divide(self.group_edge, self.uv, mesh.vertex_op.new_full(self.t.shape, op))
+        return mesh.divide(self.group_edge, self.uv, mesh.vertex_layer.new_full(self.t.shape, op))
 
 
-def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> EdgeCuts:
+def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> EdgeCrossings:
     """Find the new vertices where functions change sign along edges: edge (ascending), column."""
     a, b = take_each(mesh.edges.T, edge)
     za = functions.at(a, column)
@@ -99,8 +99,8 @@ def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> E
     shift = take(functions.error, column) / change
     error = shift + UV_ERROR / length
     group = torch.arange(edge.shape[0], device=edge.device)
-    doubts, group_edge, at = [], edge, t
-    blur = side * shift[:, None]
+    ambiguities, group_edge, at = [], edge, t
+    position_error = side * shift[:, None]
     at_end = torch.minimum(t, 1 - t) * length <= UV_ERROR
     flags = torch.stack([touching(edge, t, error).any(), at_end.any()])
     close, ended = flags.tolist()  # both in one go: a GPU has to wait for it
@@ -109,15 +109,15 @@ def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> E
         if bool(doubtful.any()):
             chosen = torch.cat([doubtful.nonzero()[:, 0], best[group[doubtful]]])
             place = torch.lerp(start[chosen], end[chosen], at[chosen][:, None])
-            doubts.append(Doubts(place, "cuts of an edge too close to tell apart"))
+            ambiguities.append(Ambiguities(place, "cuts of an edge too close to tell apart"))
         group_edge, a, b, t, error = (take(x, best) for x in (edge, a, b, t, error))
         start, end, at_end = (take(x, best) for x in (start, end, at_end))
     uv = torch.lerp(start, end, t[:, None])
     if ended and bool(at_end.any()):
-        doubts.append(Doubts(uv[at_end], "a cut of an edge too close to its end"))
+        ambiguities.append(Ambiguities(uv[at_end], "a cut of an edge too close to its end"))
     extra = mesh.corners.new_zeros(mesh.num_edges)
     extra.scatter_add_(0, group_edge, torch.ones_like(group_edge))
-    return EdgeCuts(
+    return EdgeCrossings(
         given=order,
         edge=edge,
         column=column,
@@ -125,7 +125,7 @@ def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> E
         at=at,
         change=change,
         group=group,
-        blur=blur,
+        position_error=position_error,
         group_edge=group_edge,
         a=a,
         b=b,
@@ -133,5 +133,5 @@ def cut_edges(mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor) -> E
         shift=error,
         uv=uv,
         extra=extra,
-        doubts=doubts,
+        ambiguities=ambiguities,
     )

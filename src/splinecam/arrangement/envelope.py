@@ -21,11 +21,19 @@ from torch import Tensor
 from splinecam._util.csr import blocks_of, following, lengths, offsets_of, owners_of, take_rows
 from splinecam._util.tolerances import SAFETY
 from splinecam.arrangement.groups import Groups
-from splinecam.arrangement.vertex_values import Field
+from splinecam.arrangement.vertex_values import VertexValues
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import Contest, GpuKernel
+from splinecam.kernels import Candidates, GpuKernel
 
-__all__ = ["BLURRED", "CHORD", "SEVERAL", "Contests", "Judge", "Verdict", "contests"]
+__all__ = [
+    "BLURRED",
+    "CHORD",
+    "SEVERAL",
+    "CandidateFaces",
+    "EnvelopeClassifier",
+    "FaceStatus",
+    "contests",
+]
 
 _BLOCK = 1 << 20  # numbers looked at in one go
 
@@ -34,25 +42,25 @@ SETTLED, CHORD, SEVERAL, BLURRED = range(4)
 
 
 @dataclass(frozen=True)
-class Contests:
+class CandidateFaces:
     """Groups of units, of which the largest wins, in faces: face, group (N,); units (N, R)."""
 
     face: Tensor
     group: Tensor
     units: Tensor
 
-    def select(self, chosen: Tensor) -> Contests:
+    def select(self, chosen: Tensor) -> CandidateFaces:
         """Some of them, (M,) indices."""
-        return Contests(self.face[chosen], self.group[chosen], self.units[chosen])
+        return CandidateFaces(self.face[chosen], self.group[chosen], self.units[chosen])
 
-    def renumbered(self, n: int) -> tuple[Contests, Tensor]:
+    def renumbered(self, n: int) -> tuple[CandidateFaces, Tensor]:
         """The same with numbers among the units that they have, of n; also these units."""
         has = torch.zeros(n, dtype=torch.bool, device=self.units.device)
         has[self.units.view(-1)] = True
         number = torch.cumsum(has, 0) - 1
         return replace(self, units=number[self.units]), has.nonzero()[:, 0]
 
-    def without(self, hopeless: Tensor) -> Contests:
+    def without(self, hopeless: Tensor) -> CandidateFaces:
         """Leave units out that cannot win, (N, R); as many as all contests can spare."""
         count = int((~hopeless).sum(1).max())
         order = hopeless.to(torch.int8).argsort(dim=1, stable=True)[:, :count]
@@ -61,13 +69,13 @@ class Contests:
 
 
 @dataclass(frozen=True)
-class Judge:
+class EnvelopeClassifier:
     """Says who wins: field: the values of all units; error: (n,) their rounding errors.
 
     kernel: does it in one go on a GPU.
     """
 
-    field: Field
+    field: VertexValues
     error: Tensor
     kernel: GpuKernel | None = None
 
@@ -75,19 +83,19 @@ class Judge:
         """Values and tolerances (N, R) of units at vertices, (N, R) and (N,)."""
         return self.field.at(vertex, units), SAFETY * self.error[units]
 
-    def judge(self, mesh: Mesh, contests: Contests) -> Verdict:
+    def judge(self, mesh: Mesh, contests: CandidateFaces) -> FaceStatus:
         """How the contests stand."""
         face, units = contests.face, contests.units
         if self.kernel is not None:
-            return Verdict(*self.kernel.judge(self.contest(mesh, contests)))
+            return FaceStatus(*self.kernel.judge(self.contest(mesh, contests)))
         parts = [
             self._judge(mesh, face[rows], units[rows])
             for rows in self._blocks(mesh, units.shape[1], face)
         ]
         fields = zip(*(vars(part).values() for part in parts), strict=True)
-        return Verdict(*(torch.cat(field) for field in fields))
+        return FaceStatus(*(torch.cat(field) for field in fields))
 
-    def hopeless(self, mesh: Mesh, contests: Contests) -> Tensor:
+    def hopeless(self, mesh: Mesh, contests: CandidateFaces) -> Tensor:
         """Units that need not be looked at any more in the contests' faces, (N, R)."""
         face, units = contests.face, contests.units
         if self.kernel is not None:
@@ -99,10 +107,10 @@ class Judge:
             ]
         )
 
-    def contest(self, mesh: Mesh, contests: Contests) -> Contest:
+    def contest(self, mesh: Mesh, contests: CandidateFaces) -> Candidates:
         """The same for the kernel."""
         tolerance = SAFETY * self.error
-        return Contest(mesh, self.field.table, tolerance, contests.face, contests.units)
+        return Candidates(mesh, self.field.table, tolerance, contests.face, contests.units)
 
     def winner(self, mesh: Mesh, face: Tensor, units: Tensor) -> Tensor:
         """Which of the units (N, R) wins in the middle of each face, (N,)."""
@@ -117,7 +125,7 @@ class Judge:
         corners = mesh.offsets[face + 1] - mesh.offsets[face]
         return [slice(*run) for run in blocks_of(corners * size, _BLOCK)]
 
-    def _judge(self, mesh: Mesh, face: Tensor, units: Tensor) -> Verdict:
+    def _judge(self, mesh: Mesh, face: Tensor, units: Tensor) -> FaceStatus:
         around = _Around.of(mesh, face, self, units)
         kind = torch.full_like(face, SETTLED)
         pair = face.new_zeros((face.shape[0], 2))
@@ -128,11 +136,11 @@ class Judge:
             found = _best_candidate(around.select(unsettled), mesh.uv)
             kind[open_], side[open_] = found.kind, found.side
             pair[open_] = units[open_].gather(1, found.pair)
-        return Verdict(kind, pair, side)
+        return FaceStatus(kind, pair, side)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FaceStatus:
     """How things stand in a face with a group, (N,) each.
 
     kind: SETTLED, CHORD, SEVERAL or BLURRED; pair: (N, 2) two members, between which a border
@@ -159,7 +167,7 @@ class _Around:
     wins: Tensor
 
     @classmethod
-    def of(cls, mesh: Mesh, face: Tensor, judge: Judge, units: Tensor) -> _Around:
+    def of(cls, mesh: Mesh, face: Tensor, judge: EnvelopeClassifier, units: Tensor) -> _Around:
         rows, counts = take_rows(mesh.offsets, face)
         owner = owners_of(counts, rows.shape[0])
         vertex = mesh.edges.view(-1)[mesh.corners[rows]]
@@ -207,7 +215,7 @@ def _may_win(z: Tensor, tolerance: Tensor) -> Tensor:
     return z + tolerance >= (z - tolerance).amax(1, keepdim=True)
 
 
-def _best_candidate(around: _Around, uv: Tensor) -> Verdict:
+def _best_candidate(around: _Around, uv: Tensor) -> FaceStatus:
     """For faces with several winners the pair of members to cut by (places in the group)."""
     offsets = offsets_of(around.counts)
     after = following(offsets, around.owner.shape[0])
@@ -273,7 +281,7 @@ def _overtaker(
 
 def _choose(
     count: int, face: Tensor, several: Tensor, side: Tensor, first: Tensor, second: Tensor
-) -> Verdict:
+) -> FaceStatus:
     """The best candidate of each face: one with two winners only, then that on the longest side.
 
     A line that begins in the middle of the longest side leaves no thin halves.
@@ -294,12 +302,12 @@ def _choose(
     pair[found] = torch.stack([first[best], second[best]], 1)
     length = side.new_zeros(count)
     length[found] = side[best]
-    return Verdict(kind, pair, length)
+    return FaceStatus(kind, pair, length)
 
 
 def contests(
     mesh: Mesh, z: Tensor, groups: Groups, error: Tensor, low: Tensor, high: Tensor
-) -> Contests:
+) -> CandidateFaces:
     """Where the corners of a face have different winners in a group (of equals the first).
 
     z: (V, n) the units, with error and range (n,).
@@ -307,7 +315,7 @@ def contests(
     tolerance, members = SAFETY * error, groups.members
     group = _open_groups(members, tolerance, low, high)
     if not group.shape[0]:
-        return Contests(group, group, members[group])
+        return CandidateFaces(group, group, members[group])
     if 2 * group.shape[0] > groups.count:  # looking at all is faster than picking most
         group = torch.arange(groups.count, device=group.device)
     else:
@@ -317,7 +325,7 @@ def contests(
     faces = mesh.halfedge_face().view(-1, 2)[edge]
     key = torch.unique((faces * count + column[:, None])[faces >= 0])
     group = group[key % count]
-    return Contests(key // count, group, members[group])
+    return CandidateFaces(key // count, group, members[group])
 
 
 def _open_groups(members: Tensor, tolerance: Tensor, low: Tensor, high: Tensor) -> Tensor:

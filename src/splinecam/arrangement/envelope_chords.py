@@ -9,13 +9,13 @@ from torch import Tensor
 
 from splinecam._util.csr import following, offsets_of, owners_of, take, take_rows
 from splinecam._util.tolerances import SAFETY, UV_ERROR
-from splinecam.arrangement.chords import Arrangement, Loops
+from splinecam.arrangement.chords import Arrangement, FaceBoundaries
 from splinecam.arrangement.incremental import split_once
 from splinecam.arrangement.refinement import (
     TWICE,
     UNCLEAR,
-    Doubts,
-    EdgeCuts,
+    Ambiguities,
+    EdgeCrossings,
     Ends,
     Refinement,
     boundaries,
@@ -26,10 +26,10 @@ from splinecam.arrangement.refinement import (
     short_chords,
     unrefined,
 )
-from splinecam.arrangement.vertex_values import Field, Pairs
-from splinecam.geometry.interpolation import Births
+from splinecam.arrangement.vertex_values import UnitDifferences, VertexValues
+from splinecam.geometry.interpolation import InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import GpuKernel, Strokes
+from splinecam.kernels import GpuKernel, SelectedChords
 
 __all__ = ["Halves", "Wanted", "draw_strokes", "halve"]
 
@@ -47,7 +47,7 @@ class Wanted:
     key: Tensor
     unit: Tensor
     op: int
-    field: Field
+    field: VertexValues
     error: Tensor
     kernel: GpuKernel | None = None
     max_faces: int | None = None
@@ -56,23 +56,23 @@ class Wanted:
     def face(self) -> Tensor:
         return self.key // self.error.shape[0] ** 2
 
-    def columns(self) -> tuple[Pairs, Tensor]:
+    def columns(self) -> tuple[UnitDifferences, Tensor]:
         """The differences of units that there are, and which of them each chord is of, (N,)."""
         n, error = self.error.shape[0], self.error
         code, column = torch.unique(self.key % n**2, return_inverse=True)
         first, second = code // n, code % n
-        return Pairs(self.field, first, second, error[first] + error[second]), column
+        return UnitDifferences(self.field, first, second, error[first] + error[second]), column
 
-    def strokes(self) -> Strokes:
+    def strokes(self) -> SelectedChords:
         """The same for a GPU."""
-        return Strokes(
+        return SelectedChords(
             key=self.key,
             unit=self.unit,
             table=self.field.table,
             error=self.error,
             old=self.field.first,
             born=self.field.ends,
-            blur=self.field.blur,
+            position_error=self.field.position_error,
             uv_error=UV_ERROR,
             safety=SAFETY,
             op=self.op,
@@ -88,12 +88,12 @@ class _Strokes:
     bare: other faces that have divided edges.
     """
 
-    cuts: EdgeCuts
+    cuts: EdgeCrossings
     falls: Ends
     rises: Ends
     which: Tensor
     bare: Tensor
-    doubts: list[Doubts]
+    ambiguities: list[Ambiguities]
 
 
 def draw_strokes(mesh: Mesh, wanted: Wanted) -> Refinement:
@@ -107,7 +107,7 @@ def draw_strokes(mesh: Mesh, wanted: Wanted) -> Refinement:
     pairs, column = wanted.columns()
     strokes = _strokes(mesh, pairs, wanted.face, column)
     if not strokes.falls.key.shape[0]:
-        return unrefined(mesh, strokes.doubts)
+        return unrefined(mesh, strokes.ambiguities)
     made = draw(
         mesh,
         strokes.cuts,
@@ -119,7 +119,7 @@ def draw_strokes(mesh: Mesh, wanted: Wanted) -> Refinement:
         bare=strokes.bare,
         max_faces=wanted.max_faces,
     )
-    return replace(made, doubts=strokes.doubts + made.doubts)
+    return replace(made, ambiguities=strokes.ambiguities + made.ambiguities)
 
 
 @dataclass(frozen=True)
@@ -131,13 +131,13 @@ class Halves:
     """
 
     mesh: Mesh
-    births: Births
-    blur: Tensor
+    interpolated: InterpolatedVertices
+    position_error: Tensor
     face: Tensor
     new_face: Tensor
     ends: Tensor
     which: Tensor
-    doubts: list[Doubts]
+    ambiguities: list[Ambiguities]
 
 
 def halve(mesh: Mesh, wanted: Wanted) -> Halves:
@@ -147,7 +147,7 @@ def halve(mesh: Mesh, wanted: Wanted) -> Halves:
         fast = wanted.kernel.halve(mesh, wanted.strokes())
         if not isinstance(fast, str):
             index = torch.arange(face.shape[0], device=face.device)
-            made = fast.mesh, fast.on_edges, fast.blur, face, mesh.num_faces + index
+            made = fast.mesh, fast.on_edges, fast.position_error, face, mesh.num_faces + index
             return Halves(*made, fast.ends, index, [])
     pairs, column = wanted.columns()
     strokes = _strokes(mesh, pairs, face, column)
@@ -162,8 +162,8 @@ def halve(mesh: Mesh, wanted: Wanted) -> Halves:
     out = Arrangement(split.uv, split.edges)
     halves = split_once(loops, chords, lines, out)
     bare = boundaries(mesh, cuts, strokes.bare)
-    parts = [Loops(mesh.offsets, mesh.corners), bare, halves]
-    pool = Loops(
+    parts = [FaceBoundaries(mesh.offsets, mesh.corners), bare, halves]
+    pool = FaceBoundaries(
         offsets_of(torch.cat([part.sizes() for part in parts])),
         torch.cat([part.half for part in parts]),
     )
@@ -177,23 +177,23 @@ def halve(mesh: Mesh, wanted: Wanted) -> Halves:
         edges=out.edges,
         offsets=chosen.offsets,
         corners=chosen.half,
-        edge_op=torch.cat([split.edge_op, index.new_full((count,), op)]),
+        edge_layer=torch.cat([split.edge_layer, index.new_full((count,), op)]),
         edge_unit=torch.cat([split.edge_unit, wanted.unit[strokes.which]]),
-        vertex_op=split.vertex_op,
+        vertex_layer=split.vertex_layer,
     )
     return Halves(
         mesh=refined,
-        births=cuts.births(),
-        blur=cuts.shift,
+        interpolated=cuts.interpolated(),
+        position_error=cuts.shift,
         face=cut_face,
         new_face=mesh.num_faces + index,
         ends=torch.stack([lines.start, lines.end], 1),
         which=strokes.which,
-        doubts=strokes.doubts + short_chords(lines),
+        ambiguities=strokes.ambiguities + short_chords(lines),
     )
 
 
-def _strokes(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor) -> _Strokes:
+def _strokes(mesh: Mesh, pairs: UnitDifferences, face: Tensor, column: Tensor) -> _Strokes:
     """Find the ends of the chords: face, column (N,), ordered by both, without repetitions."""
     m, wanted = pairs.m, face * pairs.m + column
     rows, counts = take_rows(mesh.offsets, face)
@@ -218,26 +218,26 @@ def _strokes(mesh: Mesh, pairs: Pairs, face: Tensor, column: Tensor) -> _Strokes
     zero, before, entering = _passed_zeros(sign, after)
     corner, previous = take(vertex, zero), take(vertex, before)
     shift = take(error, zero) / take(value, before).abs()
-    blur = shift[:, None] * (take(mesh.uv, previous) - take(mesh.uv, corner))
+    position_error = shift[:, None] * (take(mesh.uv, previous) - take(mesh.uv, corner))
     both = torch.cat([hit, zero])
     ends = Ends(
         take(wanted, take(owner, both)),
         torch.cat([place, take(start, zero)]),
-        torch.cat([take(cuts.blur, at), blur]),
+        torch.cat([take(cuts.position_error, at), position_error]),
     )
     falling = torch.cat([take(sign, hit) > 0, entering < 0])
     falls, rises, again = _one_each(ends, falling)
     unclear = ((sign == 0) & (value.abs() > error)).nonzero()[:, 0]
-    doubts = [*cuts.doubts]
+    ambiguities = [*cuts.ambiguities]
     if again.shape[0]:
-        doubts.append(Doubts(mesh.means()[again // m], TWICE))
+        ambiguities.append(Ambiguities(mesh.means()[again // m], TWICE))
     if unclear.shape[0]:
-        off = pairs.blur(vertex[unclear], columns[unclear])
+        off = pairs.position_error(vertex[unclear], columns[unclear])
         unclear = unclear[value[unclear].abs() > error[unclear] + off]
     if unclear.shape[0]:
-        doubts.append(Doubts(mesh.uv[torch.unique(vertex[unclear])], UNCLEAR))
+        ambiguities.append(Ambiguities(mesh.uv[torch.unique(vertex[unclear])], UNCLEAR))
     which = torch.searchsorted(wanted, falls.key)
-    return _Strokes(cuts, falls, rises, which, _bare(mesh, cuts, falls.key // m), doubts)
+    return _Strokes(cuts, falls, rises, which, _bare(mesh, cuts, falls.key // m), ambiguities)
 
 
 def _passed_zeros(sign: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -266,12 +266,12 @@ def _one_each(ends: Ends, falling: Tensor) -> tuple[Ends, Ends, Tensor]:
     first = fresh.nonzero()[:, 0]
     again = key[~fresh] >> 1 if first.shape[0] < key.shape[0] else key[:0]
     order = take(order, first)
-    one = [take(x, order) for x in (ends.key, ends.place, ends.blur)]
+    one = [take(x, order) for x in (ends.key, ends.place, ends.position_error)]
     falls, rises = (Ends(*(x[k::2].contiguous() for x in one)) for k in (0, 1))
     return falls, rises, torch.unique(again) if again.shape[0] else again
 
 
-def _bare(mesh: Mesh, cuts: EdgeCuts, drawn: Tensor) -> Tensor:
+def _bare(mesh: Mesh, cuts: EdgeCrossings, drawn: Tensor) -> Tensor:
     """Faces at divided edges in which nothing is drawn."""
     beside = torch.zeros(mesh.num_faces + 1, dtype=torch.bool, device=drawn.device)
     faces = take(mesh.halfedge_face().view(-1, 2), cuts.group_edge).view(-1)

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from splinecam._util.csr import entries_of, offsets_of, owners_of, places_in, take
 from splinecam._util.tolerances import UV_ERROR
-from splinecam.arrangement.chords import Lines, Loops, Spans
-from splinecam.arrangement.refinement import TWICE, Doubts, Drawing, EdgeCuts
+from splinecam.arrangement.chords import ChordIntervals, FaceBoundaries, Lines
+from splinecam.arrangement.refinement import TWICE, Ambiguities, EdgeCrossings, Insertion
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Crossed", "Zeros", "cross_faces"]
+__all__ = ["FaceChords", "Zeros", "cross_faces"]
 
 _INT32 = 1 << 31
 
@@ -32,16 +32,16 @@ class Zeros:
     corner: Tensor
     column: Tensor
     falling: Tensor
-    blur: Tensor
+    position_error: Tensor
 
 
 @dataclass(frozen=True)
-class Crossed:
+class FaceChords:
     """Chords ready to be drawn, (N,): their columns, and which of the ends are their lower ones."""
 
-    drawing: Drawing
+    drawing: Insertion
     column: Tensor
-    doubts: list[Doubts]
+    ambiguities: list[Ambiguities]
     marks: _Marks
     ends: _Ends
     lower: Tensor
@@ -64,7 +64,7 @@ class _Marks:
     falling: Tensor
     vertex: Tensor
     uv: Tensor
-    blur: Tensor
+    position_error: Tensor
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class _Ends:
     offsets: Tensor
 
 
-def cross_faces(mesh: Mesh, cuts: EdgeCuts, zeros: Zeros | None, m: int) -> Crossed:
+def cross_faces(mesh: Mesh, cuts: EdgeCrossings, zeros: Zeros | None, m: int) -> FaceChords:
     """Find the chords of m functions; zeros: where these vanish at corners."""
     beside = take(cuts.extra, mesh.corners >> 1)  # new vertices on the side after each corner
     before = offsets_of(beside)
@@ -98,8 +98,10 @@ def cross_faces(mesh: Mesh, cuts: EdgeCuts, zeros: Zeros | None, m: int) -> Cros
     place = offsets_of(extra + 1)  # where each corner stands in the flat boundary
     half = take(mesh.corners, corner)
     boundary, group, at, backward = _walk(mesh, cuts, half, extra, place, total)
-    loops = Loops(take(place, offsets), boundary)
-    marks = _Marks(cuts.column, cuts.falling, cuts.group + mesh.num_vertices, cuts.uv, cuts.blur)
+    loops = FaceBoundaries(take(place, offsets), boundary)
+    marks = _Marks(
+        cuts.column, cuts.falling, cuts.group + mesh.num_vertices, cuts.uv, cuts.position_error
+    )
     distinct = cuts.distinct and zeros is None
     if distinct:
         met = _Ends(group, at, backward, offsets_of(take(counts, faces)))
@@ -107,17 +109,17 @@ def cross_faces(mesh: Mesh, cuts: EdgeCuts, zeros: Zeros | None, m: int) -> Cros
         zero = None if zeros is None else take(place, torch.searchsorted(corner, zeros.corner))
         marks, met = _all_marks(mesh, cuts, marks, zeros, zero, loops, group, at, backward)
     lo, hi, again = _pairs(met, take(marks.column, met.mark), m, distinct)
-    doubts = [Doubts(mesh.means()[faces[again]], TWICE)] if again.shape[0] else []
+    ambiguities = [Ambiguities(mesh.means()[faces[again]], TWICE)] if again.shape[0] else []
     both = torch.cat([lo, hi])
     ends, places = (take(x, both).view(2, -1) for x in (met.mark, met.place))
     line = torch.arange(lo.shape[0], device=lo.device)
-    spans = Spans(places[0], places[1], line, plain=True)
-    drawing = Drawing(faces, loops, spans, _lines(marks, ends), distinct)
-    return Crossed(drawing, take(marks.column, ends[0]), doubts, marks, met, lo)
+    spans = ChordIntervals(places[0], places[1], line, plain=True)
+    drawing = Insertion(faces, loops, spans, _lines(marks, ends), distinct)
+    return FaceChords(drawing, take(marks.column, ends[0]), ambiguities, marks, met, lo)
 
 
 def _walk(
-    mesh: Mesh, cuts: EdgeCuts, half: Tensor, extra: Tensor, place: Tensor, count: int
+    mesh: Mesh, cuts: EdgeCrossings, half: Tensor, extra: Tensor, place: Tensor, count: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Go around faces: half-edges, new vertices on them, and place of each corner, (C,).
 
@@ -147,11 +149,11 @@ def _walk(
 
 def _all_marks(
     mesh: Mesh,
-    cuts: EdgeCuts,
+    cuts: EdgeCrossings,
     hits: _Marks,
     zeros: Zeros | None,
     zero_place: Tensor | None,
-    loops: Loops,
+    loops: FaceBoundaries,
     group: Tensor,
     place: Tensor,
     backward: Tensor,
@@ -162,10 +164,12 @@ def _all_marks(
     mark = entries_of(begin, end, offsets_of(end - begin))
     owner = owners_of(end - begin, mark.shape[0])
     place, backward = take(place, owner), take(backward, owner)
-    marks = _Marks(hits.column, hits.falling, hits.vertex, take(cuts.uv, cuts.group), hits.blur)
+    marks = _Marks(
+        hits.column, hits.falling, hits.vertex, take(cuts.uv, cuts.group), hits.position_error
+    )
     if zeros is not None and zero_place is not None:
         vertex = take(mesh.edges.view(-1), take(mesh.corners, zeros.corner))
-        more = (zeros.column, zeros.falling, vertex, take(mesh.uv, vertex), zeros.blur)
+        more = (zeros.column, zeros.falling, vertex, take(mesh.uv, vertex), zeros.position_error)
         index = torch.arange(vertex.shape[0], device=vertex.device) + marks.column.shape[0]
         marks = _Marks(*(torch.cat(x) for x in zip(vars(marks).values(), more, strict=True)))
         mark, backward = torch.cat([mark, index]), torch.cat([backward, torch.zeros_like(index)])
@@ -214,7 +218,10 @@ def _lines(marks: _Marks, ends: Tensor) -> Lines:
     a, b = take(marks.uv, flat).view(2, -1, marks.uv.shape[1])
     x, y = b[:, 0] - a[:, 0], b[:, 1] - a[:, 1]
     length = (x * x + y * y).sqrt_().clamp_(min=UV_ERROR)
-    along, aside = (take(blur, flat).view(2, -1) for blur in marks.blur[:, :2].unbind(1))
+    along, aside = (
+        take(position_error, flat).view(2, -1)
+        for position_error in marks.position_error[:, :2].unbind(1)
+    )
     across = (along * y).sub_(aside * x).abs_()
     error = torch.minimum(*across).div_(length).add_(UV_ERROR)
     start, end = take(marks.vertex, flat).view(2, -1)

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import take
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.signs import Signs, SignWriter, set_bits
 
 __all__ = ["Functions"]
-
-# Signs are computed for this many numbers at a time: in the cache of a CPU, or filling a GPU.
-_CHUNK = {"cpu": 1 << 18, "cuda": 1 << 26}
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ class Functions:
         writer = SignWriter(vertices, SAFETY * self.error)
         everything = torch.equal(self.unit, torch.arange(n, device=self.unit.device))
         shifted = bool(self.level.any())
-        step = max(1, _CHUNK[self.z.device.type] // max(self.m, 1))
+        step = max(1, backend_of(self.z.device).function_values // max(self.m, 1))
         for start in range(0, vertices, step):
             block = self.z[start : start + step]
             picked = block if everything else block[:, self.unit]

@@ -23,27 +23,29 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import blocks_of, counts_of, offsets_of, owners_of, sort_rows, take
 from splinecam._util.tolerances import SAFETY, UV_ERROR
-from splinecam.arrangement.chords import Arrangement, Lines, Loops, Spans, Woven, meet
+from splinecam.arrangement.chords import (
+    Arrangement,
+    ChordCrossings,
+    ChordIntervals,
+    FaceBoundaries,
+    Lines,
+    meet,
+)
 from splinecam.errors import LimitError
 
 __all__ = ["weave"]
 
-# Pairs of chords looked at in one go.
-_PAIRS = {"cpu": 1 << 22, "cuda": 1 << 27}
-
-# How one gets around all faces at once: node by node, or in leaps of 1, 2, 4, ... nodes, which is
-# more work in fewer operations. So many leaps are made before asking whether they were enough.
-_WALKS = {"cpu": True, "cuda": False}
 _LEAPS = 4
 
 _INT32 = 1 << 31
 
 
 def weave(
-    loops: Loops,
-    spans: Spans,
+    loops: FaceBoundaries,
+    spans: ChordIntervals,
     lines: Lines,
     out: Arrangement,
     *,
@@ -74,7 +76,7 @@ def weave(
     return torch.sort(left).values
 
 
-def _crowded(loops: Loops, spans: Spans) -> Tensor:
+def _crowded(loops: FaceBoundaries, spans: ChordIntervals) -> Tensor:
     """Faces (F,) with two chord ends at one corner, or a chord between neighbouring corners."""
     face = spans.faces(loops)
     ends = counts_of(torch.cat([spans.lo, spans.hi]), loops.half.shape[0])
@@ -102,7 +104,7 @@ class _Segments:
     hi: Tensor
 
     @classmethod
-    def of(cls, loops: Loops, spans: Spans) -> _Segments:
+    def of(cls, loops: FaceBoundaries, spans: ChordIntervals) -> _Segments:
         begins, places = loops.offsets[:-1], loops.half.shape[0]
         before = loops.half.new_zeros(places + 1)  # the segment of the place before each
         before[:1].fill_(-1)
@@ -145,7 +147,11 @@ class _Crossings:
 
 
 def _crossings(
-    loops: Loops, spans: Spans, segments: _Segments, lines: Lines, max_faces: int | None
+    loops: FaceBoundaries,
+    spans: ChordIntervals,
+    segments: _Segments,
+    lines: Lines,
+    max_faces: int | None,
 ) -> _Crossings:
     n = spans.lo.shape[0]
     room = None if max_faces is None else max_faces - loops.count - n
@@ -214,7 +220,7 @@ def _pairs(segments: _Segments, room: int | None) -> tuple[Tensor, Tensor]:
 
 def _blocks(counts: Tensor, offsets: Tensor) -> list[tuple[int, int, int, int]]:
     """Runs of rows, first and last + 1, with some million entries each: first and last + 1."""
-    rows, total, limit = counts.shape[0], int(offsets[-1]), _PAIRS[counts.device.type]
+    rows, total, limit = counts.shape[0], int(offsets[-1]), backend_of(counts.device).chord_pairs
     if total <= limit:
         return [(0, rows, 0, total)]
     runs = torch.tensor(blocks_of(counts, limit), device=counts.device)
@@ -234,8 +240,8 @@ def _close(length: Tensor, chord: Tensor, s: Tensor, error: Tensor) -> Tensor:
 
 
 def _draw(
-    loops: Loops,
-    spans: Spans,
+    loops: FaceBoundaries,
+    spans: ChordIntervals,
     segments: _Segments,
     c: _Crossings,
     lines: Lines,
@@ -266,7 +272,7 @@ def _draw(
     out.vertex_line.append(line)
     out.vertex_s.append(c.s)
     crossed = spans.lines(take(c.chord, c.other))
-    out.woven = Woven(spans.line, c.offsets, crossed, c.along, c.i, c.slot[:x].long())
+    out.woven = ChordCrossings(spans.line, c.offsets, crossed, c.along, c.i, c.slot[:x].long())
     out.loops.append(made)
     return True
 
@@ -297,8 +303,8 @@ class _Pieces:
 
 
 def _faces(
-    loops: Loops, segments: _Segments, c: _Crossings, pieces: _Pieces, first: int
-) -> Loops | None:
+    loops: FaceBoundaries, segments: _Segments, c: _Crossings, pieces: _Pieces, first: int
+) -> FaceBoundaries | None:
     """The boundaries of the new faces, or None if the crossings are not those of a subdivision.
 
     Nodes are the segments, each with the piece that leaves the boundary after it, and the pieces
@@ -313,7 +319,7 @@ def _faces(
     weight[size : size + 1].zero_()
     weight[1:-1].add_(segments.size)
     start = torch.cat([segments.first, segments.lo, c.slot[: c.i.shape[0]] * 2 + size]).add_(1)
-    around = _walk if _WALKS[start.device.type] else _leap
+    around = _walk if backend_of(start.device).walks_faces else _leap
     found = around(following, weight, start, leaving.add_(first), total)
     if found is None:
         return None
@@ -350,7 +356,7 @@ def _after(segments: _Segments, c: _Crossings, pieces: _Pieces) -> Tensor:
 
 def _walk(
     following: Tensor, weight: Tensor, start: Tensor, leaving: Tensor, total: int
-) -> tuple[Loops, Tensor] | None:
+) -> tuple[FaceBoundaries, Tensor] | None:
     """Walk around all faces at once, from their first nodes, (F,): their boundaries.
 
     These have the half-edges with which nodes end; those of the segments are still to be filled in,
@@ -375,12 +381,12 @@ def _walk(
     end += take(offsets, face)
     half = end.new_empty(total).scatter_(0, end - 1, take(leaving, node))
     ends = end.new_empty(most + 1).scatter_(0, node.clamp(max=most).long(), end)
-    return Loops(offsets, half), ends[1:-1]
+    return FaceBoundaries(offsets, half), ends[1:-1]
 
 
 def _leap(
     following: Tensor, weight: Tensor, start: Tensor, leaving: Tensor, total: int
-) -> tuple[Loops, Tensor] | None:
+) -> tuple[FaceBoundaries, Tensor] | None:
     """What ``_walk`` gives, from the distances of all nodes to the last ones of their faces."""
     count, most = following.shape[0], weight.shape[0] - 1
     index = torch.arange(count, dtype=following.dtype, device=following.device)
@@ -395,5 +401,5 @@ def _leap(
         if torch.stack([face.amin(), offsets[-1]]).tolist() == [0, total]:
             end = take(offsets[1:], face) - ahead[1:]
             half = end.new_empty(total).scatter_(0, end - 1, leaving[1:])
-            return Loops(offsets, half), end[: most - 1]
+            return FaceBoundaries(offsets, half), end[: most - 1]
     return None

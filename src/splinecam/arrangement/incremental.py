@@ -24,14 +24,21 @@ from torch import Tensor
 
 from splinecam._util.csr import argsort_rows, lengths, offsets_of, owners_of, places_of, take
 from splinecam._util.tolerances import SAFETY, UV_ERROR, cluster
-from splinecam.arrangement.chords import Arrangement, Chords, Lines, Loops, drift_and_error, meet
+from splinecam.arrangement.chords import (
+    Arrangement,
+    Chords,
+    FaceBoundaries,
+    Lines,
+    drift_and_error,
+    meet,
+)
 from splinecam.errors import LimitError
 
 __all__ = ["arrange", "split_once"]
 
 
 def arrange(
-    loops: Loops,
+    loops: FaceBoundaries,
     chords: Chords,
     lines: Lines,
     out: Arrangement,
@@ -54,7 +61,9 @@ def arrange(
     out.loops.append(state.loops)
 
 
-def split_once(loops: Loops, chords: Chords, lines: Lines, out: Arrangement) -> Loops:
+def split_once(
+    loops: FaceBoundaries, chords: Chords, lines: Lines, out: Arrangement
+) -> FaceBoundaries:
     """Split every face i by chord i, for which p < q; it becomes faces 2i and 2i + 1.
 
     Left half:  P ... (old boundary) ... Q;   right half:  Q ... P; the chord closes both.
@@ -71,12 +80,12 @@ def split_once(loops: Loops, chords: Chords, lines: Lines, out: Arrangement) -> 
     new = 2 * (torch.arange(p.shape[0], device=p.device) + out.num_edges)
     half.scatter_(0, offsets[1::2] - 1, new + 1).scatter_(0, offsets[2::2] - 1, new)
     out.add_edges(torch.stack([lines.start, lines.end], 1))
-    return Loops(offsets, half)
+    return FaceBoundaries(offsets, half)
 
 
 @dataclass
 class _State:
-    loops: Loops
+    loops: FaceBoundaries
     chords: Chords
     lines: Lines
     out: Arrangement
@@ -159,7 +168,7 @@ class _State:
     def _doubt(self, places: Tensor) -> None:
         """Note places (N, 2) that rounding could not settle."""
         if places.shape[0]:
-            self.out.doubts.append(places)
+            self.out.ambiguities.append(places)
 
     def _cross(self, splitter: Tensor, crossing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Place the crossings on the splitters.
@@ -174,14 +183,16 @@ class _State:
         face = c.face[crossing]
         line = c.line[splitter][face]
         s = meet(self.lines, line, c.line[crossing])[0][0]
-        drift, error = drift_and_error(self.lines, line, c.line[crossing])
+        common_shift, error = drift_and_error(self.lines, line, c.line[crossing])
         low, high, end_error = self._ends(splitter, face, line)
-        outside = torch.maximum(low - s, s - high) > SAFETY * (error + end_error + drift.abs())
+        outside = torch.maximum(low - s, s - high) > SAFETY * (
+            error + end_error + common_shift.abs()
+        )
         s = torch.minimum(torch.maximum(s, low), high)
 
         order = argsort_rows(face, s)
         face, line, s, error = face[order], line[order], s[order], error[order]
-        group, best, doubtful = cluster(face, s, error, drift[order])
+        group, best, doubtful = cluster(face, s, error, common_shift[order])
         reach = (error + end_error[order])[best]
         from_p, from_q = s[best] - low[order][best], high[order][best] - s[best]
         at_p = from_p <= SAFETY * reach
@@ -263,7 +274,7 @@ class _State:
         run = owners_of(counts)
         shift = sources - offsets_of(counts)[:-1]
         half = pool[shift[run] + torch.arange(run.shape[0], device=run.device)]
-        self.loops = Loops(offsets_of(counts.view(-1, 3).sum(1)), half)
+        self.loops = FaceBoundaries(offsets_of(counts.view(-1, 3).sum(1)), half)
 
     def _rebuild_chords(
         self,

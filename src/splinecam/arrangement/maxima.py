@@ -15,15 +15,23 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import counts_of, offsets_of, owners_of, places_in, take, take_rows
 from splinecam.arrangement.dissolve import dissolve
-from splinecam.arrangement.envelope import BLURRED, CHORD, SEVERAL, Contests, Judge, contests
+from splinecam.arrangement.envelope import (
+    BLURRED,
+    CHORD,
+    SEVERAL,
+    CandidateFaces,
+    EnvelopeClassifier,
+    contests,
+)
 from splinecam.arrangement.envelope_chords import Halves, Wanted, draw_strokes, halve
 from splinecam.arrangement.groups import Groups
-from splinecam.arrangement.refinement import Doubts, Refinement, unrefined
-from splinecam.arrangement.vertex_values import Field
+from splinecam.arrangement.refinement import Ambiguities, Refinement, unrefined
+from splinecam.arrangement.vertex_values import VertexValues
 from splinecam.errors import LimitError
-from splinecam.geometry.interpolation import Births
+from splinecam.geometry.interpolation import InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel
 
@@ -32,8 +40,6 @@ __all__ = ["refine_maxima"]
 _WAITING = BLURRED + 1  # a contest with one border, in a face with more in another contest
 _HELPER = -2  # edge_unit of an edge of the k-th helping line: _HELPER - k
 _FEW = 4  # times more units than are compared: then the others are left out
-# Members of contests along helping lines that are looked at in one go, however few most have.
-_MANY = {"cpu": 1 << 14, "cuda": 1 << 22}
 _ASIDE = 0.381966  # a point of a line that is not half-way between anything
 
 CLOSE = "the members of a maximum are too close to tell the largest"
@@ -61,7 +67,14 @@ def refine_maxima(
     few, used = open_.renumbered(z.shape[1])
     if used.shape[0] * _FEW < z.shape[1]:  # the others need not be known at new vertices
         z, error, open_ = z[:, used], error[used], few
-    work = _Work(mesh, Judge(Field.of(z), error, kernel), op, open_, groups.count, max_faces)
+    work = _Work(
+        mesh,
+        EnvelopeClassifier(VertexValues.of(z), error, kernel),
+        op,
+        open_,
+        groups.count,
+        max_faces,
+    )
     while work.step():
         pass
     return work.finish()
@@ -72,13 +85,16 @@ class _Helpers:
     """Helping lines, and the contests that may have a border along them, (N,) each."""
 
     line: Tensor
-    contests: Contests
+    contests: CandidateFaces
 
 
 def _joined(parts: list[_Helpers]) -> list[_Helpers]:
     """The same in one part, if they are not many: fewer operations count more then."""
     widest = max(part.contests.units.shape[1] for part in parts)
-    if widest * sum(part.line.shape[0] for part in parts) > _MANY[parts[0].line.device.type]:
+    if (
+        widest * sum(part.line.shape[0] for part in parts)
+        > backend_of(parts[0].line.device).envelope_members
+    ):
         return parts
     units = [part.contests.units for part in parts]  # a member may be there more than once
     units = [torch.cat([x, x[:, :1].expand(-1, widest - x.shape[1])], 1) for x in units]
@@ -86,7 +102,7 @@ def _joined(parts: list[_Helpers]) -> list[_Helpers]:
         torch.cat(some)
         for some in zip(*((p.contests.face, p.contests.group, p.line) for p in parts), strict=True)
     )
-    return [_Helpers(line, Contests(face, group, torch.cat(units)))]
+    return [_Helpers(line, CandidateFaces(face, group, torch.cat(units)))]
 
 
 @dataclass
@@ -98,16 +114,16 @@ class _Work:
     """
 
     mesh: Mesh
-    judge: Judge
+    judge: EnvelopeClassifier
     op: int
-    open: Contests
+    open: CandidateFaces
     nobody: int
     max_faces: int | None
-    early: list[Births] = field(default_factory=list)
+    early: list[InterpolatedVertices] = field(default_factory=list)
     chords: list[Tensor] = field(default_factory=list)
     helpers: list[_Helpers] = field(default_factory=list)
     lines: int = 0
-    doubts: list[Doubts] = field(default_factory=list)
+    ambiguities: list[Ambiguities] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.old = self.mesh.num_vertices
@@ -124,9 +140,13 @@ class _Work:
         # What a GPU has to wait for comes in one go.
         sizes = torch.cat([counts_of(kind, _WAITING + 1), busy[:-1].sum()[None]]).tolist()
         order = kind.argsort(stable=True)
-        _, ready, several, blurred, waiting = torch.split(order, sizes[:-1])
+        _, settled, several, blurred, waiting = torch.split(order, sizes[:-1])
         self._doubt(face[blurred])
-        row = [face[ready, None], verdict.pair[ready], self.open.group[ready, None]]
+        row = [
+            face[settled, None],
+            verdict.pair[settled],
+            self.open.group[settled, None],
+        ]
         self.chords.append(torch.cat(row, 1))
         if not several.shape[0]:
             return False
@@ -140,7 +160,7 @@ class _Work:
 
     def _doubt(self, face: Tensor) -> None:
         if face.shape[0]:
-            self.doubts.append(Doubts(self.mesh.means()[torch.unique(face)], CLOSE))
+            self.ambiguities.append(Ambiguities(self.mesh.means()[torch.unique(face)], CLOSE))
 
     def _longest(self, several: Tensor, side: Tensor, count: int) -> Tensor:
         """Of the contests with several winners one for each of so many faces, ordered by face."""
@@ -157,9 +177,9 @@ class _Work:
             raise LimitError("too many regions")
         marks = _HELPER - self.lines - torch.arange(count, device=best.device)
         halves = halve(self.mesh, self._wanted(self._keys(self.open.face[best], pair), marks))
-        self.judge.field.grow(halves.births, halves.blur)
-        self.early.append(halves.births)
-        self.doubts += halves.doubts
+        self.judge.field.grow(halves.interpolated, halves.position_error)
+        self.early.append(halves.interpolated)
+        self.ambiguities += halves.ambiguities
         self.mesh = halves.mesh
         self._hand_down(halves, pair[halves.which], count)
         self.lines += count
@@ -193,9 +213,9 @@ class _Work:
         self.helpers.append(_Helpers(line[chosen], left.select(chosen)))
         right = replace(left, face=halves.new_face[which])
         both = zip(vars(left).values(), vars(right).values(), strict=True)
-        self.open = Contests(*(torch.cat(pair) for pair in both))
+        self.open = CandidateFaces(*(torch.cat(pair) for pair in both))
 
-    def _along(self, contests: Contests, cut: Tensor, ends: Tensor, pair: Tensor) -> Tensor:
+    def _along(self, contests: CandidateFaces, cut: Tensor, ends: Tensor, pair: Tensor) -> Tensor:
         """Which contests may have a border along the lines that cut their faces, (N,).
 
         That is between their pair (L, 2), or two units that are equal between their ends (L, 2).
@@ -221,7 +241,9 @@ class _Work:
         key, row = torch.unique(self._keys(face, chords[:, 1:3]), return_inverse=True)
         unit = key.new_full(key.shape, self.nobody).scatter_reduce_(0, row, group, "amin")
         made = draw_strokes(self.mesh, self._wanted(key, unit))
-        made = replace(made, doubts=self.doubts + made.doubts, early=tuple(self.early))
+        made = replace(
+            made, ambiguities=self.ambiguities + made.ambiguities, early=tuple(self.early)
+        )
         return self._without_needless(made) if self.lines else made
 
     def _without_needless(self, made: Refinement) -> Refinement:

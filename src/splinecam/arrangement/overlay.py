@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.csr import take
-from splinecam.arrangement.refinement import Doubts, Refinement
+from splinecam.arrangement.refinement import Ambiguities, Refinement
 from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["Overlay", "overlay"]
@@ -34,7 +34,7 @@ class Overlay:
     z: Tensor
     source: Tensor
     face: Tensor
-    doubts: list[Doubts]
+    ambiguities: list[Ambiguities]
 
 
 def overlay(
@@ -52,18 +52,18 @@ def overlay(
         part, vertices, number = mesh.select(faces)
         z = take(z, vertices)
     # Pieces of an edge inherit its provenance, so the number of the edge travels with them.
-    marked = replace(part, edge_op=torch.full_like(number, -1), edge_unit=number)
+    marked = replace(part, edge_layer=torch.full_like(number, -1), edge_unit=number)
     made = cut(marked, z, _OP)
-    source = made.mesh.edge_unit.masked_fill(made.mesh.edge_op == _OP, -1)
+    source = made.mesh.edge_unit.masked_fill(made.mesh.edge_layer == _OP, -1)
     face = _parents(mesh, made.mesh, source)
-    return Overlay(made.mesh, _carried(made, z), source, face, made.doubts)
+    return Overlay(made.mesh, _carried(made, z), source, face, made.ambiguities)
 
 
 def _carried(made: Refinement, z: Tensor) -> Tensor:
     """The values at all vertices of the refined mesh."""
-    for births in (*made.early, made.on_edges, made.inside):
-        if births.t.shape[0]:
-            z = torch.cat([z, births.interpolate(z)])
+    for interpolated in (*made.early, made.on_edges, made.inside):
+        if interpolated.t.shape[0]:
+            z = torch.cat([z, interpolated.interpolate(z)])
     return z if made.kept is None else z[made.kept]
 
 

@@ -16,16 +16,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.bits import bits_of, rows_with_bits
 from splinecam._util.csr import take
 from splinecam._util.tolerances import SAFETY, UV_ERROR
-from splinecam.arrangement import breakpoints as kinks
+from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement.breakpoints import find_kinks
 from splinecam.arrangement.find_chords import Zeros, cross_faces
 from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.refinement import (
     UNCLEAR,
-    Doubts,
+    Ambiguities,
     KernelRefinement,
     Refinement,
     cut_edges,
@@ -40,9 +41,6 @@ __all__ = ["ClearLayer", "in_blocks", "refine", "refine_compiled", "sign_changes
 
 # Chords of one face up to which the compiled kernel compares all pairs of them.
 _MOST_CHORDS = 1 << 12
-
-# Words of signs are compared this many at a time: in the cache of a CPU, or filling a GPU.
-_CHUNK = {"cpu": 1 << 16, "cuda": 1 << 27}
 
 
 class ClearLayer(NamedTuple):
@@ -78,17 +76,17 @@ def refine(
     signs, unclear = functions.signs()
     cuts = cut_edges(mesh, functions, *sign_changes(mesh.edges, signs))
     zeros = zero_corners(mesh, functions, signs)
-    doubts = [*cuts.doubts]
+    ambiguities = [*cuts.ambiguities]
     if unclear.shape[0]:
-        doubts.append(Doubts(mesh.uv[unclear], UNCLEAR))
+        ambiguities.append(Ambiguities(mesh.uv[unclear], UNCLEAR))
     if not cuts.edge.shape[0] and zeros is None:
-        return unrefined(mesh, doubts)
+        return unrefined(mesh, ambiguities)
     crossed = cross_faces(mesh, cuts, zeros, functions.m)
-    doubts += crossed.doubts
+    ambiguities += crossed.ambiguities
     unit = crossed.column if functions.whole else take(functions.label, crossed.column)
     made = draw_chords(mesh, cuts, crossed.drawing, unit, op, max_faces=max_faces)
     found = find_kinks(functions, cuts, made, crossed.column, mesh.num_vertices)
-    return replace(made, doubts=doubts + made.doubts, kinks=found)
+    return replace(made, ambiguities=ambiguities + made.ambiguities, breakpoints=found)
 
 
 def refine_compiled(
@@ -140,12 +138,12 @@ def _by_gpu(
         op=op,
         max_faces=max_faces,
         max_chords=_MOST_CHORDS,
-        least_bends=None if jump is None else kinks.FEWEST,
+        least_bends=None if jump is None else breakpoints.FEWEST,
     )
     made = gpu.refine(mesh, layer)
     if isinstance(made, str):
         return unrefined(mesh, []) if made == "unchanged" else None
-    return Refinement(made.mesh, made.on_edges, made.inside, [], kinks=made.kinks)
+    return Refinement(made.mesh, made.on_edges, made.inside, [], breakpoints=made.breakpoints)
 
 
 # -- edges ------------------------------------------------------------------------------------
@@ -167,7 +165,7 @@ def sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
 def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tuple[Tensor, Tensor]:
     """Row and column of every set bit of ``words``, of which a block of rows is made at a time."""
     width = signs.positive.shape[1]
-    step = max(1, _CHUNK[signs.positive.device.type] // max(width, 1))
+    step = max(1, backend_of(signs.positive.device).sign_words // max(width, 1))
     if signs.positive.is_cuda and count <= step:
         return bits_of(words(slice(count)))
     some_rows, some_words = [], []
@@ -208,9 +206,9 @@ def zero_corners(mesh: Mesh, functions: Functions, signs: Signs) -> Zeros | None
         corner, column = corner[through], column[through]
         p, v = previous[corner], vertex[corner]
         shift = functions.error[column] / functions.at(p, column).abs()
-        blur = shift[:, None] * (mesh.uv[p] - mesh.uv[v])
+        position_error = shift[:, None] * (mesh.uv[p] - mesh.uv[v])
         falling = torch.full_like(corner, entering < 0, dtype=torch.bool)
-        found.append((corner, column, falling, blur))
+        found.append((corner, column, falling, position_error))
     falls, rises = found
     if not falls[0].shape[0] + rises[0].shape[0]:
         return None

@@ -24,22 +24,35 @@ from splinecam._util.csr import (
     take_rows,
 )
 from splinecam._util.tolerances import UV_ERROR
-from splinecam.arrangement.chords import Arrangement, Chords, Lines, Loops, Spans, Woven
-from splinecam.arrangement.edge_crossings import TWICE, UNCLEAR, Doubts, EdgeCuts, cut_edges
+from splinecam.arrangement.chords import (
+    Arrangement,
+    ChordCrossings,
+    ChordIntervals,
+    Chords,
+    FaceBoundaries,
+    Lines,
+)
+from splinecam.arrangement.edge_crossings import (
+    TWICE,
+    UNCLEAR,
+    Ambiguities,
+    EdgeCrossings,
+    cut_edges,
+)
 from splinecam.arrangement.general_position import weave
 from splinecam.arrangement.incremental import arrange
 from splinecam.errors import LimitError
-from splinecam.geometry.interpolation import Births, Kinks
+from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import History
 
 __all__ = [
     "TWICE",
     "UNCLEAR",
-    "Doubts",
-    "Drawing",
-    "EdgeCuts",
+    "Ambiguities",
+    "EdgeCrossings",
     "Ends",
+    "Insertion",
     "KernelRefinement",
     "Refinement",
     "boundaries",
@@ -64,14 +77,14 @@ class Refinement:
     """
 
     mesh: Mesh
-    on_edges: Births
-    inside: Births
-    doubts: list[Doubts]
-    early: tuple[Births, ...] = ()
+    on_edges: InterpolatedVertices
+    inside: InterpolatedVertices
+    ambiguities: list[Ambiguities]
+    early: tuple[InterpolatedVertices, ...] = ()
     kept: Tensor | None = None
     lines: Lines | None = None
-    woven: Woven | None = None
-    kinks: tuple[Kinks, Kinks] | None = None
+    woven: ChordCrossings | None = None
+    breakpoints: tuple[Breakpoints, Breakpoints] | None = None
     history: History | None = None
 
 
@@ -79,22 +92,24 @@ class KernelRefinement(Refinement):
     """A refinement by the compiled kernel, whose tensors are made when they are asked for."""
 
     def __init__(self, mesh: Mesh, history: History) -> None:
-        vars(self).update(mesh=mesh, history=history, doubts=[])
+        vars(self).update(mesh=mesh, history=history, ambiguities=[])
 
     @cached_property
-    def _tensors(self) -> tuple[Births, Births, tuple[Kinks, Kinks] | None]:
+    def _tensors(
+        self,
+    ) -> tuple[InterpolatedVertices, InterpolatedVertices, tuple[Breakpoints, Breakpoints] | None]:
         return vars(self)["history"].tensors()  # type: ignore[no-any-return]
 
     @property
-    def on_edges(self) -> Births:
+    def on_edges(self) -> InterpolatedVertices:
         return self._tensors[0]
 
     @property
-    def inside(self) -> Births:
+    def inside(self) -> InterpolatedVertices:
         return self._tensors[1]
 
     @property
-    def kinks(self) -> tuple[Kinks, Kinks] | None:
+    def breakpoints(self) -> tuple[Breakpoints, Breakpoints] | None:
         return self._tensors[2]
 
 
@@ -110,20 +125,20 @@ class Ends:
 
     key: Tensor
     place: Tensor
-    blur: Tensor
+    position_error: Tensor
 
     def sorted(self) -> Ends:
         key, order = torch.sort(self.key)
-        return Ends(key, take(self.place, order), take(self.blur, order))
+        return Ends(key, take(self.place, order), take(self.position_error, order))
 
 
-def first_places(mesh: Mesh, cuts: EdgeCuts) -> Tensor:
+def first_places(mesh: Mesh, cuts: EdgeCrossings) -> Tensor:
     """Where on its face's divided boundary each corner stands, (H,)."""
     refined = offsets_of(1 + take(cuts.extra, mesh.corners >> 1))
     return refined[:-1] - take(take(refined, mesh.offsets), mesh.owners())
 
 
-def boundaries(mesh: Mesh, cuts: EdgeCuts, faces: Tensor) -> Loops:
+def boundaries(mesh: Mesh, cuts: EdgeCrossings, faces: Tensor) -> FaceBoundaries:
     """Boundaries of the chosen faces along the divided edges."""
     entries, counts = take_rows(mesh.offsets, faces)
     old = take(mesh.corners, entries)
@@ -136,11 +151,11 @@ def boundaries(mesh: Mesh, cuts: EdgeCuts, faces: Tensor) -> Loops:
     back, edge = old & 1, old >> 1
     piece = torch.where(back == 1, take(extra, owner) - step, step)
     edge = torch.where(piece == 0, edge, take(first, owner) + (mesh.num_edges - 1) + piece)
-    return Loops(take(offsets, offsets_of(counts)), 2 * edge + back)
+    return FaceBoundaries(take(offsets, offsets_of(counts)), 2 * edge + back)
 
 
 def chords_between(
-    loops: Loops, face: Tensor, falls: Ends, rises: Ends, uv: Tensor, edges: Tensor
+    loops: FaceBoundaries, face: Tensor, falls: Ends, rises: Ends, uv: Tensor, edges: Tensor
 ) -> tuple[Chords, Lines]:
     """The chords of faces (N,) between the places where a function falls and where it rises.
 
@@ -155,33 +170,34 @@ def chords_between(
     # more steeply the line meets the edge, so the smaller one counts.
     along = (b - a) / lengths(b - a).clamp(min=UV_ERROR)[:, None]
     across = [
-        (x.blur[:, 0] * along[:, 1] - x.blur[:, 1] * along[:, 0]).abs() for x in (falls, rises)
+        (x.position_error[:, 0] * along[:, 1] - x.position_error[:, 1] * along[:, 0]).abs()
+        for x in (falls, rises)
     ]
     lines = Lines(start, end, a, b, torch.minimum(*across) + UV_ERROR)
     return Chords(face, p, q, line), lines
 
 
-def short_chords(lines: Lines) -> list[Doubts]:
+def short_chords(lines: Lines) -> list[Ambiguities]:
     """Chords whose two ends have the same coordinates, up to rounding."""
     short = (lines.length <= UV_ERROR).nonzero()[:, 0]
     if not short.shape[0]:
         return []
-    return [Doubts(lines.a[short], "a border too short for its coordinates")]
+    return [Ambiguities(lines.a[short], "a border too short for its coordinates")]
 
 
 # -- the refined mesh -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Drawing:
+class Insertion:
     """Chords to be drawn into K faces, (K,) ascending: boundaries, chords, and their lines.
 
     distinct: whether no two chords are known to meet the boundary at one place.
     """
 
     faces: Tensor
-    loops: Loops
-    spans: Spans
+    loops: FaceBoundaries
+    spans: ChordIntervals
     lines: Lines
     distinct: bool
 
@@ -193,7 +209,7 @@ class Drawing:
 
 def draw(
     mesh: Mesh,
-    cuts: EdgeCuts,
+    cuts: EdgeCrossings,
     falls: Ends,
     rises: Ends,
     face: Tensor,
@@ -214,11 +230,13 @@ def draw(
     chords, lines = chords_between(loops, local, falls, rises, made.uv, made.edges)
     start = take(loops.offsets, local)
     lo, line = torch.sort(start + chords.p, stable=True)
-    drawing = Drawing(faces, loops, Spans(lo, take(start + chords.q, line), line), lines, False)
+    drawing = Insertion(
+        faces, loops, ChordIntervals(lo, take(start + chords.q, line), line), lines, False
+    )
     return draw_chords(mesh, cuts, drawing, unit, op, made=made, max_faces=max_faces)
 
 
-def _divided(mesh: Mesh, cuts: EdgeCuts) -> Arrangement:
+def _divided(mesh: Mesh, cuts: EdgeCrossings) -> Arrangement:
     """The vertices and edges of a mesh after its edges are divided."""
     made = Arrangement(mesh.uv, mesh.edges)
     made.add_vertices(cuts.uv)
@@ -229,8 +247,8 @@ def _divided(mesh: Mesh, cuts: EdgeCuts) -> Arrangement:
 
 def draw_chords(
     mesh: Mesh,
-    cuts: EdgeCuts,
-    drawing: Drawing,
+    cuts: EdgeCrossings,
+    drawing: Insertion,
     unit: Tensor,
     op: int,
     *,
@@ -246,7 +264,7 @@ def draw_chords(
         max_faces -= mesh.num_faces - faces.shape[0]
         _check_room(drawing, max_faces)
     made = made or _divided(mesh, cuts)
-    doubts = short_chords(lines)
+    ambiguities = short_chords(lines)
     left = weave(loops, drawing.spans, lines, made, distinct=drawing.distinct, max_faces=max_faces)
     if left.shape[0]:
         if max_faces is not None:
@@ -254,10 +272,10 @@ def draw_chords(
         some = loops.select(left)
         chords = drawing.spans.restrict(loops, left).chords(some)
         arrange(some, chords.by(unit), lines, made, max_faces=max_faces)
-    return _assemble(mesh, faces, made, lines, unit, cuts, op, doubts, drawing.corners)
+    return _assemble(mesh, faces, made, lines, unit, cuts, op, ambiguities, drawing.corners)
 
 
-def _check_room(drawing: Drawing, room: int) -> None:
+def _check_room(drawing: Insertion, room: int) -> None:
     """Each chord makes one face at least, unless it lies on another one."""
     spans, loops = drawing.spans, drawing.loops
     if spans.lo.shape[0] + loops.count <= room:
@@ -273,9 +291,9 @@ def _assemble(
     made: Arrangement,
     lines: Lines,
     unit: Tensor,
-    cuts: EdgeCuts,
+    cuts: EdgeCrossings,
     op: int,
-    doubts: list[Doubts],
+    ambiguities: list[Ambiguities],
     gone: int | None,
 ) -> Refinement:
     """Untouched faces first, then the pieces of the cut ones, (K,) ascending.
@@ -291,23 +309,25 @@ def _assemble(
         edges=made.edges,
         offsets=offsets_of(torch.cat([counts, *[loop.sizes() for loop in made.loops]])),
         corners=torch.cat([corners, *[loop.half for loop in made.loops]]),
-        edge_op=torch.cat(
+        edge_layer=torch.cat(
             [
-                mesh.edge_op,
-                take(mesh.edge_op, cuts.group_edge),
+                mesh.edge_layer,
+                take(mesh.edge_layer, cuts.group_edge),
                 edge_line.new_full(edge_line.shape, op),
             ]
         ),
         edge_unit=torch.cat(
             [mesh.edge_unit, take(mesh.edge_unit, cuts.group_edge), take(unit, edge_line)]
         ),
-        vertex_op=torch.cat([mesh.vertex_op, crossing.new_full((new_vertices,), op)]),
+        vertex_layer=torch.cat([mesh.vertex_layer, crossing.new_full((new_vertices,), op)]),
     )
-    inside = Births(
+    inside = InterpolatedVertices(
         take(lines.start, crossing), take(lines.end, crossing), _join(made.vertex_s, lines.error)
     )
-    doubts += [Doubts(uv, "crossings too close to tell apart") for uv in made.doubts]
-    return Refinement(refined, cuts.births(), inside, doubts, lines=lines, woven=made.woven)
+    ambiguities += [Ambiguities(uv, "crossings too close to tell apart") for uv in made.ambiguities]
+    return Refinement(
+        refined, cuts.interpolated(), inside, ambiguities, lines=lines, woven=made.woven
+    )
 
 
 def _without(mesh: Mesh, faces: Tensor, gone: int | None) -> tuple[Tensor, Tensor]:
@@ -328,11 +348,11 @@ def _without(mesh: Mesh, faces: Tensor, gone: int | None) -> tuple[Tensor, Tenso
     return take(counts, kept), take(mesh.corners, entries)
 
 
-def unrefined(mesh: Mesh, doubts: list[Doubts]) -> Refinement:
+def unrefined(mesh: Mesh, ambiguities: list[Ambiguities]) -> Refinement:
     """The mesh as it is."""
     none = mesh.edges[:0, 0]
-    births = Births(none, none, mesh.uv[:0, 0])
-    return Refinement(mesh, births, births, doubts)
+    interpolated = InterpolatedVertices(none, none, mesh.uv[:0, 0])
+    return Refinement(mesh, interpolated, interpolated, ambiguities)
 
 
 def _join(parts: list[Tensor], like: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.bits import set_bits
-from splinecam.kernels import Sight
+from splinecam.kernels import SignRange
 
 __all__ = ["SignWriter", "Signs", "all_bits", "set_bits"]
 
@@ -96,9 +96,9 @@ class SignWriter:
             return
         self._compare(values, positive, negative)
 
-    def sight(self) -> Sight:
+    def sign_range(self) -> SignRange:
         """What lets loops write the signs."""
-        return Sight(self.tolerance, self.signs.positive, self.signs.negative)
+        return SignRange(self.tolerance, self.signs.positive, self.signs.negative)
 
     def _compare(self, values: Tensor, positive: Tensor, negative: Tensor) -> None:
         _pack(values > self.tolerance, positive)

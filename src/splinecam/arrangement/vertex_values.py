@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from splinecam._util.csr import take
-from splinecam.geometry.interpolation import Births
+from splinecam.geometry.interpolation import InterpolatedVertices
 
-__all__ = ["Field", "Pairs"]
+__all__ = ["UnitDifferences", "VertexValues"]
 
 
 @dataclass
-class Field:
+class VertexValues:
     """The n units that a cut looks at.
 
     table: (V + W, n) at the V vertices of the mesh as it was, and at W made since, which lie
@@ -25,23 +25,23 @@ class Field:
 
     table: Tensor
     ends: Tensor
-    blur: Tensor
+    position_error: Tensor
     first: int
-    late: tuple[Births, ...] = ()
+    late: tuple[InterpolatedVertices, ...] = ()
 
     @classmethod
-    def of(cls, z: Tensor) -> Field:
+    def of(cls, z: Tensor) -> VertexValues:
         """The units z (V, n) at the vertices of a mesh."""
         none = torch.zeros((0, 2), dtype=torch.int64, device=z.device)
         return cls(z.contiguous(), none, z[:0, 0], z.shape[0])
 
-    def grow(self, births: Births, blur: Tensor) -> None:
+    def grow(self, interpolated: InterpolatedVertices, position_error: Tensor) -> None:
         """Keep the values at new vertices, (W,)."""
-        self.table = torch.cat([self.table, births.interpolate(self.table)])
-        self.ends = torch.cat([self.ends, torch.stack([births.p, births.q], 1)])
-        self.blur = torch.cat([self.blur, blur])
+        self.table = torch.cat([self.table, interpolated.interpolate(self.table)])
+        self.ends = torch.cat([self.ends, torch.stack([interpolated.p, interpolated.q], 1)])
+        self.position_error = torch.cat([self.position_error, position_error])
 
-    def add_late(self, *levels: Births) -> None:
+    def add_late(self, *levels: InterpolatedVertices) -> None:
         """Say how all vertices that come after lie between older ones, level by level.
 
         An older vertex lies between itself and itself.
@@ -53,7 +53,7 @@ class Field:
             old, rest = index[:known], index[known + level.count :]
             p, q = (torch.cat([old, ends, rest]) for ends in (level.p, level.q))
             t = torch.cat([zero[:known], level.t, zero[known + level.count :]])
-            self.late = (*self.late, Births(p, q, t))
+            self.late = (*self.late, InterpolatedVertices(p, q, t))
             known += level.count
 
     def at(self, vertex: Tensor, unit: Tensor) -> Tensor:
@@ -64,16 +64,18 @@ class Field:
         if not level:
             flat = torch.add(unit, vertex[:, None], alpha=self.table.shape[1])
             return take(self.table.view(-1), flat.view(-1)).view(unit.shape)
-        births = self.late[level - 1]
-        p, q = (self._at(take(end, vertex), unit, level - 1) for end in (births.p, births.q))
-        return torch.lerp(p, q, take(births.t, vertex)[:, None])
+        interpolated = self.late[level - 1]
+        p, q = (
+            self._at(take(end, vertex), unit, level - 1) for end in (interpolated.p, interpolated.q)
+        )
+        return torch.lerp(p, q, take(interpolated.t, vertex)[:, None])
 
 
 @dataclass(frozen=True)
-class Pairs:
+class UnitDifferences:
     """Columns to cut by: the difference of two units each, (m,), with its rounding error."""
 
-    field: Field
+    field: VertexValues
     first: Tensor
     second: Tensor
     error: Tensor
@@ -88,14 +90,14 @@ class Pairs:
         first, second = self.field.at(vertex, units).unbind(1)
         return first - second
 
-    def blur(self, vertex: Tensor, column: Tensor) -> Tensor:
+    def position_error(self, vertex: Tensor, column: Tensor) -> Tensor:
         """How far a difference may be off because a vertex may be off its place, (N,)."""
-        blur = self.error.new_zeros(vertex.shape)
+        position_error = self.error.new_zeros(vertex.shape)
         if not vertex.shape[0]:
-            return blur
+            return position_error
         place = vertex - self.field.first
         moved = ((place >= 0) & (place < self.field.ends.shape[0])).nonzero()[:, 0]
         ends, column = self.field.ends[place[moved]], column[moved]
         change = self.at(ends[:, 0], column) - self.at(ends[:, 1], column)
-        blur[moved] = change.abs() * self.field.blur[place[moved]]
-        return blur
+        position_error[moved] = change.abs() * self.field.position_error[place[moved]]
+        return position_error

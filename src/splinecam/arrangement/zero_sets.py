@@ -16,7 +16,7 @@ from splinecam._util.tolerances import SAFETY
 from splinecam.arrangement.find_chords import Zeros, cross_faces
 from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.refine import in_blocks, sign_changes, zero_corners
-from splinecam.arrangement.refinement import Doubts, cut_edges
+from splinecam.arrangement.refinement import Ambiguities, cut_edges
 from splinecam.arrangement.signs import Signs
 from splinecam.geometry.subdivision import Mesh
 
@@ -41,7 +41,7 @@ class ZeroSets:
     column: Tensor
     faces: Tensor
     signs: Tensor
-    doubts: list[Doubts]
+    ambiguities: list[Ambiguities]
 
 
 def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
@@ -80,7 +80,7 @@ def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
         column[kept],
         torch.cat([torch.stack([face, face], 1), beside])[kept],
         torch.cat([signs.new_tensor([1, -1]).expand(inside.shape), signs])[kept],
-        found.doubts + cuts.doubts + crossed.doubts,
+        found.ambiguities + cuts.ambiguities + crossed.ambiguities,
     )
 
 
@@ -95,7 +95,7 @@ class _Found:
     changes: list[tuple[Tensor, Tensor]]
     along: list[tuple[Tensor, Tensor]]
     zeros: list[Zeros]
-    doubts: list[Doubts]
+    ambiguities: list[Ambiguities]
 
     @classmethod
     def empty(cls, functions: Functions) -> _Found:
@@ -116,7 +116,7 @@ class _Found:
         )
         signs, unclear = chosen.signs()
         if unclear.shape[0]:
-            self.doubts.append(Doubts(mesh.uv[unclear], CLOSE))
+            self.ambiguities.append(Ambiguities(mesh.uv[unclear], CLOSE))
         edge, column = sign_changes(mesh.edges, signs)
         self.changes.append((edge, columns[column]))
         passing = zero_corners(mesh, chosen, signs)

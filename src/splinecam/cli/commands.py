@@ -142,7 +142,7 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
             "area": domain.area,
             "diameter": domain.diameter,
         },
-        "cuts": part.cuts,
+        "cuts": part.layers,
         "stripped": part.stripped,
         "output": getattr(part.output, "name", part.output),  # of a function
         "stats": stats.nested(),
@@ -286,11 +286,13 @@ def _obstacles(model: str, error: UnsupportedOpError) -> str:
 
 
 def _description(program: Program) -> str:
-    """The input, the output, and the cuts with their units."""
-    cuts = program.cuts
-    rows = [("cut", "operation", "input shape", "units")]
-    rows += [(cut.name, cut.target, str(cut.shape), f"{prod(cut.shape):,}") for cut in cuts]
-    total = sum(prod(cut.shape) for cut in cuts)
+    """The input, the output, and the layers with their units."""
+    layers = program.layers
+    rows = [("layer", "operation", "input shape", "units")]
+    rows += [
+        (layer.name, layer.target, str(layer.shape), f"{prod(layer.shape):,}") for layer in layers
+    ]
+    total = sum(prod(layer.shape) for layer in layers)
     rows.append(("all", "", "", f"{total:,}"))
     wide = [max(len(row[k]) for row in rows) for k in range(4)]
     lines = [
@@ -299,7 +301,7 @@ def _description(program: Program) -> str:
     ]
     final = f", before a final {program.stripped}" if program.stripped else ""
     ends = f"input   {program.input_shape}\noutput  {program.output_shape}{final}"
-    if not cuts:
+    if not layers:
         return f"{ends}\n\nIt is affine: there is nothing to cut."
     return "\n".join([ends, "", *lines])
 

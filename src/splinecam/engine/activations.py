@@ -15,16 +15,16 @@ import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS
-from splinecam.arrangement.refinement import Doubts, Refinement
+from splinecam.arrangement.refinement import Ambiguities, Refinement
 from splinecam.arrangement.signs import Signs
 from splinecam.engine.tiling import Tile
-from splinecam.geometry.interpolation import Births
+from splinecam.geometry.interpolation import InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import History, Seen
-from splinecam.network.nonlinearities import Cut
+from splinecam.kernels import DenseResult, History
+from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
 
-__all__ = ["Ready", "State", "extended", "room_for", "rows_in_block"]
+__all__ = ["LayerInput", "State", "extended", "room_for", "rows_in_block"]
 
 _LARGE = 1 << 19  # numbers for which huge pages pay
 _HUGE = 1 << 28  # numbers beyond which a system may refuse to promise more than is asked for
@@ -48,11 +48,11 @@ class _Grown:
     born: dict[str, Tensor]
     shown: Tensor
     dropped: bool
-    inside: Births
+    inside: InterpolatedVertices
 
 
 @dataclass
-class Ready:
+class LayerInput:
     """What the next cut looks at: the range of its units, (n,) each, and their signs, if known.
 
     seen: what the compiled kernel found of them, if they are those of a dense layer.
@@ -61,11 +61,11 @@ class Ready:
     low: Tensor
     high: Tensor
     signs: Signs | None = None
-    seen: Seen | None = None
+    seen: DenseResult | None = None
 
-    def select(self, tile: Tile) -> Ready:
+    def select(self, tile: Tile) -> LayerInput:
         """The same for a tile of the mesh."""
-        return Ready(self.low, self.high, self.signs and self.signs.select(tile.vertex_ids))
+        return LayerInput(self.low, self.high, self.signs and self.signs.select(tile.vertex_ids))
 
 
 @dataclass
@@ -81,8 +81,8 @@ class State:
     bounds: dict[str, Bound]
     made: Refinement | None = None
     grown: _Grown | None = None
-    pending: Cut | None = None
-    doubts: list[tuple[str, Doubts]] = field(default_factory=list)
+    pending: Nonlinearity | None = None
+    ambiguities: list[tuple[str, Ambiguities]] = field(default_factory=list)
 
     @property
     def known(self) -> int:
@@ -99,22 +99,24 @@ class State:
         self.rows, self.bounds = rows, bounds
         self.made = self.grown = self.pending = None
 
-    def adopt(self, made: Refinement, cut: Cut, ready: Ready) -> None:
+    def adopt(self, made: Refinement, layer: Nonlinearity, layer_input: LayerInput) -> None:
         """Go on with the mesh that was refined along a cut."""
-        self.mesh, self.made, self.pending = made.mesh, made, cut
-        seen = ready.seen
-        if seen is not None and made.history is not None and cut.rectifies:
+        self.mesh, self.made, self.pending = made.mesh, made, layer
+        seen = layer_input.seen
+        if seen is not None and made.history is not None and layer.rectifies:
             self.bounds = {
-                cut.argument: Bound(seen.modulus, seen.later_error),
-                cut.result: Bound(seen.positive_modulus, seen.positive_error),
+                layer.argument: Bound(seen.modulus, seen.later_error),
+                layer.result: Bound(seen.positive_modulus, seen.positive_error),
             }
             return
-        self.doubts += [(cut.name, doubt) for doubt in made.doubts]
+        self.ambiguities += [(layer.name, ambiguity) for ambiguity in made.ambiguities]
         levels = 1 + len(made.early)
         for name in self.rows:
             magnitude, error = self.bounds[name]
             self.bounds[name] = Bound(magnitude, error + EPS * levels * magnitude)
-        self.bounds[cut.result] = cut.bound(self.bounds[cut.argument], ready.low, ready.high)
+        self.bounds[layer.result] = layer.bound(
+            self.bounds[layer.argument], layer_input.low, layer_input.high
+        )
 
     def blocks(
         self, live: tuple[str, ...], numbers: int
@@ -136,8 +138,8 @@ class State:
             values = {name: grown.born[name][chosen] for name in needed}
             yield known + start, self.activate(live, values)
         for start in range(0, grown.inside.count, step):
-            births = grown.inside.select(slice(start, start + step))
-            values = {name: births.interpolate(grown.born[name]) for name in needed}
+            interpolated = grown.inside.select(slice(start, start + step))
+            values = {name: interpolated.interpolate(grown.born[name]) for name in needed}
             yield known + count + start, self.activate(live, values)
 
     def _everywhere(self, name: str) -> Tensor:
@@ -154,10 +156,10 @@ class State:
         """The live values at the first vertices; a block's are overwritten by the next one's."""
         needed = self._needed(live)
         step = rows_in_block(numbers, [self.rows[name] for name in needed])
-        cut = self.pending
+        layer = self.pending
         room = None
-        if cut is not None and cut.result in live:
-            argument = self.rows[cut.argument]
+        if layer is not None and layer.result in live:
+            argument = self.rows[layer.argument]
             room = argument.new_empty((min(step, self.known), *argument.shape[1:]))
         for start in range(0, self.known, step):
             values = {name: self.rows[name][start : start + step] for name in needed}
@@ -165,41 +167,41 @@ class State:
 
     def dead(self, live: tuple[str, ...]) -> Tensor | None:
         """Rows that are of no use as soon as those of the pending result are known, if any."""
-        cut = self.pending
-        if cut is None or cut.argument in live or not cut.spares_argument:
+        layer = self.pending
+        if layer is None or layer.argument in live or not layer.spares_argument:
             return None
-        return self.rows[cut.argument]
+        return self.rows[layer.argument]
 
     def _needed(self, live: tuple[str, ...]) -> set[str]:
-        cut = self.pending
-        return {cut.argument if cut and cut.result == name else name for name in live}
+        layer = self.pending
+        return {layer.argument if layer and layer.result == name else name for name in live}
 
     def activate(
         self, live: tuple[str, ...], values: dict[str, Tensor], room: Tensor | None = None
     ) -> dict[str, Tensor]:
         """The live values of a block, with the pending non-linearity applied."""
-        cut = self.pending
-        if cut is not None and cut.result in live:
-            argument = values[cut.argument]
+        layer = self.pending
+        if layer is not None and layer.result in live:
+            argument = values[layer.argument]
             out = None if room is None else room[: argument.shape[0]]
-            values[cut.result] = cut.apply(argument, out)
+            values[layer.result] = layer.apply(argument, out)
         return {name: values[name] for name in live}
 
-    def at(self, births: Births, live: tuple[str, ...]) -> dict[str, Tensor]:
+    def at(self, interpolated: InterpolatedVertices, live: tuple[str, ...]) -> dict[str, Tensor]:
         """The live values at vertices that lie between vertices on edges, or older ones."""
         if self.made is None:
             raise ValueError("nothing was made since the last stage")
         on_edges, known = self.made.on_edges, self.known
         ends = []
-        for vertex in (births.p, births.q):
+        for vertex in (interpolated.p, interpolated.q):
             place, old = vertex - known, vertex < known
             group = place.clamp(min=0)
             p, q = (torch.where(old, vertex, x[group]) for x in (on_edges.p, on_edges.q))
-            ends.append(Births(p, q, torch.where(old, 0.0, on_edges.t[group])))
+            ends.append(InterpolatedVertices(p, q, torch.where(old, 0.0, on_edges.t[group])))
         values = {}
         for name in self._needed(live):
             a, b = (end.interpolate(self.rows[name]) for end in ends)
-            values[name] = a.lerp_(b, births.t.view(-1, *[1] * (a.dim() - 1)))
+            values[name] = a.lerp_(b, interpolated.t.view(-1, *[1] * (a.dim() - 1)))
         return self.activate(live, values)
 
     def settle(self, numbers: int) -> None:
@@ -224,7 +226,10 @@ class State:
             p, q = torch.where(ends < 0, count + place, torch.stack([p, q]))
         born = {name: _born(value, levels, old, numbers) for name, value in self.rows.items()}
         dropped = int(shown.shape[0]) < count
-        self.grown, self.made = _Grown(born, shown, dropped, Births(p, q, inside.t)), None
+        self.grown, self.made = (
+            _Grown(born, shown, dropped, InterpolatedVertices(p, q, inside.t)),
+            None,
+        )
 
     def select(self, tile: Tile, numbers: int) -> State:
         """The state of a tile of the mesh; it shares the values of what was born with the whole."""
@@ -240,11 +245,11 @@ class State:
             rows={name: value[ids[ids < known]] for name, value in self.rows.items()},
             bounds=dict(self.bounds),
             grown=grown,
-            doubts=[],
+            ambiguities=[],
         )
 
 
-def _born(value: Tensor, levels: list[Births], old: Tensor, numbers: int) -> Tensor:
+def _born(value: Tensor, levels: list[InterpolatedVertices], old: Tensor, numbers: int) -> Tensor:
     """Values at vertices made level by level, each between older ones, and at some old ones."""
     count = sum(level.count for level in levels)
     born = room_for((count + old.shape[0], *value.shape[1:]), value.device)
@@ -252,21 +257,21 @@ def _born(value: Tensor, levels: list[Births], old: Tensor, numbers: int) -> Ten
     spare = value.new_empty((min(step, count), *value.shape[1:]))
     for level in levels:
         for start in range(0, level.count, step):
-            births = level.select(slice(start, start + step))
-            rows = born[first + start : first + start + births.count]
+            interpolated = level.select(slice(start, start + step))
+            rows = born[first + start : first + start + interpolated.count]
             if first:
-                rows.copy_(_between(births, value, born))
+                rows.copy_(_between(interpolated, value, born))
             else:
-                births.interpolate(value, rows, spare[: births.count])
+                interpolated.interpolate(value, rows, spare[: interpolated.count])
         first += level.count
     born[count:] = value[old]
     return born
 
 
-def _between(births: Births, value: Tensor, born: Tensor) -> Tensor:
+def _between(interpolated: InterpolatedVertices, value: Tensor, born: Tensor) -> Tensor:
     """Values at new vertices from those of older ones, some of which are ``born`` as well."""
     known, ends = value.shape[0], []
-    for vertex in (births.p, births.q):
+    for vertex in (interpolated.p, interpolated.q):
         rows = value.index_select(0, vertex.clamp(max=known - 1))
         if vertex.is_cuda:  # reading twice is faster than waiting
             late = (vertex >= known).view(-1, *[1] * (value.dim() - 1))
@@ -276,7 +281,7 @@ def _between(births: Births, value: Tensor, born: Tensor) -> Tensor:
         late = (vertex >= known).nonzero()[:, 0]
         rows[late] = born[vertex[late] - known]
         ends.append(rows)
-    return ends[0].lerp_(ends[1], births.t.view(-1, *[1] * (value.dim() - 1)))
+    return ends[0].lerp_(ends[1], interpolated.t.view(-1, *[1] * (value.dim() - 1)))
 
 
 def rows_in_block(numbers: int, values: list[Tensor]) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import take
 from splinecam._util.tolerances import EPS, SAFETY, SLOPE_PRECISION
 from splinecam.geometry.domain import Domain
@@ -17,10 +18,8 @@ from splinecam.network.program import Program
 
 __all__ = ["AffineMaps", "affine_maps", "derivative", "gradients"]
 
-_BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers looked at in one go
 _WITNESSES = 32  # corners that must agree before their word is taken for the rounding error
 _ENOUGH = 1 << 18  # corners after which no more are asked
-_PASS = {"cpu": 1 << 17, "cuda": 1 << 26}  # activations of one layer held at a time
 _FEWEST = 16  # points in a pass, however wide the layers: their weights are read only once
 
 # Forward mode takes two passes and, when first used, a second or two. With so few outputs, or so
@@ -82,7 +81,7 @@ def _fit(mesh: Mesh, output: Tensor) -> _Fit:
     anchor, value = mesh.uv.new_empty((faces, 2)), output.new_empty((faces, n))
     weight, width = output.new_empty((faces, n, 2)), output.new_empty(faces)
     seen, witnesses = [output.new_zeros(())], 0
-    block = _BLOCK[output.device.type] // max(1, n)
+    block = backend_of(output.device).numbers // max(1, n)
     for face, vertex in mesh.by_size(block):
         k = vertex.shape[1]
         uv = take(mesh.uv, vertex.view(-1)).view(-1, k, 2)
@@ -143,8 +142,8 @@ def _noise(fit: _Fit, output: Tensor, error: Tensor) -> float:
 
 def derivative(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Tensor:
     """Derivative (N, n, 2) of the network along the frame's two axes at local points (N, 2)."""
-    units = [domain.dim, *(math.prod(cut.shape) for cut in program.cuts)]
-    rows = max(_FEWEST, _PASS[uv.device.type] // max(units))
+    units = [domain.dim, *(math.prod(layer.shape) for layer in program.layers)]
+    rows = max(_FEWEST, backend_of(uv.device).traced_activations // max(units))
     outputs = math.prod(program.output_shape)
     backward = outputs <= _FEW or uv.shape[0] * outputs * sum(units) <= _SHORT
     basis = domain.basis.to(uv)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splinecam.engine.activations import Ready, State
+from splinecam._util.backend import backend_of
+from splinecam.engine.activations import LayerInput, State
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import (
     Outcome,
@@ -26,13 +27,10 @@ from splinecam.engine.stacking import part_of, share_out, stack, unstack
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
-from splinecam.network.nonlinearities import Cut
+from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.program import Program
 
 __all__ = ["run_together"]
-
-# Bytes beyond which a stack is large enough: its halves take no longer than the whole.
-_ENOUGH = {"cpu": 1 << 30, "cuda": 1 << 33}
 
 
 def run_together(
@@ -58,10 +56,10 @@ def run_together(
         count = len(part.members)
         most = None if max_regions is None else count * max_regions
         kind = _StackRun if count > 1 else Run
-        computation = kind(plan, most, report, part.at_second, cut_errors=part.cut_errors)
+        computation = kind(plan, most, report, part.at_second, layer_errors=part.layer_errors)
         with torch.inference_mode():
             try:
-                end = computation.finish(part.state, part.index, ready=part.ready)
+                end = computation.finish(part.state, part.index, layer_input=part.layer_input)
             except _Overflow as overflow:
                 waiting += reversed(part.halves(overflow))
                 continue
@@ -80,9 +78,9 @@ def _start(program: Program, domains: Sequence[Domain]) -> State:
 class _Overflow(Exception):
     """A stack is too large before, or while, it is cut at the given stage."""
 
-    def __init__(self, run: Run, state: State, index: int, ready: Ready | None) -> None:
+    def __init__(self, run: Run, state: State, index: int, layer_input: LayerInput | None) -> None:
         super().__init__(index)
-        self.run, self.state, self.index, self.ready = run, state, index, ready
+        self.run, self.state, self.index, self.layer_input = run, state, index, layer_input
 
 
 class _StackRun(Run):
@@ -90,16 +88,18 @@ class _StackRun(Run):
 
     @property
     def memory(self) -> int:
-        return min(self.place.memory, _ENOUGH[self.place.device.type])
+        return min(self.place.memory, backend_of(self.place.device).batch_bytes)
 
-    def _in_tiles(self, state: State, index: int, share: float, ready: Ready | None) -> State:
-        raise _Overflow(self, state, index, ready)
+    def _in_tiles(
+        self, state: State, index: int, share: float, layer_input: LayerInput | None
+    ) -> State:
+        raise _Overflow(self, state, index, layer_input)
 
-    def _cut(self, state: State, cut: Cut, index: int, ready: Ready) -> None:
+    def _cut(self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput) -> None:
         try:
-            super()._cut(state, cut, index, ready)
+            super()._cut(state, layer, index, layer_input)
         except LimitError:
-            raise _Overflow(self, state, index, ready) from None
+            raise _Overflow(self, state, index, layer_input) from None
 
 
 @dataclass(frozen=True)
@@ -112,20 +112,20 @@ class _Part:
     members: range
     state: State
     index: int
-    ready: Ready | None
-    cut_errors: dict[str, Tensor]
+    layer_input: LayerInput | None
+    layer_errors: dict[str, Tensor]
     at_second: bool = False
 
     def halves(self, overflow: _Overflow) -> list[_Part]:
         """The two halves of what has become too large, to go on from there."""
-        state, ready, middle = overflow.state, overflow.ready, len(self.members) // 2
+        state, layer_input, middle = overflow.state, overflow.layer_input, len(self.members) // 2
         both = [self.members[:middle], self.members[middle:]]
         parts, run = [], overflow.run
-        for members, doubts in zip(both, share_out(state.doubts, both), strict=True):
+        for members, ambiguities in zip(both, share_out(state.ambiguities, both), strict=True):
             tile = part_of(state.mesh, members)
-            mine = replace(state.select(tile, run.block), doubts=doubts)
-            waiting = ready and ready.select(tile)
-            errors = dict(self.cut_errors)
+            mine = replace(state.select(tile, run.block), ambiguities=ambiguities)
+            waiting = layer_input and layer_input.select(tile)
+            errors = dict(self.layer_errors)
             parts.append(_Part(members, mine, overflow.index, waiting, errors, run.at_second))
         return parts
 
@@ -133,12 +133,12 @@ class _Part:
 def _outcomes(whole: Outcome, part: _Part, max_regions: int | None) -> Iterator[Outcome]:
     """What was found in each domain."""
     each = [part.members[i : i + 1] for i in range(len(part.members))]
-    doubts = share_out(whole.doubts, each) if len(each) > 1 else [whole.doubts]
+    ambiguities = share_out(whole.ambiguities, each) if len(each) > 1 else [whole.ambiguities]
     pieces = unstack(whole.mesh, whole.output, part.members)
-    for (mesh, values), doubtful in zip(pieces, doubts, strict=True):
+    for (mesh, values), doubtful in zip(pieces, ambiguities, strict=True):
         if max_regions is not None and mesh.num_faces > max_regions:
             raise LimitError(
                 f"The partition exceeds max_regions={max_regions:,}: it has {mesh.num_faces:,} "
                 "regions. Raise max_regions, or choose a smaller domain."
             )
-        yield Outcome(mesh, values, whole.error, whole.cut_errors, doubtful)
+        yield Outcome(mesh, values, whole.error, whole.layer_errors, doubtful)

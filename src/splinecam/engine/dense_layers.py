@@ -10,9 +10,9 @@ from torch import Tensor
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.signs import Signs, all_bits
 from splinecam.engine import line_values as bending
-from splinecam.engine.activations import Ready, State, extended, room_for
-from splinecam.kernels import Dense, History, Kernel, Seen
-from splinecam.network.nonlinearities import Cut, KnotCut
+from splinecam.engine.activations import LayerInput, State, extended, room_for
+from splinecam.kernels import Dense, DenseResult, History, Kernel
+from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
@@ -33,9 +33,9 @@ class _Input:
     bound: Bound
 
 
-def evaluate_dense(program: Program, index: int, state: State, kernel: Kernel) -> Ready | None:
+def evaluate_dense(program: Program, index: int, state: State, kernel: Kernel) -> LayerInput | None:
     """Evaluate a stage that is one product with a matrix; None if it is not, or not known how."""
-    cut, dense = program.stages[index].cut, program.dense(index)
+    cut, dense = program.stages[index].layer, program.dense(index)
     if dense is None or (cut is not None and not _by_signs(cut)):
         return None
     name, step = dense
@@ -68,8 +68,8 @@ def evaluate_dense(program: Program, index: int, state: State, kernel: Kernel) -
     return _ready(seen, width)
 
 
-def _by_signs(cut: Cut) -> bool:
-    return isinstance(cut, KnotCut) and cut.at_zero and prod(cut.shape) <= WIDE
+def _by_signs(cut: Nonlinearity) -> bool:
+    return isinstance(cut, PiecewiseScalar) and cut.at_zero and prod(cut.shape) <= WIDE
 
 
 def _input(name: str, units: int, state: State) -> _Input | None:
@@ -95,10 +95,10 @@ def _ways(history: History, units: int, width: int) -> tuple[str, str]:
     return _DIRECT if ways is None or not history.bends else (ways[0], ways[1])
 
 
-def _ready(seen: Seen, width: int) -> Ready:
+def _ready(seen: DenseResult, width: int) -> LayerInput:
     if seen.signs is None:
-        return Ready(seen.low, seen.high)
+        return LayerInput(seen.low, seen.high)
     positive, negative = seen.signs
     wanted = positive[:0] if seen.clear else all_bits(width, positive.device)  # else not needed
     signs = Signs(positive, negative, wanted, seen.clear)
-    return Ready(seen.low[0], seen.high[0], signs, seen)
+    return LayerInput(seen.low[0], seen.high[0], signs, seen)

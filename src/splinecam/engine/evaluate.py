@@ -11,12 +11,12 @@ from torch import Tensor
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.signs import SignWriter
 from splinecam.engine import line_values as bending
-from splinecam.engine.activations import Ready, State, extended, room_for, rows_in_block
+from splinecam.engine.activations import LayerInput, State, extended, room_for, rows_in_block
 from splinecam.engine.dense_layers import WIDE, evaluate_dense
 from splinecam.engine.line_values import Bags, Sums
-from splinecam.geometry.interpolation import Births, Kinks
-from splinecam.kernels import Kernel, LineRows, Sight
-from splinecam.network.nonlinearities import KnotCut
+from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
+from splinecam.kernels import Kernel, LineRows, SignRange
+from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
@@ -39,14 +39,14 @@ class _Sink:
     writer: SignWriter | None
     again: Tensor | None = None
     kernel: Kernel | None = None
-    sight: Sight | None = None
+    sign_range: SignRange | None = None
     behind: dict[str, Tensor] = field(default_factory=dict)
     rows: dict[str, Tensor] = field(default_factory=dict)
-    ready: Ready | None = None
+    layer_input: LayerInput | None = None
 
     def __post_init__(self) -> None:
         if self.kernel is not None and self.writer is not None:
-            self.sight = self.writer.sight()
+            self.sign_range = self.writer.sign_range()
 
     def room(self, start: int, count: int) -> dict[str, Tensor]:
         """Where the values of so many vertices from ``start`` on will be."""
@@ -84,7 +84,7 @@ class _Sink:
 
     def look_at_all(self, block: int) -> None:
         """Look at values that were not looked at when they came: few large blocks suit a GPU."""
-        if self.source is None or self.ready is not None or self.sight is not None:
+        if self.source is None or self.layer_input is not None or self.sign_range is not None:
             return
         step = rows_in_block(block, [self.rows[self.source]])
         for start in range(0, self.vertices, step):
@@ -95,42 +95,44 @@ class _Sink:
         if self.source is None:
             return
         table = self.rows[self.source].view(self.vertices, -1)
-        if self.kernel is not None and self.sight is not None:
-            self.kernel.see(table, start, start + count, self.sight)
+        if self.kernel is not None and self.sign_range is not None:
+            self.kernel.see(table, start, start + count, self.sign_range)
             return
         z = table[start : start + count]
         # One pass over the numbers for both is faster on a GPU, and slower on a CPU.
         low, high = torch.aminmax(z, dim=0) if z.is_cuda else (z.amin(0), z.amax(0))
-        if self.ready is None:
-            self.ready = Ready(low, high, None if self.writer is None else self.writer.signs)
-        self.ready.low = torch.minimum(self.ready.low, low)
-        self.ready.high = torch.maximum(self.ready.high, high)
+        if self.layer_input is None:
+            self.layer_input = LayerInput(
+                low, high, None if self.writer is None else self.writer.signs
+            )
+        self.layer_input.low = torch.minimum(self.layer_input.low, low)
+        self.layer_input.high = torch.maximum(self.layer_input.high, high)
         if self.writer is not None:
             self.writer.write(start, z)
 
-    def sight_of(self, name: str) -> Sight:
+    def sight_of(self, name: str) -> SignRange:
         """What the loops may see of one of the values."""
-        return self.sight if self.sight and name == self.source else Sight.nothing()
+        return self.sign_range if self.sign_range and name == self.source else SignRange.nothing()
 
-    def seen(self) -> Ready:
+    def seen(self) -> LayerInput:
         """All that was seen of the source."""
-        if self.sight is not None and self.writer is not None:
-            signs = replace(self.writer.signs, clear=not self.sight.zeros())
-            return Ready(*self.sight.range(), signs)
+        if self.sign_range is not None and self.writer is not None:
+            signs = replace(self.writer.signs, clear=not self.sign_range.zeros())
+            return LayerInput(*self.sign_range.range(), signs)
         nothing = next(iter(self.rows.values())).new_zeros(0)
-        return self.ready or Ready(nothing, nothing)
+        return self.layer_input or LayerInput(nothing, nothing)
 
 
 def evaluate(
     program: Program, index: int, state: State, block: int, kernel: Kernel | None = None
-) -> Ready:
+) -> LayerInput:
     """Evaluate one affine stage at all vertices, in blocks of about so many numbers.
 
     kernel: the compiled loops, where they may be used.
     """
-    ready = None if kernel is None else evaluate_dense(program, index, state, kernel)
-    if ready is not None:
-        return ready
+    layer_input = None if kernel is None else evaluate_dense(program, index, state, kernel)
+    if layer_input is not None:
+        return layer_input
     stage, vertices, writer = program.stages[index], state.mesh.num_vertices, None
     bounds = program.bounds(index, {name: state.bounds[name] for name in stage.live_in})
     lines = _lines(program, index, state, bounds, kernel)
@@ -139,11 +141,11 @@ def evaluate(
             name: Bound(magnitude, error + 2 * EPS * magnitude)
             for name, (magnitude, error) in bounds.items()
         }
-    cut = stage.cut
-    if isinstance(cut, KnotCut) and cut.at_zero and prod(cut.shape) <= WIDE:
-        writer = SignWriter(vertices, SAFETY * bounds[cut.source].error.reshape(-1))
+    layer = stage.layer
+    if isinstance(layer, PiecewiseScalar) and layer.at_zero and prod(layer.shape) <= WIDE:
+        writer = SignWriter(vertices, SAFETY * bounds[layer.source].error.reshape(-1))
     dead = state.dead(stage.live_in)
-    sink = _Sink(vertices, cut.source if cut else None, writer, dead, kernel)
+    sink = _Sink(vertices, layer.source if layer else None, writer, dead, kernel)
     if lines is not None:
         _along_lines(program, index, state, lines, sink, block)
     else:
@@ -162,8 +164,8 @@ class _Lines:
     columns: what the stage makes of single units, (n, m) each; rest: the other new vertices.
     """
 
-    new: list[tuple[Kinks, Births, str]]
-    rest: Births
+    new: list[tuple[Breakpoints, InterpolatedVertices, str]]
+    rest: InterpolatedVertices
     columns: dict[str, Tensor]
 
 
@@ -171,23 +173,28 @@ def _lines(
     program: Program, index: int, state: State, bounds: dict[str, Bound], kernel: Kernel | None
 ) -> _Lines | None:
     """The lines of the new vertices, if it pays to follow them."""
-    made, cut = state.made, state.pending
-    if made is None or made.kinks is None or made.kept is not None or cut is None:
+    made, layer = state.made, state.pending
+    if made is None or made.breakpoints is None or made.kept is not None or layer is None:
         return None
     if not program.mixes(index):  # where a unit is zero, its result stays exactly that
         return None
-    size = state.bounds[cut.result].magnitude
+    size = state.bounds[layer.result].magnitude
     n, width = size.numel(), sum(bound.magnitude.numel() for bound in bounds.values())
-    if n != prod(cut.shape) or n * max(n, width) > _COLUMNS:
+    if n != prod(layer.shape) or n * max(n, width) > _COLUMNS:
         return None
-    woven = int(made.kinks[1].line.shape[0])
+    woven = int(made.breakpoints[1].line.shape[0])
     placed, rest = (made.inside.select(part) for part in (slice(woven), slice(woven, None)))
-    new = list(zip(made.kinks, (made.on_edges, placed), strict=True))
+    new = list(zip(made.breakpoints, (made.on_edges, placed), strict=True))
     if kernel is None or made.history is None:
-        costs, terms = bending.TENSORS, [kinks.per_vertex().sum() for kinks in made.kinks]
+        costs, terms = (
+            bending.TENSORS,
+            [breakpoints.per_vertex().sum() for breakpoints in made.breakpoints],
+        )
         counts = [
-            (births.count, kinks.count, term)
-            for (kinks, births), term in zip(new, torch.stack(terms).tolist(), strict=True)
+            (interpolated.count, breakpoints.count, term)
+            for (breakpoints, interpolated), term in zip(
+                new, torch.stack(terms).tolist(), strict=True
+            )
         ]
     else:
         costs, counts = bending.LOOPS, made.history.counts
@@ -195,10 +202,10 @@ def _lines(
     if ways is None:
         return None
     live = {
-        name: size if name == cut.result else state.rows[name][:1]
+        name: size if name == layer.result else state.rows[name][:1]
         for name in program.stages[index].live_in
     }
-    columns = program.columns(index, cut.result, live)
+    columns = program.columns(index, layer.result, live)
     return _Lines([(*some, way) for some, way in zip(new, ways, strict=True)], rest, columns)
 
 
@@ -216,64 +223,74 @@ def _along_lines(
         sink.prepare(product.name, product.args[1].shape[:1], state.mesh.uv.device)
     # These look at the old values, of which the new ones may take the place later on.
     for start in range(0, rest.count, step):
-        births = rest.select(slice(start, start + step))
+        interpolated = rest.select(slice(start, start + step))
         first = state.mesh.num_vertices - rest.count + start
-        room = sink.room(first, births.count)
-        sink.put(first, program.advance(index, state.at(births, live), room))
+        room = sink.room(first, interpolated.count)
+        sink.put(first, program.advance(index, state.at(interpolated, live), room))
     for start, values in state.old_blocks(live, block):
         count = next(iter(values.values())).shape[0]
         sink.put(start, program.advance(index, values, sink.room(start, count)))
     first = state.known
-    for kinks, births, way in lines.new:
-        if births.count:
+    for breakpoints, interpolated, way in lines.new:
+        if interpolated.count:
             if sink.kernel is not None and (way == "terms" or state.history is not None):
-                _by_loops(first, births, kinks, lines.columns, sink, way)
+                _by_loops(first, interpolated, breakpoints, lines.columns, sink, way)
             elif way == "sums":
-                _by_sums(first, births, kinks, lines.columns, sink)
+                _by_sums(first, interpolated, breakpoints, lines.columns, sink)
             else:
-                _by_bags(first, births, kinks, lines.columns, sink, block)
-        first += births.count
+                _by_bags(first, interpolated, breakpoints, lines.columns, sink, block)
+        first += interpolated.count
 
 
 def _by_loops(
-    first: int, births: Births, kinks: Kinks, columns: dict[str, Tensor], sink: _Sink, way: str
+    first: int,
+    interpolated: InterpolatedVertices,
+    breakpoints: Breakpoints,
+    columns: dict[str, Tensor],
+    sink: _Sink,
+    way: str,
 ) -> None:
     """Values at the new vertices from ``first`` on by compiled loops."""
     if sink.kernel is None:
         raise ValueError("there are no compiled loops")
     for name, rows in sink.rows.items():
         table = rows.view(sink.vertices, -1)
-        along = LineRows(first, births, kinks, columns[name])
+        along = LineRows(first, interpolated, breakpoints, columns[name])
         sink.kernel.fill(table, along, sink.sight_of(name), way)
-        if sink.sight is None and name == sink.source:
-            sink.look(first, births.count)
+        if sink.sign_range is None and name == sink.source:
+            sink.look(first, interpolated.count)
 
 
 def _by_sums(
     first: int,
-    births: Births,
-    kinks: Kinks,
+    interpolated: InterpolatedVertices,
+    breakpoints: Breakpoints,
     columns: dict[str, Tensor],
     sink: _Sink,
 ) -> None:
     """Values at the new vertices from ``first`` on, between vertices that have values."""
-    room = sink.room(first, births.count)
+    room = sink.room(first, interpolated.count)
     for name, out in room.items():
-        births.interpolate(sink.rows[name][:first], out)
-        out.view(births.count, -1).sub_(Sums(kinks, births).off(columns[name]))
+        interpolated.interpolate(sink.rows[name][:first], out)
+        out.view(interpolated.count, -1).sub_(Sums(breakpoints, interpolated).off(columns[name]))
     sink.put(first, room)
 
 
 def _by_bags(
-    first: int, births: Births, kinks: Kinks, columns: dict[str, Tensor], sink: _Sink, block: int
+    first: int,
+    interpolated: InterpolatedVertices,
+    breakpoints: Breakpoints,
+    columns: dict[str, Tensor],
+    sink: _Sink,
+    block: int,
 ) -> None:
     """The same, a block at a time."""
     joined = bool(sink.behind)  # one sum of everything reads less than half as much
-    bags = Bags.of(kinks, births, sink.vertices if joined else None)
+    bags = Bags.of(breakpoints, interpolated, sink.vertices if joined else None)
     step = rows_in_block(block, list(sink.rows.values()))
     spare = {} if joined else {name: torch.empty_like(x[:step]) for name, x in sink.rows.items()}
     for rows, entries in bags.blocks(step):
-        some = births.select(rows)
+        some = interpolated.select(rows)
         room = sink.room(first + rows.start, some.count)
         for name, out in room.items():
             if joined:

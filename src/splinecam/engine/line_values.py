@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, pad
 
 from splinecam._util.csr import entries_of, offsets_of, owners_of, take
-from splinecam.geometry.interpolation import Births, Kinks
+from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
 
 __all__ = ["DENSE", "LOOPS", "TENSORS", "Bags", "Costs", "Sums"]
 
@@ -85,29 +85,34 @@ class Bags:
     weight: Tensor
 
     @classmethod
-    def of(cls, kinks: Kinks, births: Births, ends: int | None = None) -> Bags:
+    def of(
+        cls, breakpoints: Breakpoints, interpolated: InterpolatedVertices, ends: int | None = None
+    ) -> Bags:
         """Every kink of a vertex's line, from the table of the stage's answers to single units.
 
         ends: how many rows the table of values has, if that comes before the other in the table;
         then a vertex is all of its value: what is between the ends of its line, less the kinks.
         """
-        begin, end = take(kinks.offsets, kinks.line), take(kinks.offsets[1:], kinks.line)
+        begin, end = (
+            take(breakpoints.offsets, breakpoints.line),
+            take(breakpoints.offsets[1:], breakpoints.line),
+        )
         counts = end - begin
         offsets = offsets_of(counts)
         entry = entries_of(begin, end, offsets)
         owner = owners_of(counts, entry.shape[0])
-        t, at = take(births.t, owner), take(kinks.t, entry)
-        weight = torch.minimum(t, at) * (1 - torch.maximum(t, at)) * take(kinks.bend, entry)
-        row = take(kinks.unit, entry)
+        t, at = take(interpolated.t, owner), take(breakpoints.t, entry)
+        weight = torch.minimum(t, at) * (1 - torch.maximum(t, at)) * take(breakpoints.bend, entry)
+        row = take(breakpoints.unit, entry)
         if ends is None:
             return cls(offsets, row, weight)
-        index = torch.arange(entry.shape[0] + 2 * births.count, device=row.device)
+        index = torch.arange(entry.shape[0] + 2 * interpolated.count, device=row.device)
         offsets += 2 * index[: offsets.shape[0]]
         places = [offsets[:-1], offsets[:-1] + 1, index[2 : 2 + entry.shape[0]] + 2 * owner]
         rows, weights = torch.empty_like(index), weight.new_empty(index.shape)
-        for place, x in zip(places, (births.p, births.q, row + ends), strict=True):
+        for place, x in zip(places, (interpolated.p, interpolated.q, row + ends), strict=True):
             rows.scatter_(0, place, x)
-        for place, x in zip(places, (1 - births.t, births.t, -weight), strict=True):
+        for place, x in zip(places, (1 - interpolated.t, interpolated.t, -weight), strict=True):
             weights.scatter_(0, place, x)
         return cls(offsets, rows, weights)
 
@@ -141,17 +146,17 @@ class Sums:
     run on over all lines, in whole numbers: these may wrap around, but their differences are exact.
     """
 
-    kinks: Kinks
-    births: Births
+    breakpoints: Breakpoints
+    interpolated: InterpolatedVertices
 
     def off(self, columns: Tensor) -> Tensor:
         """What the kinks take off at the vertices: columns (n, m) -> (N, m)."""
-        step = max(1, _NUMBERS // max(1, self.kinks.count))
+        step = max(1, _NUMBERS // max(1, self.breakpoints.count))
         parts = [self._off(part) for part in torch.split(columns, step, 1)]
         return torch.cat(parts, 1)
 
     def _off(self, columns: Tensor) -> Tensor:
-        k, t = self.kinks, self.births.t
+        k, t = self.breakpoints, self.interpolated.t
         part = take(columns, k.unit).T * k.bend
         # No line's sum can be larger than this.
         largest = part.abs().amax(1, keepdim=True) * k.offsets.diff().amax()

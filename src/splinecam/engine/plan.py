@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from splinecam._util.options import device_of
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel, History, Kernel, gpu_kernel_for, kernel_for
-from splinecam.network.nonlinearities import Cut, KnotCut
+from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
 from splinecam.network.program import Program
 
 __all__ = [
@@ -158,9 +158,9 @@ def vertices_after(mesh: Mesh, lines: int) -> float:
     return mesh.num_vertices + 1.5 * lines * sqrt(mesh.num_faces) + lines * lines / 4
 
 
-def crossing_units(cut: Cut, low: Tensor, high: Tensor) -> int:
+def crossing_units(layer: Nonlinearity, low: Tensor, high: Tensor) -> int:
     """How many units of a cut may change sign, if that is what it cuts by; else all of them."""
-    if isinstance(cut, KnotCut) and cut.at_zero:
+    if isinstance(layer, PiecewiseScalar) and layer.at_zero:
         return int(((low < 0) & (high > 0)).sum())
     return low.numel()
 
@@ -187,7 +187,7 @@ def _moved_once(value: Any, device: torch.device, done: dict[int, Any]) -> Any:
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, History):
         return None  # the memory of the compiled kernel stays where it is
-    if is_dataclass(value) and not isinstance(value, (type, Cut)):
+    if is_dataclass(value) and not isinstance(value, (type, Nonlinearity)):
         # Meshes and refinements of the compiled kernel become ordinary ones.
         kind = next(base for base in type(value).__mro__ if "__dataclass_params__" in vars(base))
         parts = {each.name: getattr(value, each.name) for each in fields(value)}

@@ -15,11 +15,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.refine import ClearLayer, refine, refine_compiled
-from splinecam.arrangement.refinement import Doubts, Refinement
-from splinecam.engine.activations import Ready, State, room_for
+from splinecam.arrangement.refinement import Ambiguities, Refinement
+from splinecam.engine.activations import LayerInput, State, room_for
 from splinecam.engine.evaluate import evaluate
 from splinecam.engine.plan import Place, Plan, crossing_units, free_memory, moved, vertices_after
 from splinecam.engine.tiling import Tile, cut_in_two, glue
@@ -27,7 +28,7 @@ from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.geometry.subdivision import Mesh, kept, polygon_mesh
-from splinecam.network.nonlinearities import Cut, KnotCut, MaxCut
+from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
@@ -42,10 +43,6 @@ __all__ = [
     "run",
 ]
 
-# Numbers of one block of activations: small enough for the cache of a CPU core, and large enough to
-# fill a GPU.
-_BLOCK = {"cpu": 1 << 17, "cuda": 1 << 28}
-
 # Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
 _MESH_BYTES = 1000
 _LEAST_MEMORY = 1000 * _MESH_BYTES  # bytes below which hardly any network fits
@@ -55,15 +52,16 @@ _LEAST_MEMORY = 1000 * _MESH_BYTES  # bytes below which hardly any network fits
 class Outcome:
     """What a run gives: the final mesh in local coordinates and the network's output on it.
 
-    output: (V, n_out) at the vertices; error: (n_out,) its rounding error; cut_errors: that of the
-    units of each cut, (n,); doubts: places that rounding could not settle, with the cut's name.
+    output: (V, n_out) at the vertices; error: (n_out,) its rounding error; layer_errors: that of
+    the units of each layer, (n,); ambiguities: places that rounding could not settle, with the
+    layer's name.
     """
 
     mesh: Mesh
     output: Tensor
     error: Tensor
-    cut_errors: dict[str, Tensor]
-    doubts: list[tuple[str, Doubts]]
+    layer_errors: dict[str, Tensor]
+    ambiguities: list[tuple[str, Ambiguities]]
 
     def kept(self) -> Outcome:
         """The same in tensors of their own, which may take part in everything again.
@@ -74,8 +72,11 @@ class Outcome:
             self.mesh.kept(),
             kept(self.output),
             kept(self.error),
-            {name: kept(error) for name, error in self.cut_errors.items()},
-            [(name, Doubts(doubt.uv.clone(), doubt.reason)) for name, doubt in self.doubts],
+            {name: kept(error) for name, error in self.layer_errors.items()},
+            [
+                (name, Ambiguities(ambiguity.uv.clone(), ambiguity.reason))
+                for name, ambiguity in self.ambiguities
+            ],
         )
 
 
@@ -146,7 +147,7 @@ class Run:
     report: Report
     at_second: bool = False
     finished: int = 0  # regions of tiles that are done
-    cut_errors: dict[str, Tensor] = field(default_factory=dict)
+    layer_errors: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def place(self) -> Place:
@@ -168,7 +169,7 @@ class Run:
     def outcome(self, state: State) -> Outcome:
         """What was found, where the plan wants the result."""
         output, error = output_of(self.program, state)
-        found = Outcome(state.mesh, output, error, self.cut_errors, state.doubts)
+        found = Outcome(state.mesh, output, error, self.layer_errors, state.ambiguities)
         if self.plan.make_second is None:
             return found
         if not self.at_second:
@@ -176,7 +177,7 @@ class Run:
         return moved(found, self.plan.second.device)
 
     def finish(
-        self, state: State, index: int, share: float = 1.0, ready: Ready | None = None
+        self, state: State, index: int, share: float = 1.0, layer_input: LayerInput | None = None
     ) -> State:
         """Carry a state from a stage to the end of the network.
 
@@ -184,56 +185,56 @@ class Run:
         """
         for i in range(index, len(self.program.stages)):
             divisible = state.mesh.num_faces > 1
-            if ready is None:
+            if layer_input is None:
                 state, _ = self._choose_place(state, i, None)
                 if divisible and self._bytes(state, i) > self.memory:
                     return self._in_tiles(state, i, share, None)
-                ready = evaluate(self.program, i, state, self.block, self.place.kernel)
-            state, ready = self._choose_place(state, i, ready)
-            cut = self.program.stages[i].cut
-            if cut is not None and ready is not None:
+                layer_input = evaluate(self.program, i, state, self.block, self.place.kernel)
+            state, layer_input = self._choose_place(state, i, layer_input)
+            cut = self.program.stages[i].layer
+            if cut is not None and layer_input is not None:
                 try:
-                    self._cut(state, cut, i, ready)
+                    self._cut(state, cut, i, layer_input)
                 except TooLarge:
                     if divisible or self.may_move:
-                        return self._in_tiles(state, i, share, ready)
+                        return self._in_tiles(state, i, share, layer_input)
                     raise
                 self.report(cut.name, self.finished + state.mesh.num_faces, share)
-            ready = None
+            layer_input = None
         return state
 
     def _choose_place(
-        self, state: State, index: int, ready: Ready | None
-    ) -> tuple[State, Ready | None]:
+        self, state: State, index: int, layer_input: LayerInput | None
+    ) -> tuple[State, LayerInput | None]:
         """Take a state to the plan's second place if the work that is next is worth it.
 
         ready: None before a stage, and before its cut what is cut.
         """
         if not self.may_move:
-            return state, ready
-        cut, widths = self.program.stages[index].cut, self.program.widths
+            return state, layer_input
+        cut, widths = self.program.stages[index].layer, self.program.widths
         vertices, width = float(state.mesh.num_vertices), widths[index]
-        if cut is not None and ready is not None:
-            lines = crossing_units(cut, ready.low, ready.high)
+        if cut is not None and layer_input is not None:
+            lines = crossing_units(cut, layer_input.low, layer_input.high)
             vertices, width = vertices_after(state.mesh, lines), widths[index + 1]
         if not self.plan.worth_moving(vertices, width):
-            return state, ready
-        return self._at_second(state, index, ready)
+            return state, layer_input
+        return self._at_second(state, index, layer_input)
 
     def _at_second(
-        self, state: State, index: int, ready: Ready | None
-    ) -> tuple[State, Ready | None]:
+        self, state: State, index: int, layer_input: LayerInput | None
+    ) -> tuple[State, LayerInput | None]:
         self.at_second = True
         device, stages = self.place.device, self.program.stages
         self.plan.tell(f"stage {index + 1} of {len(stages)}")
-        pending = None if state.pending is None else stages[index - 1].cut
-        state, ready = moved((state, ready), device)
-        return replace(state, pending=pending), ready
+        pending = None if state.pending is None else stages[index - 1].layer
+        state, layer_input = moved((state, layer_input), device)
+        return replace(state, pending=pending), layer_input
 
     @property
     def block(self) -> int:
         """Numbers of one block of activations: a small part of the budget at most."""
-        return min(_BLOCK[self.program.device.type], max(1, self.memory >> 8))
+        return min(backend_of(self.program.device).activations, max(1, self.memory >> 8))
 
     def _bytes(self, state: State, index: int) -> int:
         """Memory of one stage: activations before and after it, their signs, and the mesh.
@@ -244,14 +245,18 @@ class Run:
         after = state.mesh.num_vertices * self.program.widths[index]
         return 2 * 8 * (before + after) + after // 2 + _MESH_BYTES * state.mesh.num_faces
 
-    def _in_tiles(self, state: State, index: int, share: float, ready: Ready | None) -> State:
+    def _in_tiles(
+        self, state: State, index: int, share: float, layer_input: LayerInput | None
+    ) -> State:
         if self.may_move:  # there may be more room
-            state, ready = self._at_second(state, index, ready)
-            return self.finish(state, index, share, ready)
+            state, layer_input = self._at_second(state, index, layer_input)
+            return self.finish(state, index, share, layer_input)
         tiles, ends, done = cut_in_two(state.mesh), [], self.finished
         for tile in tiles:
             part = state.select(tile, self.block)
-            ends.append(self.finish(part, index, share / 2, ready and ready.select(tile)))
+            ends.append(
+                self.finish(part, index, share / 2, layer_input and layer_input.select(tile))
+            )
             self.finished += ends[-1].mesh.num_faces
         self.finished = done
         refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
@@ -267,21 +272,21 @@ class Run:
             bounds[name] = Bound(
                 torch.maximum(magnitude, other.magnitude), torch.maximum(error, other.error)
             )
-        doubts = state.doubts + ends[0].doubts + ends[1].doubts
-        return State(mesh, rows, bounds, doubts=doubts)
+        ambiguities = state.ambiguities + ends[0].ambiguities + ends[1].ambiguities
+        return State(mesh, rows, bounds, ambiguities=ambiguities)
 
-    def _cut(self, state: State, cut: Cut, index: int, ready: Ready) -> None:
+    def _cut(self, state: State, cut: Nonlinearity, index: int, layer_input: LayerInput) -> None:
         """Refine the mesh along the knots of a non-linearity; its evaluation stays pending."""
         z = state.rows[cut.source].reshape(state.mesh.num_vertices, -1)
         error = state.bounds[cut.source].error.reshape(-1)
-        if ready.signs is None:
-            error = error + EPS * torch.maximum(ready.low.abs(), ready.high.abs())
-        refinement = partial(self._refinement, cut, state.mesh, z, error, ready, index)
-        state.adopt(self._refine(state.mesh, cut.name, refinement), cut, ready)
-        known = self.cut_errors.get(cut.name)
+        if layer_input.signs is None:
+            error = error + EPS * torch.maximum(layer_input.low.abs(), layer_input.high.abs())
+        refinement = partial(self._refinement, cut, state.mesh, z, error, layer_input, index)
+        state.adopt(self._refine(state.mesh, cut.name, refinement), cut, layer_input)
+        known = self.layer_errors.get(cut.name)
         if known is not None:  # perhaps on another device
             error = torch.maximum(known.to(error.device), error)
-        self.cut_errors[cut.name] = error
+        self.layer_errors[cut.name] = error
 
     def _refine(self, mesh: Mesh, name: str, refinement: Callable[..., Refinement]) -> Refinement:
         fits = self.memory // _MESH_BYTES
@@ -304,18 +309,18 @@ class Run:
 
     def _refinement(
         self,
-        cut: Cut,
+        cut: Nonlinearity,
         mesh: Mesh,
         z: Tensor,
         error: Tensor,
-        ready: Ready,
+        layer_input: LayerInput,
         index: int,
         *,
         max_faces: int,
     ) -> Refinement:
         """Cut along straight lines, or along the borders between winners."""
-        low, high, signs, place = ready.low, ready.high, ready.signs, self.place
-        if place.kernel is not None and isinstance(cut, KnotCut) and signs and signs.clear:
+        low, high, signs, place = layer_input.low, layer_input.high, layer_input.signs, self.place
+        if place.kernel is not None and isinstance(cut, PiecewiseScalar) and signs and signs.clear:
             layer = ClearLayer(z, signs.positive, error, cut.jump)
             made = refine_compiled(place.kernel, mesh, layer, index, max_faces=max_faces)
             if made is not None:
@@ -323,7 +328,7 @@ class Run:
         functions = cut.functions(z, error, low, high, signs)
         if functions is not None:
             return refine(mesh, functions, index, max_faces=max_faces, gpu=place.gpu)
-        if not isinstance(cut, MaxCut):
+        if not isinstance(cut, MaxNonlinearity):
             raise TypeError(f"{type(cut).__name__} does not say what to cut by")
         if cut.smallest:
             z, low, high = -z, -high, -low

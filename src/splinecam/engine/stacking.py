@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from splinecam._util.csr import offsets_of, owners_of, take, take_rows
-from splinecam.arrangement.refinement import Doubts
+from splinecam.arrangement.refinement import Ambiguities
 from splinecam.engine.tiling import Tile
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 
 __all__ = ["part_of", "share_out", "stack", "unstack"]
 
-Named = list[tuple[str, Doubts]]
-"""Doubts with the names of the cuts that raised them."""
+Named = list[tuple[str, Ambiguities]]
+"""Ambiguities with the names of the cuts that raised them."""
 
 
 def stack(polygons: Sequence[Tensor]) -> Mesh:
@@ -58,18 +58,18 @@ def _flat(uv: Tensor, members: range) -> Tensor:
     return uv if len(members) > 1 else uv[:, :2].contiguous()
 
 
-def share_out(doubts: Named, parts: Sequence[range]) -> list[Named]:
+def share_out(ambiguities: Named, parts: Sequence[range]) -> list[Named]:
     """What is doubtful in each part; the parts are ranges of components, one after the other."""
     shares: list[Named] = [[] for _ in parts]
     first = torch.tensor([members.start for members in parts])
-    for name, doubt in doubts:
-        uv = doubt.uv.cpu()
+    for name, ambiguity in ambiguities:
+        uv = ambiguity.uv.cpu()
         part = torch.bucketize(uv[:, 2].contiguous(), first.to(uv), right=True) - 1
         order, _, counts = _ranked(part, len(parts))
         pieces = torch.split(uv[order], counts.tolist())
         for mine, members, piece in zip(shares, parts, pieces, strict=True):
             if piece.shape[0]:
-                mine.append((name, Doubts(_flat(piece, members), doubt.reason)))
+                mine.append((name, Ambiguities(_flat(piece, members), ambiguity.reason)))
     return shares
 
 
@@ -99,9 +99,9 @@ def unstack(mesh: Mesh, values: Tensor, members: range) -> list[tuple[Mesh, Tens
         "edges": (take(new_vertex, take(mesh.edges, edges).view(-1)).view(-1, 2), table[1]),
         "offsets": (offsets, [size + 1 for size in table[2]]),
         "corners": (2 * take(new_edge, half >> 1) + (half & 1), table[3]),
-        "edge_op": (take(mesh.edge_op, edges), table[1]),
+        "edge_layer": (take(mesh.edge_layer, edges), table[1]),
         "edge_unit": (take(mesh.edge_unit, edges), table[1]),
-        "vertex_op": (take(mesh.vertex_op, vertices), table[0]),
+        "vertex_layer": (take(mesh.vertex_layer, vertices), table[0]),
     }
     parts = {name: torch.split(array, size) for name, (array, size) in columns.items()}
     rows = zip(*parts.values(), strict=True)

@@ -19,7 +19,7 @@ from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["Tile", "cut_in_two", "glue"]
 
-_ROOT = -2  # edge_op of a tile's edge: _ROOT - (edge of the whole mesh it is a piece of)
+_ROOT = -2  # edge_layer of a tile's edge: _ROOT - (edge of the whole mesh it is a piece of)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def cut_in_two(mesh: Mesh) -> tuple[Tile, Tile]:
 
 def _tile(mesh: Mesh, faces: Tensor) -> Tile:
     part, vertex_ids, edge_ids = mesh.select(faces)
-    return Tile(replace(part, edge_op=_ROOT - edge_ids), vertex_ids)
+    return Tile(replace(part, edge_layer=_ROOT - edge_ids), vertex_ids)
 
 
 def glue(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
@@ -54,17 +54,17 @@ def glue(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
     inner_vertices, inner_edges = mesh.num_vertices + seams.count, mesh.num_edges + seams.count
     places: list[Tensor] = []
     whole = _divided(mesh, tiles, seams)
-    uv, vertex_op = [whole.uv], [whole.vertex_op]
-    edges, edge_op, edge_unit = [whole.edges], [whole.edge_op], [whole.edge_unit]
+    uv, vertex_layer = [whole.uv], [whole.vertex_layer]
+    edges, edge_layer, edge_unit = [whole.edges], [whole.edge_layer], [whole.edge_unit]
     sizes, corners = [], []
     for number, tile in enumerate(tiles):
         place = seams.places(number, tile, inner_vertices)
-        drawn = (tile.mesh.edge_op > _ROOT).nonzero()[:, 0]
+        drawn = (tile.mesh.edge_layer > _ROOT).nonzero()[:, 0]
         fresh = place >= inner_vertices
         uv.append(tile.mesh.uv[fresh])
-        vertex_op.append(tile.mesh.vertex_op[fresh])
+        vertex_layer.append(tile.mesh.vertex_layer[fresh])
         edges.append(place[tile.mesh.edges[drawn]])
-        edge_op.append(tile.mesh.edge_op[drawn])
+        edge_layer.append(tile.mesh.edge_layer[drawn])
         edge_unit.append(tile.mesh.edge_unit[drawn])
         size, half = _corners(mesh, tile, seams, place, drawn, inner_edges)
         sizes.append(size)
@@ -77,9 +77,9 @@ def glue(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
         edges=torch.cat(edges),
         offsets=offsets_of(torch.cat(sizes)),
         corners=torch.cat(corners),
-        edge_op=torch.cat(edge_op),
+        edge_layer=torch.cat(edge_layer),
         edge_unit=torch.cat(edge_unit),
-        vertex_op=torch.cat(vertex_op),
+        vertex_layer=torch.cat(vertex_layer),
     )
     return glued, places
 
@@ -119,9 +119,9 @@ def _seams(mesh: Mesh, tiles: list[Tile]) -> _Seams:
     edge, vertex, number, t = [], [], [], []
     for index, tile in enumerate(tiles):
         start = tile.mesh.edges[:, 0]
-        begins = (tile.mesh.edge_op <= _ROOT) & (start >= tile.vertex_ids.shape[0])
+        begins = (tile.mesh.edge_layer <= _ROOT) & (start >= tile.vertex_ids.shape[0])
         start = start[begins]
-        root = _ROOT - tile.mesh.edge_op[begins]
+        root = _ROOT - tile.mesh.edge_layer[begins]
         a, b = mesh.uv[mesh.edges[root]].unbind(1)
         d = b - a
         edge.append(root)
@@ -169,11 +169,11 @@ def _unite(mesh: Mesh, edge: Tensor, number: Tensor, t: Tensor) -> Tensor:
 def _divided(mesh: Mesh, tiles: list[Tile], seams: _Seams) -> Mesh:
     """The whole mesh with every edge divided at its united vertices."""
     uv = mesh.uv.new_empty((seams.count, 2))
-    made = mesh.vertex_op.new_empty(seams.count)
+    made = mesh.vertex_layer.new_empty(seams.count)
     for index, tile in enumerate(tiles):
         mine = seams.sample[:, 0] == index
         uv[mine] = tile.mesh.uv[seams.sample[mine, 1]]
-        made[mine] = tile.mesh.vertex_op[seams.sample[mine, 1]]
+        made[mine] = tile.mesh.vertex_layer[seams.sample[mine, 1]]
     return mesh.divide(seams.edge, uv, made)
 
 
@@ -182,7 +182,7 @@ def _corners(
 ) -> tuple[Tensor, Tensor]:
     """Sizes and half-edges of a tile's faces in the glued mesh."""
     part = tile.mesh
-    root = _ROOT - part.edge_op
+    root = _ROOT - part.edge_layer
     is_piece = root >= 0
     root = root.clamp(min=0)
     # Pieces of edge e are numbered 0, 1, ...; piece 0 keeps the id e, the others are appended.

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.connectivity import long_cycles
 from splinecam._util.csr import lengths, owners_of, take, take_rows
 from splinecam._util.tolerances import AREA_PRECISION, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["Check", "check_mesh"]
-
-_BLOCK = {"cpu": 1 << 18, "cuda": 1 << 24}  # faces looked at in one go
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def _check_topology(mesh: Mesh, start: Tensor) -> list[Check]:
     ends = mesh.edges.view(-1)
     used = torch.zeros(2 * E, dtype=torch.bool, device=ends.device)
     left, right = used.index_fill_(0, mesh.corners, True).view(-1, 2).unbind(1)
-    border = mesh.edge_op < 0
+    border = mesh.edge_layer < 0
     twice = mesh.corners.shape[0] - _count(used)
     twins = twice + _count(torch.where(border, left == right, ~(left & right)))
     breaks = _count(take(ends, mesh.corners ^ 1) != _ahead(mesh.offsets, start))
@@ -103,7 +102,7 @@ def _astray(start: Tensor, end: Tensor) -> int:
 def _check_geometry(mesh: Mesh, area: float, trusted: Tensor, start: Tensor) -> list[Check]:
     shapes, offsets = [], mesh.offsets
     uv = mesh.uv.T.contiguous()
-    step = _BLOCK[uv.device.type]
+    step = backend_of(uv.device).faces
     for first in range(0, mesh.num_faces, step):
         rows = offsets[first : first + step + 1]
         corners = start[int(rows[0]) : int(rows[-1])]

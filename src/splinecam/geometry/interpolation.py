@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Births", "Kinks"]
+__all__ = ["Breakpoints", "InterpolatedVertices"]
 
 
 @dataclass(frozen=True)
-class Births:
+class InterpolatedVertices:
     """New vertices as points between two older ones: ``lerp(x[p], x[q], t)``, all (N,)."""
 
     p: Tensor
@@ -22,9 +22,9 @@ class Births:
     def count(self) -> int:
         return int(self.t.shape[0])
 
-    def select(self, chosen: Tensor | slice) -> Births:
+    def select(self, chosen: Tensor | slice) -> InterpolatedVertices:
         """Some of the new vertices."""
-        return Births(self.p[chosen], self.q[chosen], self.t[chosen])
+        return InterpolatedVertices(self.p[chosen], self.q[chosen], self.t[chosen])
 
     def interpolate(
         self, x: Tensor, out: Tensor | None = None, spare: Tensor | None = None
@@ -40,7 +40,7 @@ class Births:
 
 
 @dataclass(frozen=True)
-class Kinks:
+class Breakpoints:
     """Where the results of units bend on the lines that new vertices lie on.
 
     offsets: (L + 1,) the kinks of each line. Per kink, (K,), in order along each line: its fraction
@@ -56,10 +56,10 @@ class Kinks:
     place: Tensor
 
     @classmethod
-    def none(cls, births: Births) -> Kinks:
+    def none(cls, interpolated: InterpolatedVertices) -> Breakpoints:
         """Straight lines to new vertices."""
-        line = torch.zeros_like(births.p)
-        return cls(line.new_zeros(2), births.t[:0], line[:0], births.t[:0], line, line)
+        line = torch.zeros_like(interpolated.p)
+        return cls(line.new_zeros(2), interpolated.t[:0], line[:0], interpolated.t[:0], line, line)
 
     @property
     def count(self) -> int:

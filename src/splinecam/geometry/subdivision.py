@@ -27,17 +27,17 @@ class Mesh:
     """A subdivision of a convex polygon into V vertices, E edges and F convex faces.
 
     uv: (V, 2); edges: (E, 2); offsets: (F + 1,) and corners: (H,) half-edges, face by face;
-    edge_op, edge_unit: (E,) the cut and unit that drew the edge (-1: the domain's border);
-    vertex_op: (V,) the cut that made the vertex (-1: a corner of the domain).
+    edge_layer, edge_unit: (E,) the cut and unit that drew the edge (-1: the domain's border);
+    vertex_layer: (V,) the cut that made the vertex (-1: a corner of the domain).
     """
 
     uv: Tensor
     edges: Tensor
     offsets: Tensor
     corners: Tensor
-    edge_op: Tensor
+    edge_layer: Tensor
     edge_unit: Tensor
-    vertex_op: Tensor
+    vertex_layer: Tensor
 
     @property
     def num_vertices(self) -> int:
@@ -118,7 +118,7 @@ class Mesh:
             centroid[face] = (middle + torch.where(flat, 0.0, shift)).T
         return area, centroid
 
-    def divide(self, edge: Tensor, uv: Tensor, vertex_op: Tensor) -> Mesh:
+    def divide(self, edge: Tensor, uv: Tensor, vertex_layer: Tensor) -> Mesh:
         """Divide edges at new vertices: (C,) edges ascending, (C, 2) points in order along each.
 
         Point g becomes vertex V + g and begins edge E + g; the faces still name whole edges.
@@ -130,9 +130,9 @@ class Mesh:
             edges=edges,
             offsets=self.offsets,
             corners=self.corners,
-            edge_op=torch.cat([self.edge_op, take(self.edge_op, edge)]),
+            edge_layer=torch.cat([self.edge_layer, take(self.edge_layer, edge)]),
             edge_unit=torch.cat([self.edge_unit, take(self.edge_unit, edge)]),
-            vertex_op=torch.cat([self.vertex_op, vertex_op]),
+            vertex_layer=torch.cat([self.vertex_layer, vertex_layer]),
         )
 
     def pieces(self, edge: Tensor) -> Tensor:
@@ -162,9 +162,9 @@ class Mesh:
             edges=new_vertex.view(-1, 2),
             offsets=offsets_of(counts),
             corners=2 * new_edge + (halves & 1),
-            edge_op=self.edge_op[edge_ids],
+            edge_layer=self.edge_layer[edge_ids],
             edge_unit=self.edge_unit[edge_ids],
-            vertex_op=self.vertex_op[vertex_ids],
+            vertex_layer=self.vertex_layer[vertex_ids],
         )
         return mesh, vertex_ids, edge_ids
 
@@ -201,7 +201,7 @@ def polygon_mesh(uv: Tensor, counts: Tensor | None = None) -> Mesh:
         edges=torch.stack([index, following(offsets, k)], 1),
         offsets=offsets,
         corners=2 * index,
-        edge_op=border,
+        edge_layer=border,
         edge_unit=border.clone(),
-        vertex_op=border.clone(),
+        vertex_layer=border.clone(),
     )

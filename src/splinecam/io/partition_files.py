@@ -47,7 +47,15 @@ __all__ = ["read", "save"]
 
 _FORMAT, _VERSION = "splinecam partition", 1
 
+# Fields that have another name in files, as they had it when the format was made.
+_FILE_NAMES = {"edge_layer": "edge_op", "vertex_layer": "vertex_op"}
+
 Arrays = Mapping[str, NDArray[Any]]
+
+
+def _mesh_key(name: str) -> str:
+    """The name in a file of a field of a mesh."""
+    return f"mesh_{_FILE_NAMES.get(name, name)}"
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -81,7 +89,7 @@ def _arrays(part: Partition) -> dict[str, Any]:
         "format": _FORMAT,
         "version": _VERSION,
         "input_shape": domain.input_shape,
-        "cuts": part.cuts,
+        "cuts": part.layers,
         "stripped": part.stripped,
         "dtype": str(part.dtype).removeprefix("torch."),
         "unresolved": part.unresolved,
@@ -89,10 +97,10 @@ def _arrays(part: Partition) -> dict[str, Any]:
         "names": part.names,
     }
     tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
-    tensors |= {f"mesh_{name}": tensor for name, tensor in vars(part.mesh).items()}
+    tensors |= {_mesh_key(name): tensor for name, tensor in vars(part.mesh).items()}
     tensors |= {f"maps_{name}": tensor for name, tensor in vars(part.maps).items()}
     tensors |= {"values": part.values, "value_error": part.value_error}
-    tensors |= {f"cut_error_{k}": part.cut_errors[name] for k, name in enumerate(part.cuts)}
+    tensors |= {f"cut_error_{k}": part.layer_errors[name] for k, name in enumerate(part.layers)}
     arrays = {name: _narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
     return {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays}
 
@@ -181,7 +189,7 @@ def _begins_as_archive(file: BinaryIO) -> bool:
 
 def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
     """The arrays as tensors, when they fit together."""
-    cuts = tuple(map(str, about["cuts"]))
+    layers = tuple(map(str, about["cuts"]))
     domain = Domain(
         origin=_floats(arrays, "domain_origin"),
         basis=_floats(arrays, "domain_basis"),
@@ -190,16 +198,18 @@ def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
     )
     mesh = Mesh(
         uv=_floats(arrays, "mesh_uv"),
-        **{f.name: _whole(arrays, f"mesh_{f.name}") for f in fields(Mesh) if f.name != "uv"},
+        **{f.name: _whole(arrays, _mesh_key(f.name)) for f in fields(Mesh) if f.name != "uv"},
     )
     record = Record(
         domain=domain,
         mesh=mesh,
         values=_floats(arrays, "values"),
         value_error=_floats(arrays, "value_error"),
-        cut_errors={name: _floats(arrays, f"cut_error_{k}") for k, name in enumerate(cuts)},
-        unresolved=tuple(Unresolved((u, v), cut, why) for (u, v), cut, why in about["unresolved"]),
-        cuts=cuts,
+        layer_errors={name: _floats(arrays, f"cut_error_{k}") for k, name in enumerate(layers)},
+        unresolved=tuple(
+            Unresolved((u, v), layer, why) for (u, v), layer, why in about["unresolved"]
+        ),
+        layers=layers,
         stripped=about["stripped"],
         dtype=_dtype(about["dtype"]),
         maps=AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps))),
@@ -252,9 +262,9 @@ def _check_shapes(record: Record) -> None:
         "mesh_edges": (mesh.edges, (E, 2)),
         "mesh_offsets": (mesh.offsets, (F + 1,)),
         "mesh_corners": (mesh.corners, (H,)),
-        "mesh_edge_op": (mesh.edge_op, (E,)),
+        "mesh_edge_op": (mesh.edge_layer, (E,)),
         "mesh_edge_unit": (mesh.edge_unit, (E,)),
-        "mesh_vertex_op": (mesh.vertex_op, (V,)),
+        "mesh_vertex_op": (mesh.vertex_layer, (V,)),
         "values": (record.values, (V, n)),
         "value_error": (record.value_error, (n,)),
         "maps_anchor": (maps.anchor, (F, 2)),
@@ -268,8 +278,8 @@ def _check_shapes(record: Record) -> None:
     limits = {
         "mesh_edges": (mesh.edges, 0, V),
         "mesh_corners": (mesh.corners, 0, 2 * E),
-        "mesh_edge_op": (mesh.edge_op, -1, len(record.cuts)),
-        "mesh_vertex_op": (mesh.vertex_op, -1, len(record.cuts)),
+        "mesh_edge_op": (mesh.edge_layer, -1, len(record.layers)),
+        "mesh_vertex_op": (mesh.vertex_layer, -1, len(record.layers)),
     }
     for name, (index, low, high) in limits.items():
         if index.numel() and not low <= int(index.min()) <= int(index.max()) < high:

@@ -5,23 +5,23 @@ Where it is missing everything works by tensor operations, only slower. For GPUs
 of ``refine.cu``, ``envelope.cu`` and ``dissolve.cu``, which are compiled when first needed.
 """
 
-from splinecam.kernels.gpu import Contest, GpuKernel, Layer, Strokes, gpu_kernel_for
-from splinecam.kernels.kernel import Cutting, Dense, Kernel, Seen, available, kernel_for
+from splinecam.kernels.gpu import Candidates, GpuKernel, Layer, SelectedChords, gpu_kernel_for
+from splinecam.kernels.kernel import Cutting, Dense, DenseResult, Kernel, available, kernel_for
 from splinecam.kernels.refined import History
-from splinecam.kernels.rows import LineRows, Sight
+from splinecam.kernels.rows import LineRows, SignRange
 
 __all__ = [
-    "Contest",
+    "Candidates",
     "Cutting",
     "Dense",
+    "DenseResult",
     "GpuKernel",
     "History",
     "Kernel",
     "Layer",
     "LineRows",
-    "Seen",
-    "Sight",
-    "Strokes",
+    "SelectedChords",
+    "SignRange",
     "available",
     "gpu_kernel_for",
     "kernel_for",

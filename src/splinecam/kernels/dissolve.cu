@@ -8,7 +8,7 @@
 typedef struct {
     whole vertices, edges, faces, corners, width, fixed;
     const double *uv;
-    const whole *edge, *offset, *corner, *edge_op, *edge_unit, *vertex_op;
+    const whole *edge, *offset, *corner, *edge_layer, *edge_unit, *vertex_layer;
     const whole *needless; /* edges that go */
     whole *status;         /* whether this is left to tensor operations */
     /* Per half-edge its face and corner, or -1; per face the lowest face that it is united with,
@@ -158,7 +158,7 @@ DEVICE void write_edge(const run_t *r, whole e) {
     if (r->new_edge[e + 1] == at) return;
     r->made_edge[2 * at] = r->new_vertex[r->ends[2 * e]];
     r->made_edge[2 * at + 1] = r->new_vertex[r->ends[2 * e + 1]];
-    r->made_edge_op[at] = r->edge_op[e];
+    r->made_edge_op[at] = r->edge_layer[e];
     r->made_edge_unit[at] = r->edge_unit[e];
 }
 
@@ -166,7 +166,7 @@ DEVICE void write_vertex(const run_t *r, whole v) {
     whole at = r->new_vertex[v];
     if (r->new_vertex[v + 1] == at) return;
     for (whole k = 0; k < r->width; k++) r->made_uv[at * r->width + k] = r->uv[v * r->width + k];
-    r->made_vertex_op[at] = r->vertex_op[v];
+    r->made_vertex_op[at] = r->vertex_layer[v];
     r->kept[at] = v;
 }
 

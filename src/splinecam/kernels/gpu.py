@@ -12,11 +12,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam.geometry.interpolation import Births, Kinks
+from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.nvrtc import Launch, launcher, struct_of
 
-__all__ = ["Contest", "GpuKernel", "Halved", "Layer", "Refined", "Strokes", "gpu_kernel_for"]
+__all__ = [
+    "Candidates",
+    "GpuKernel",
+    "Halved",
+    "Layer",
+    "Refined",
+    "SelectedChords",
+    "gpu_kernel_for",
+]
 
 _log = logging.getLogger("splinecam")
 
@@ -62,7 +70,7 @@ class Layer(NamedTuple):
     least_bends: int | None
 
 
-class Strokes(NamedTuple):
+class SelectedChords(NamedTuple):
     """Chords to draw, (N,), ascending: key, (face * n + one unit) * n + another one of n units.
 
     unit: (N,) the number of its edges; table, error: (V, n) and (n,) values of all units, and their
@@ -76,7 +84,7 @@ class Strokes(NamedTuple):
     error: Tensor
     old: int
     born: Tensor
-    blur: Tensor
+    position_error: Tensor
     uv_error: float
     safety: float
     op: int
@@ -88,8 +96,8 @@ class Halved(NamedTuple):
     """A mesh with faces cut in two, its new vertices, their errors, and the ends of the chords."""
 
     mesh: Mesh
-    on_edges: Births
-    blur: Tensor
+    on_edges: InterpolatedVertices
+    position_error: Tensor
     ends: Tensor
 
 
@@ -97,12 +105,12 @@ class Refined(NamedTuple):
     """A refined mesh, its new vertices on edges and inside faces, and the slope changes there."""
 
     mesh: Mesh
-    on_edges: Births
-    inside: Births
-    kinks: tuple[Kinks, Kinks] | None
+    on_edges: InterpolatedVertices
+    inside: InterpolatedVertices
+    breakpoints: tuple[Breakpoints, Breakpoints] | None
 
 
-class Contest(NamedTuple):
+class Candidates(NamedTuple):
     """Groups of units (N, R) in faces (N,) of a mesh.
 
     table, tolerance: (V, n) and (n,) values of all units, and how far they may be off.
@@ -115,7 +123,7 @@ class Contest(NamedTuple):
     units: Tensor
 
 
-def _numbers(given: Layer | Strokes) -> dict[str, float]:
+def _numbers(given: Layer | SelectedChords) -> dict[str, float]:
     units = given.z if isinstance(given, Layer) else given.table
     return {
         "units": units.shape[1],
@@ -153,7 +161,7 @@ class _Work:
         return cls.on(launch, "refine.cu", mesh, arrays, words=words, **_numbers(layer))
 
     @classmethod
-    def drawing(cls, launch: Launch, mesh: Mesh, strokes: Strokes) -> _Work:
+    def drawing(cls, launch: Launch, mesh: Mesh, strokes: SelectedChords) -> _Work:
         """Chords to draw."""
         arrays = {
             "z": strokes.table,
@@ -161,7 +169,7 @@ class _Work:
             "key": strokes.key,
             "stroke_unit": strokes.unit,
             "born": strokes.born,
-            "born_blur": strokes.blur,
+            "born_blur": strokes.position_error,
         }
         count, numbers = strokes.key.shape[0], _numbers(strokes)
         numbers |= {"strokes": count, "chords": count, "old": strokes.old}
@@ -185,9 +193,9 @@ class _Work:
                 "edge": mesh.edges,
                 "offset": mesh.offsets,
                 "corner": mesh.corners,
-                "edge_op": mesh.edge_op,
+                "edge_layer": mesh.edge_layer,
                 "edge_unit": mesh.edge_unit,
-                "vertex_op": mesh.vertex_op,
+                "vertex_layer": mesh.vertex_layer,
                 "status": torch.zeros(2, dtype=torch.int64, device=mesh.uv.device),
                 **arrays,
             },
@@ -200,7 +208,7 @@ class _Work:
         )
 
     @classmethod
-    def judging(cls, launch: Launch, contest: Contest) -> _Work:
+    def judging(cls, launch: Launch, contest: Candidates) -> _Work:
         """What is to be judged."""
         mesh, (size, units) = contest.mesh, (contest.units.shape[1], contest.table.shape[1])
         arrays = {
@@ -245,13 +253,15 @@ class _Work:
 
     def made(self) -> Mesh:
         """The mesh that was made."""
-        names = ("offset", "corner", "edge_op", "edge_unit", "vertex_op")
+        names = ("offset", "corner", "edge_layer", "edge_unit", "vertex_layer")
         uv, edges, *rest = (self.result(f"made_{name}") for name in ("uv", "edge", *names))
         return Mesh(uv.view(-1, self.run.width), edges.view(-1, 2), *rest)
 
-    def births(self, name: str, count: int) -> Births:
+    def interpolated(self, name: str, count: int) -> InterpolatedVertices:
         """So many new vertices of one kind."""
-        return Births(*(self.result(f"{name}_{part}")[:count] for part in ("start", "end", "t")))
+        return InterpolatedVertices(
+            *(self.result(f"{name}_{part}")[:count] for part in ("start", "end", "t"))
+        )
 
     def steps(self, count: int, *names: str) -> None:
         """Run steps for so many items each."""
@@ -288,13 +298,13 @@ class GpuKernel:
         reason = reason or self._cut(work, layer.least_bends)
         return reason or _refined(work)
 
-    def draw(self, mesh: Mesh, strokes: Strokes) -> Refined | str:
+    def draw(self, mesh: Mesh, strokes: SelectedChords) -> Refined | str:
         """The mesh with chosen chords, or why not."""
         work = _Work.drawing(self._launch, mesh, strokes)
         reason = self._strokes(work, strokes) or self._cut(work, None)
         return reason or _refined(work)
 
-    def halve(self, mesh: Mesh, strokes: Strokes) -> Halved | str:
+    def halve(self, mesh: Mesh, strokes: SelectedChords) -> Halved | str:
         """The mesh with one chord each in chosen faces, or why not.
 
         The part to the left of a chord keeps the face's number, the others come after all faces.
@@ -313,18 +323,18 @@ class GpuKernel:
         work.steps(run.faces, "write_half")
         ends = torch.stack([work.arrays["start"], work.arrays["stop"]], 1)
         shift = work.result("shift")[: run.points]
-        return Halved(work.made(), work.births("point", run.points), shift, ends)
+        return Halved(work.made(), work.interpolated("point", run.points), shift, ends)
 
-    def judge(self, contest: Contest) -> tuple[Tensor, Tensor, Tensor]:
-        """How contests stand: see ``envelope.Verdict``."""
+    def judge(self, contest: Candidates) -> tuple[Tensor, Tensor, Tensor]:
+        """How contests stand: see ``envelope.FaceStatus``."""
         work, count = _Work.judging(self._launch, contest), contest.face.shape[0]
         work.room({"kind": count, "pair": 2 * count, "side": count})
         work.steps(count, "judge")
         kind, pair, side = (work.result(name) for name in ("kind", "pair", "side"))
         return kind, pair.view(-1, 2), side
 
-    def hopeless(self, contest: Contest) -> Tensor:
-        """Units that need not be looked at any more, (N, R): see ``envelope.Judge.hopeless``."""
+    def hopeless(self, contest: Candidates) -> Tensor:
+        """Units that need not be looked at any more, (N, R)."""
         work = _Work.judging(self._launch, contest)
         found = torch.empty(contest.units.shape, dtype=torch.bool, device=work.device)
         work.point("hopeless", found)
@@ -332,7 +342,7 @@ class GpuKernel:
         return found
 
     def along(
-        self, contest: Contest, cut: Tensor, ends: Tensor, between: Tensor, aside: float
+        self, contest: Candidates, cut: Tensor, ends: Tensor, between: Tensor, aside: float
     ) -> Tensor:
         """Whether contests (N,) may have a border along the lines that cut their faces.
 
@@ -436,7 +446,7 @@ class GpuKernel:
         close, _, run.crossings = torch.cat([work.arrays["status"], slots[:1, -1]]).tolist()
         return "delicate" if close else _too_many(run, layer.max_faces)
 
-    def _strokes(self, work: _Work, strokes: Strokes) -> str | None:
+    def _strokes(self, work: _Work, strokes: SelectedChords) -> str | None:
         """Find the new vertices on edges and the chords of given ones, and their crossings.
 
         There are two ends of each chord, so that nothing has to be known before it is found.
@@ -536,16 +546,17 @@ def _too_many(run: Any, most: int | None) -> str | None:
 
 
 def _refined(work: _Work) -> Refined:
-    kinks = None
+    breakpoints = None
     if work.run.bends:
         points = ("first", "point_t", "point_unit", "point_bend", "point_edge", "point_index")
         inner = ("slot_t", "slot_unit", "slot_bend", "cross_chord", "cross_slot")
         offsets = work.arrays["slots"].view(2, -1)[1]
-        kinks = (
-            Kinks(*(work.result(name) for name in points)),
-            Kinks(offsets, *(work.result(name) for name in inner)),
+        breakpoints = (
+            Breakpoints(*(work.result(name) for name in points)),
+            Breakpoints(offsets, *(work.result(name) for name in inner)),
         )
     on_edges, inside = (
-        work.births(*some) for some in (("point", work.run.points), ("cross", work.run.crossings))
+        work.interpolated(*some)
+        for some in (("point", work.run.points), ("cross", work.run.crossings))
     )
-    return Refined(work.made(), on_edges, inside, kinks)
+    return Refined(work.made(), on_edges, inside, breakpoints)

@@ -33,9 +33,9 @@ typedef struct {
     const int64_t *edge;      /* (edges, 2) end vertices */
     const int64_t *offset;    /* (faces + 1) first corner of each face */
     const int64_t *corner;    /* (corners) half-edges, face by face */
-    const int64_t *edge_op;   /* (edges) layer that drew the edge */
+    const int64_t *edge_layer;   /* (edges) layer that drew the edge */
     const int64_t *edge_unit; /* (edges) and its unit */
-    const int64_t *vertex_op; /* (vertices) layer that made the vertex */
+    const int64_t *vertex_layer; /* (vertices) layer that made the vertex */
 } sc_mesh;
 
 /* Functions that are affine on every face and vanish at no vertex. */
@@ -68,7 +68,7 @@ typedef struct {
     /* Slope changes of the lines of all new vertices on edges, and of those inside faces. */
     int64_t edge_terms, inside_terms;
     double *uv;
-    int64_t *edge, *offset, *corner, *edge_op, *edge_unit, *vertex_op;
+    int64_t *edge, *offset, *corner, *edge_layer, *edge_unit, *vertex_layer;
     /* Each new vertex on an edge: the edge and its ends, the fraction along it, the function. */
     int64_t *point_first; /* (old edges + 1) first new vertex of each edge */
     int64_t *point_edge, *point_start, *point_end, *point_unit, *point_index;

@@ -21,9 +21,18 @@ from splinecam.kernels.library import (
     library,
 )
 from splinecam.kernels.refined import History, KernelMesh, mesh_struct
-from splinecam.kernels.rows import LineRows, Sight
+from splinecam.kernels.rows import LineRows, SignRange
 
-__all__ = ["WAYS", "Cutting", "Dense", "Kernel", "Refined", "Seen", "available", "kernel_for"]
+__all__ = [
+    "WAYS",
+    "Cutting",
+    "Dense",
+    "DenseResult",
+    "Kernel",
+    "Refined",
+    "available",
+    "kernel_for",
+]
 
 # How the values at new vertices are found, in the library's numbers: see kernel.h.
 WAYS = {"direct": 0, "terms": 1, "sums": 2}
@@ -89,7 +98,7 @@ class Dense:
     safety: float
 
 
-class Seen(NamedTuple):
+class DenseResult(NamedTuple):
     """Of the m units of a layer, (1, m) each; signs: (2, V, W) words, of both signs.
 
     modulus, error: bounds; later_error: after the next refinement; positive_modulus,
@@ -125,18 +134,20 @@ class Kernel:
         """End the threads."""
         self._end()
 
-    def see(self, table: Tensor, start: int, end: int, sight: Sight) -> None:
+    def see(self, table: Tensor, start: int, end: int, sign_range: SignRange) -> None:
         """Look at the rows from ``start`` to ``end`` of a table (V, n)."""
-        seen = byref(sight.struct)
+        seen = byref(sign_range.struct)
         self._done(self._lib.sc_see(self._pool, _of(table), table.shape[0], start, end, seen))
 
-    def fill(self, table: Tensor, lines: LineRows, sight: Sight, way: str = "terms") -> None:
+    def fill(
+        self, table: Tensor, lines: LineRows, sign_range: SignRange, way: str = "terms"
+    ) -> None:
         """Fill in the new rows of a table (V, m)."""
         rows, width = table.shape
-        given = byref(lines.struct()), WAYS[way], byref(sight.struct)
+        given = byref(lines.struct()), WAYS[way], byref(sign_range.struct)
         self._done(self._lib.sc_fill(self._pool, _of(table), rows, width, *given))
 
-    def dense(self, mesh: Mesh, layer: Dense, table: Tensor, *, look: bool) -> Seen:
+    def dense(self, mesh: Mesh, layer: Dense, table: Tensor, *, look: bool) -> DenseResult:
         """Write the values of a layer at all vertices of a mesh into a table (V, m).
 
         look: find signs and range, too.
@@ -146,11 +157,11 @@ class Kernel:
         numbers = torch.empty((8, 1, width), dtype=torch.float64)
         signs = torch.empty((2, rows, words), dtype=torch.int64) if look else None
         at, columns, place = numbers.data_ptr(), _of(layer.columns), mesh_struct(mesh)
-        sight = SightStruct()
+        sign_range = SightStruct()
         if signs is not None:
             ranges = (at + 8 * width * k for k in (5, 6, 7))
             both = signs.data_ptr(), signs.data_ptr() + 8 * rows * words
-            sight = SightStruct(width, *ranges, *both)
+            sign_range = SightStruct(width, *ranges, *both)
         lines: tuple[Any, Any] = (None, None)
         if layer.history is not None:
             structs = layer.history.structs(columns, units)
@@ -174,11 +185,11 @@ class Kernel:
             *(WAYS[way] for way in layer.ways),
             at,
         )
-        given = byref(dense), _of(table), byref(sight)
+        given = byref(dense), _of(table), byref(sign_range)
         self._done(self._lib.sc_dense_layer(self._pool, *given))
         modulus, error, later, positive, later_positive, least, low, high = numbers.unbind()
         bounds = modulus, error, later, positive, later_positive
-        return Seen(*bounds, least, low, high, signs, not sight.zeros)
+        return DenseResult(*bounds, least, low, high, signs, not sign_range.zeros)
 
     def refine(self, mesh: Mesh, cutting: Cutting) -> Refined | str:
         """The mesh cut along zero sets, or why not: unchanged, delicate, too many."""

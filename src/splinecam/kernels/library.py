@@ -57,7 +57,7 @@ def _named(kind: Any, names: str) -> dict[str, Any]:
 MeshStruct = structure(
     "Mesh",
     **_named(c_int64, "vertices edges faces corners width"),
-    **_named(c_void_p, "uv edge offset corner edge_op edge_unit vertex_op"),
+    **_named(c_void_p, "uv edge offset corner edge_layer edge_unit vertex_layer"),
 )
 LayerStruct = structure("Layer", units=c_int64, **_named(c_void_p, "z positive error jump"))
 SettingsStruct = structure(
@@ -70,7 +70,7 @@ RefinedStruct = structure(
     **_named(c_void_p, "block history"),
     **_named(c_int64, "vertices edges faces corners points chords crossings bends"),
     **_named(c_int64, "edge_terms inside_terms"),
-    **_named(c_void_p, "uv edge offset corner edge_op edge_unit vertex_op"),
+    **_named(c_void_p, "uv edge offset corner edge_layer edge_unit vertex_layer"),
     **_named(c_void_p, "point_first point_edge point_start point_end point_unit point_index"),
     **_named(c_void_p, "point_t point_bend"),
     **_named(c_void_p, "cross_start cross_end cross_chord cross_slot cross_t"),

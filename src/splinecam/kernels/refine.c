@@ -632,8 +632,8 @@ static int allocate(run_t *run) {
     struct { void *array; int64_t count; } arrays[] = {
         {&made->uv, made->vertices * mesh->width}, {&made->edge, 2 * made->edges},
         {&made->offset, made->faces + 1}, {&made->corner, made->corners},
-        {&made->edge_op, made->edges}, {&made->edge_unit, made->edges},
-        {&made->vertex_op, made->vertices},
+        {&made->edge_layer, made->edges}, {&made->edge_unit, made->edges},
+        {&made->vertex_layer, made->vertices},
         /* from here on in the other block */
         {&made->point_first, mesh->edges + 1}, {&made->point_edge, points},
         {&made->point_start, points}, {&made->point_end, points}, {&made->point_unit, points},
@@ -668,14 +668,14 @@ static int divide_edges(void *context, int thread, int64_t begin, int64_t end) {
         int64_t a = mesh->edge[2 * e], b = mesh->edge[2 * e + 1], last = e;
         made->edge[2 * e] = a;
         made->edge[2 * e + 1] = b;
-        made->edge_op[e] = mesh->edge_op[e];
+        made->edge_layer[e] = mesh->edge_layer[e];
         made->edge_unit[e] = mesh->edge_unit[e];
         for (int64_t g = run->first[e]; g < run->first[e + 1]; g++) {
             int64_t piece = count + g;
             made->edge[2 * piece] = vertices + g;
             made->edge[2 * piece + 1] = b;
             made->edge[2 * last + 1] = vertices + g;
-            made->edge_op[piece] = mesh->edge_op[e];
+            made->edge_layer[piece] = mesh->edge_layer[e];
             made->edge_unit[piece] = mesh->edge_unit[e];
             last = piece;
             made->point_edge[g] = e;
@@ -786,10 +786,10 @@ static int refine(run_t *run) {
     }
     memcpy(made->uv, mesh->uv, (size_t)(mesh->vertices * width) * 8);
     memcpy(made->uv + mesh->vertices * width, run->place, points * 8 * (size_t)width);
-    memcpy(made->vertex_op, mesh->vertex_op, (size_t)mesh->vertices * 8);
-    for (int64_t i = mesh->vertices; i < made->vertices; i++) made->vertex_op[i] = run->settings->op;
+    memcpy(made->vertex_layer, mesh->vertex_layer, (size_t)mesh->vertices * 8);
+    for (int64_t i = mesh->vertices; i < made->vertices; i++) made->vertex_layer[i] = run->settings->op;
     for (int64_t e = edges + (int64_t)points; e < made->edges; e++)
-        made->edge_op[e] = run->settings->op;
+        made->edge_layer[e] = run->settings->op;
     memcpy(made->point_t, run->t, points * 8);
     memcpy(made->point_bend, run->bend, points * 8);
     made->point_first[edges] = (int64_t)points;

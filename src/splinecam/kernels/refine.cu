@@ -13,7 +13,7 @@ typedef struct {
     double uv_error, safety;
     /* The subdivision, and the layer: values, signs, errors, slope jumps, units that count. */
     const double *uv;
-    const whole *edge, *offset, *corner, *edge_op, *edge_unit, *vertex_op;
+    const whole *edge, *offset, *corner, *edge_layer, *edge_unit, *vertex_layer;
     const double *z;
     const word *positive, *negative;
     const double *error, *jump;
@@ -383,19 +383,19 @@ DEVICE void write_crossing(const run_t *r, whole k) {
 
 DEVICE void write_vertex(const run_t *r, whole v) {
     for (whole k = 0; k < r->width; k++) r->made_uv[v * r->width + k] = r->uv[v * r->width + k];
-    r->made_vertex_op[v] = r->vertex_op[v];
+    r->made_vertex_op[v] = r->vertex_layer[v];
 }
 
 DEVICE void write_edge_start(const run_t *r, whole e) {
     whole cut = r->first[e + 1] > r->first[e];
     write_edge(r, e, r->edge[2 * e], cut ? r->vertices + r->first[e] : r->edge[2 * e + 1],
-               r->edge_op[e], r->edge_unit[e]);
+               r->edge_layer[e], r->edge_unit[e]);
 }
 
 DEVICE void write_point(const run_t *r, whole g) {
     whole e = r->point_edge[g], v = r->vertices + g, width = r->width;
     write_edge(r, r->edges + g, v, g + 1 < r->first[e + 1] ? v + 1 : r->edge[2 * e + 1],
-               r->edge_op[e], r->edge_unit[e]);
+               r->edge_layer[e], r->edge_unit[e]);
     for (whole k = 0; k < width; k++) r->made_uv[v * width + k] = r->point_uv[g * width + k];
     r->made_vertex_op[v] = r->op;
 }

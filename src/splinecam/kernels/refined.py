@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.geometry.interpolation import Births, Kinks
+from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.library import LinesStruct, MeshStruct
 
@@ -73,9 +73,9 @@ class KernelMesh(Mesh):
             made.edge,
             made.offset,
             made.corner,
-            made.edge_op,
+            made.edge_layer,
             made.edge_unit,
-            made.vertex_op,
+            made.vertex_layer,
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -158,7 +158,9 @@ class History:
         )
         return edges, inside
 
-    def tensors(self) -> tuple[Births, Births, tuple[Kinks, Kinks] | None]:
+    def tensors(
+        self,
+    ) -> tuple[InterpolatedVertices, InterpolatedVertices, tuple[Breakpoints, Breakpoints] | None]:
         """The new vertices on edges, those inside faces, and the slope changes, if known."""
         made, points, crossings = self._refined, self.points, self.crossings
         sizes = [self._old_edges + 1, *[points] * 7, *[crossings] * 5]
@@ -166,11 +168,14 @@ class History:
         arrays = self._block.arrays(sizes, frozenset({6, 7, 12, 15, 16}))
         (first, edge, start, end, unit, index, t, bend, *more) = map(torch.from_numpy, arrays)
         begin, stop, chord, slot, at, slots, slot_unit, slot_t, slot_bend = more
-        on_edges, inside = Births(start, end, t), Births(begin, stop, at)
+        on_edges, inside = (
+            InterpolatedVertices(start, end, t),
+            InterpolatedVertices(begin, stop, at),
+        )
         if not self.bends:
             return on_edges, inside, None
-        on_lines = Kinks(slots, slot_t, slot_unit, slot_bend, chord, slot)
-        return on_edges, inside, (Kinks(first, t, unit, bend, edge, index), on_lines)
+        on_lines = Breakpoints(slots, slot_t, slot_unit, slot_bend, chord, slot)
+        return on_edges, inside, (Breakpoints(first, t, unit, bend, edge, index), on_lines)
 
 
 def mesh_struct(mesh: Mesh) -> Any:
@@ -178,7 +183,7 @@ def mesh_struct(mesh: Mesh) -> Any:
     if isinstance(mesh, KernelMesh):
         return mesh.struct
     arrays = [mesh.uv, mesh.edges, mesh.offsets, mesh.corners]
-    arrays += [mesh.edge_op, mesh.edge_unit, mesh.vertex_op]
+    arrays += [mesh.edge_layer, mesh.edge_unit, mesh.vertex_layer]
     if not all(array.is_contiguous() for array in arrays):
         raise ValueError("the compiled kernel takes contiguous arrays only")
     sizes = (mesh.num_vertices, mesh.num_edges, mesh.num_faces, mesh.corners.shape[0])

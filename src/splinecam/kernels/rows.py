@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam.geometry.interpolation import Births, Kinks
+from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
 from splinecam.kernels.library import LinesStruct, SightStruct
 
-__all__ = ["LineRows", "Sight"]
+__all__ = ["LineRows", "SignRange"]
 
 
-class Sight:
+class SignRange:
     """What the loops see of rows on the way: their range and signs.
 
     least: (n,) up to where a value counts as zero; positive, negative: (V, W) words to be written.
@@ -28,7 +28,7 @@ class Sight:
         self.struct: Any = SightStruct(least.shape[0], *(array.data_ptr() for array in arrays))
 
     @classmethod
-    def nothing(cls) -> Sight:
+    def nothing(cls) -> SignRange:
         """A sight that looks at nothing."""
         empty = torch.empty(0, dtype=torch.float64)
         return cls(empty, *torch.empty((2, 0, 0), dtype=torch.int64))
@@ -50,24 +50,24 @@ class LineRows:
     """
 
     first: int
-    births: Births
-    kinks: Kinks | None = None
+    interpolated: InterpolatedVertices
+    breakpoints: Breakpoints | None = None
     columns: Tensor | None = None
 
     def struct(self) -> Any:
         """The structure of the library."""
-        births, kinks, columns = self.births, self.kinks, self.columns
+        interpolated, breakpoints, columns = self.interpolated, self.breakpoints, self.columns
         made: Any = LinesStruct(
             first=self.first,
-            count=births.count,
-            p=births.p.data_ptr(),
-            q=births.q.data_ptr(),
-            t=births.t.data_ptr(),
+            count=interpolated.count,
+            p=interpolated.p.data_ptr(),
+            q=interpolated.q.data_ptr(),
+            t=interpolated.t.data_ptr(),
         )
-        if kinks is not None and columns is not None:
-            made.lines, made.entries = kinks.offsets.shape[0] - 1, kinks.count
-            made.line, made.offset = kinks.line.data_ptr(), kinks.offsets.data_ptr()
-            made.place, made.unit = kinks.t.data_ptr(), kinks.unit.data_ptr()
-            made.bend, made.column = kinks.bend.data_ptr(), columns.data_ptr()
-            made.at, made.units = kinks.place.data_ptr(), columns.shape[0]
+        if breakpoints is not None and columns is not None:
+            made.lines, made.entries = breakpoints.offsets.shape[0] - 1, breakpoints.count
+            made.line, made.offset = breakpoints.line.data_ptr(), breakpoints.offsets.data_ptr()
+            made.place, made.unit = breakpoints.t.data_ptr(), breakpoints.unit.data_ptr()
+            made.bend, made.column = breakpoints.bend.data_ptr(), columns.data_ptr()
+            made.at, made.units = breakpoints.place.data_ptr(), columns.shape[0]
         return made

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splinecam.network.nonlinearities import LeafCut
+from splinecam.network.nonlinearities import CustomNonlinearity
 from splinecam.network.ops import Bound
 
-__all__ = ["ChoiceCut", "choose"]
+__all__ = ["ChoiceNonlinearity", "choose"]
 
 
 def choose(sides: Tensor) -> Tensor:
@@ -20,7 +20,7 @@ def choose(sides: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ChoiceCut(LeafCut):
+class ChoiceNonlinearity(CustomNonlinearity):
     """One of two values, by the sign of the source's units; the argument holds all three.
 
     argument: (B, 3, *shape), the source, the value where it is positive, and the other value.

@@ -1,9 +1,9 @@
 """The non-linearities of a captured network: along what they cut, and what they then compute.
 
-KnotCut   functions of one variable: borders where a unit passes a knot
-MaxCut    maxima (or minima) over groups of units: borders where the winner changes
-SortCut   sorting groups of units: borders where two units of a group change their order
-LeafCut   taught by the user: borders where given functions vanish
+PiecewiseScalar   functions of one variable: borders where a unit passes a knot
+MaxNonlinearity    maxima (or minima) over groups of units: borders where the winner changes
+SortNonlinearity   sorting groups of units: borders where two units of a group change their order
+CustomNonlinearity   taught by the user: borders where given functions vanish
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from splinecam.network.ops import Bound
 from splinecam.network.ops.measure import measured_bound
 from splinecam.network.values import Ref, Rows, map_tensors, resolve
 
-__all__ = ["Cut", "KnotCut", "LeafCut", "MaxCut", "Operation", "SortCut"]
+__all__ = [
+    "CustomNonlinearity",
+    "MaxNonlinearity",
+    "Nonlinearity",
+    "Operation",
+    "PiecewiseScalar",
+    "SortNonlinearity",
+]
 
 _PLAIN = Rows()
 _RELU = torch.ops.aten.relu.default
@@ -66,7 +73,7 @@ class Operation:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Cut(ABC):
+class Nonlinearity(ABC):
     """A piecewise-linear operation between two affine stages.
 
     name: readable; target: the operation. source: the live value, (B, *shape), whose n units say
@@ -126,7 +133,7 @@ class Cut(ABC):
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         """The result's bound from the argument's; low, high (n,) are the source's range."""
 
-    def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Cut:
+    def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Nonlinearity:
         """The same on another device; ``move`` moves the operation's constants."""
         own: dict[str, Any] = {
             key: value.to(device) for key, value in vars(self).items() if torch.is_tensor(value)
@@ -150,7 +157,7 @@ class _Pieces(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class KnotCut(Cut):
+class PiecewiseScalar(Nonlinearity):
     """A piecewise-linear function of one variable, applied to the n units of a live value.
 
     ``levels`` is ``(K, n)``: the knots of every unit, ascending. A unit with fewer knots than
@@ -258,7 +265,7 @@ class KnotCut(Cut):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MaxCut(Cut):
+class MaxNonlinearity(Nonlinearity):
     """The largest of each group of units, or the smallest.
 
     members: (G, R) the units of each group, in the order of the flattened result; a group with
@@ -330,7 +337,7 @@ class MaxCut(Cut):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SortCut(Cut):
+class SortNonlinearity(Nonlinearity):
     """Each group of units in order; the result's units stand where the group's units stood.
 
     members: (G, R) the units of each group.
@@ -378,7 +385,7 @@ class SortCut(Cut):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LeafCut(Cut):
+class CustomNonlinearity(Nonlinearity):
     """An operation that is affine on every region between the zeros of the source's units."""
 
     def functions(

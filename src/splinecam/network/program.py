@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam.network.nonlinearities import Cut
+from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Affine, Bound, affine_bound
 from splinecam.network.values import Ref, map_tensors, resolve
 
@@ -98,7 +98,7 @@ class Stage:
 
     live_in: tuple[str, ...]
     live_out: tuple[str, ...]
-    cut: Cut | None
+    layer: Nonlinearity | None
     steps: tuple[Step, ...] = ()
 
 
@@ -134,9 +134,9 @@ class Program:
         self.device = device
 
     def __repr__(self) -> str:
-        units = sum(prod(cut.shape) for cut in self.cuts)
+        units = sum(prod(layer.shape) for layer in self.layers)
         shapes = f"{self.input_shape} -> {self.output_shape}"
-        return f"Program({shapes}, {len(self.cuts)} cuts, {units} units)"
+        return f"Program({shapes}, {len(self.layers)} cuts, {units} units)"
 
     def to(self, device: torch.device | str) -> Program:
         """The same program with its constants on another device."""
@@ -149,7 +149,7 @@ class Program:
         stages = tuple(
             replace(
                 stage,
-                cut=stage.cut and stage.cut.to(device, move),
+                layer=stage.layer and stage.layer.to(device, move),
                 steps=tuple(
                     replace(
                         step,
@@ -275,24 +275,24 @@ class Program:
             live = self._past_cut(i, self.advance(i, live))
         return live[self.output_name]
 
-    def walk(self, x: Tensor) -> Iterator[tuple[Cut, Tensor]]:
+    def walk(self, x: Tensor) -> Iterator[tuple[Nonlinearity, Tensor]]:
         """The cuts in order, each with what it cuts by at the points ``(B, *input_shape)``.
 
         The network is run no further than the cuts are asked for.
         """
         live = self._entry(x)
         for i, stage in enumerate(self.stages):
-            if stage.cut is not None:
+            if stage.layer is not None:
                 live = self.advance(i, live)
-                yield stage.cut, live[stage.cut.source]
+                yield stage.layer, live[stage.layer.source]
                 live = self._past_cut(i, live)
 
     def _entry(self, x: Tensor) -> dict[str, Tensor]:
         return {self.input_name: x.to(device=self.device, dtype=torch.float64)}
 
     def _past_cut(self, i: int, live: dict[str, Tensor]) -> dict[str, Tensor]:
-        cut = self.stages[i].cut
-        return live if cut is None else {**live, cut.result: cut.apply(live[cut.argument])}
+        layer = self.stages[i].layer
+        return live if layer is None else {**live, layer.result: layer.apply(live[layer.argument])}
 
     def patterns(self, x: Tensor, errors: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Which piece every unit of every cut is on: cut name -> whole numbers ``(B, units)``.
@@ -300,9 +300,11 @@ class Program:
         ``errors``: cut name -> rounding error ``(n,)``, see :meth:`Cut.pieces`.
         """
         error = errors or {}
-        return {cut.name: cut.pieces(z, error.get(cut.name, 0.0)) for cut, z in self.walk(x)}
+        return {
+            layer.name: layer.pieces(z, error.get(layer.name, 0.0)) for layer, z in self.walk(x)
+        }
 
     @property
-    def cuts(self) -> tuple[Cut, ...]:
+    def layers(self) -> tuple[Nonlinearity, ...]:
         """The non-linearities, in order."""
-        return tuple(stage.cut for stage in self.stages if stage.cut is not None)
+        return tuple(stage.layer for stage in self.stages if stage.layer is not None)

@@ -228,13 +228,13 @@ def _by_output(part: Partition, asked: Asked) -> Coloring:
 def _by_layer(part: Partition, asked: Asked) -> Coloring:
     """The last layer that bounds a region."""
     mesh = part.mesh
-    op = mesh.edge_op[mesh.corners >> 1]
+    op = mesh.edge_layer[mesh.corners >> 1]
     last = torch.full_like(mesh.offsets[1:], -1).scatter_reduce(0, mesh.owners(), op, "amax")
     born = last.cpu().numpy()
-    ramp = asked.colormap("YlGnBu_r")(np.linspace(0.25, 0.95, max(len(part.cuts), 2)))
-    palette = np.concatenate([ramp[: len(part.cuts)], [[1, 1, 1, 1]]])  # -1: the whole domain
-    shown = np.arange(len(part.cuts)) if asked.shown == "all" else np.unique(born)
-    names = [*part.cuts, "none"]
+    ramp = asked.colormap("YlGnBu_r")(np.linspace(0.25, 0.95, max(len(part.layers), 2)))
+    palette = np.concatenate([ramp[: len(part.layers)], [[1, 1, 1, 1]]])  # -1: the whole domain
+    shown = np.arange(len(part.layers)) if asked.shown == "all" else np.unique(born)
+    names = [*part.layers, "none"]
     legend = tuple((names[k], palette[k]) for k in shown[:_ENTRIES])
     return Coloring(mesh, Shade(colors=palette[born]), "last cut", legend=legend)
 

@@ -42,14 +42,14 @@ def draw_edges(part: Partition, ax: Axes, edges: Any, width: float | None, ink: 
     if isinstance(edges, str):
         edges, ink = True, _color(edges)
     chosen = _chosen(part, edges)
-    op, ends = part.edge_op[chosen], part.edges[chosen]
+    op, ends = part.edge_layer[chosen], part.edges[chosen]
     segments = part.vertices[ends]
     size = lengths(segments[:, 1] - segments[:, 0])
     inner = op >= 0
-    total = size.new_zeros(len(part.cuts)).index_add_(0, op[inner], size[inner])
+    total = size.new_zeros(len(part.layers)).index_add_(0, op[inner], size[inner])
     spacing = (part.domain.area / total.cumsum(0)).cpu().tolist()
-    depth = max(len(part.cuts) - 1, 1)
-    for k in reversed(range(len(part.cuts))):
+    depth = max(len(part.layers) - 1, 1)
+    for k in reversed(range(len(part.layers))):
         late = k / depth
         most = _WIDEST + (_NARROWEST - _WIDEST) * late
         style: dict[str, Any] = {"pen": Pen(spacing[k], _SHARE, most)}

@@ -54,10 +54,10 @@ def plot_layers(
     the domain, the title says so. With ``whole`` a last panel has all regions, as ``part.plot``
     draws them with ``style``: color, boundary, points, ...
 
-    layers: names of ``part.cuts`` or indices into them, by default all that add lines. unit: which
-    units to show, one for each layer or by layer (others then show none); by default the one with
-    the longest line of each layer, or none if the partition was loaded without its model. columns:
-    panels in a row; size: of a panel, in inches.
+    layers: names of ``part.layers`` or indices into them, by default all that add lines. unit:
+    which units to show, one for each layer or by layer (others then show none); by default the one
+    with the longest line of each layer, or none if the partition was loaded without its model.
+    columns: panels in a row; size: of a panel, in inches.
 
     The curves are exact. Where there are more than 100,000 regions, pieces that lie on a line of
     another unit are left out, as only the model knows them.
@@ -102,7 +102,7 @@ def _across(columns: int | None, panels: int) -> int:
 def _ops(part: Partition, layers: Sequence[str | int] | None) -> list[int]:
     """The layers to show, as indices of cuts."""
     if layers is None:
-        lines = torch.bincount(part.edge_op + 1, minlength=len(part.cuts) + 1)[1:]
+        lines = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1)[1:]
         return torch.nonzero(lines)[:, 0].tolist()
     return [op_of(part, layer) for layer in ([layers] if isinstance(layers, str) else layers)]
 
@@ -119,18 +119,18 @@ def _units(
         chosen = {op_of(part, layer): number for layer, number in unit.items()}
         unseen = set(chosen) - set(ops)
         if unseen:
-            names = ", ".join(repr(part.cuts[op]) for op in sorted(unseen))
+            names = ", ".join(repr(part.layers[op]) for op in sorted(unseen))
             raise ValueError(f"units are chosen of {names}, which is not among the layers shown")
         return [chosen.get(op) for op in ops]
     if not isinstance(unit, Sequence) or len(unit) != len(ops):
-        shown = ", ".join(repr(part.cuts[op]) for op in ops)
+        shown = ", ".join(repr(part.layers[op]) for op in ops)
         raise ValueError(f"unit must name one unit for each of the layers {shown}, not {unit!r}")
     return list(unit)
 
 
 def _longest(part: Partition, op: int) -> int | None:
     """The unit that drew the most of a layer's lines."""
-    edge = (part.edge_op == op).nonzero()[:, 0]
+    edge = (part.edge_layer == op).nonzero()[:, 0]
     if not edge.shape[0]:
         return None
     ends = part.mesh.uv[part.edges[edge]]
@@ -177,7 +177,7 @@ def _panel(part: Partition, ax: Axes, op: int, curve: Tensor | None, highlight: 
 
     from splinecam.plot.decorations import draw_border
 
-    by, ends = part.edge_op, part.vertices[part.edges]
+    by, ends = part.edge_layer, part.vertices[part.edges]
     paper = to_rgb(background(ax))
     ink = to_rgb(ink_on(paper))
     pale = tuple(b + _EARLIER * (a - b) for a, b in zip(ink, paper, strict=True))
@@ -195,7 +195,7 @@ def _curve(part: Partition, op: int, unit: int | None) -> Tensor | None:
         return None
     if len(part) <= _MANY:
         return part.neurons(layer=op, unit=unit).ends
-    return part.vertices[part.edges[(part.edge_op == op) & (part.edge_unit == unit)]]
+    return part.vertices[part.edges[(part.edge_layer == op) & (part.edge_unit == unit)]]
 
 
 def _lines(
@@ -217,7 +217,7 @@ def _title(
     part: Partition, op: int, unit: int | None, curve: Tensor | None, counts: list[int]
 ) -> str:
     """Which layer it is, the regions so far, and the unit."""
-    text = f"layer {op + 1} of {len(part.cuts)} ({part.cuts[op]!r})\n{_regions(counts[op])}"
+    text = f"layer {op + 1} of {len(part.layers)} ({part.layers[op]!r})\n{_regions(counts[op])}"
     if curve is None:
         return text
     return f"{text}, unit {unit}" + ("" if len(curve) else " switches nowhere")

@@ -153,12 +153,12 @@ class _Solid:
         """The regions below output k, or the cells into which the decision boundary cuts them."""
         if not cut:
             points, region = _lifted(part, part.mesh, part.values[:, k]), np.arange(len(part))
-            return cls(part.mesh, points, region, np.zeros_like(region), _numpy(part.edge_op))
+            return cls(part.mesh, points, region, np.zeros_like(region), _numpy(part.edge_layer))
         found = winners_of(part, "argmax", level, whole=True)
         made, alone = found.overlay, part.values.shape[1] == 1
         points = _lifted(part, made.mesh, made.z[:, 1] + level if alone else made.z[:, k])
         half = np.asarray(2 * _numpy(found.winner) - 1) * alone
-        layer = torch.where(made.source >= 0, part.edge_op[made.source], -2)
+        layer = torch.where(made.source >= 0, part.edge_layer[made.source], -2)
         return cls(made.mesh, points, _numpy(made.face), half, _numpy(layer), found)
 
     def limits(self, heights: list[float]) -> Floats:
@@ -236,12 +236,12 @@ def _edges(solid: _Solid, part: Partition) -> Items:
 
     shown = np.flatnonzero(solid.layer >= -1)
     ends, layer = _numpy(solid.mesh.edges)[shown], np.maximum(solid.layer[shown], 0)
-    late = layer / max(len(part.cuts) - 1, 1)
+    late = layer / max(len(part.layers) - 1, 1)
     color = np.tile(to_rgba(INK), (len(shown), 1))
     color[:, 3] = _EDGE_ALPHA[0] + (_EDGE_ALPHA[1] - _EDGE_ALPHA[0]) * late
     # Lines are thinner where they are closer together.
     size = np.linalg.norm(np.diff(solid.points[ends, :2], axis=1)[:, 0], axis=1)
-    total = np.cumsum(np.bincount(layer, size, minlength=len(part.cuts)))
+    total = np.cumsum(np.bincount(layer, size, minlength=len(part.layers)))
     spacing = _POINTS / np.ptp(solid.points[:, 0]) * part.domain.area / total[layer]
     width = np.minimum(_EDGE[0] + (_EDGE[1] - _EDGE[0]) * late, _EDGE_SHARE * spacing)
     width[solid.layer[shown] < 0] = _EDGE[0]

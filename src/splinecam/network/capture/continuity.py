@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, fx
 
 from splinecam._util.tolerances import EPS, SAFETY
-from splinecam.network.capture.graph_builder import Draft
+from splinecam.network.capture.graph_builder import GraphBuilder
 from splinecam.network.capture.staging import refs
-from splinecam.network.choices import ChoiceCut
-from splinecam.network.nonlinearities import KnotCut
+from splinecam.network.choices import ChoiceNonlinearity
+from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.ops import Bound
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, Rows, resolve
@@ -59,7 +59,7 @@ class _Sample:
         return _Sample(self.at - other.at, self.error + other.error)
 
 
-def slope_of(draft: Draft, node: fx.Node, sides: Sides, rows: Rows) -> Tensor | None:
+def slope_of(draft: GraphBuilder, node: fx.Node, sides: Sides, rows: Rows) -> Tensor | None:
     """What the two values differ by, per unit of what is compared, (n,); None if not by that."""
     true, false, first, second = _samples(draft, node, rows, sides.all, _POINTS)
     jump, distance = true - false, first - second
@@ -89,30 +89,32 @@ class _Known:
     steepness: Tensor
 
 
-def steepness_of(draft: Draft, node: fx.Node, sides: Sides, rows: Rows) -> Tensor | None:
+def steepness_of(draft: GraphBuilder, node: fx.Node, sides: Sides, rows: Rows) -> Tensor | None:
     """How fast the two values move apart at most where the choice changes, (n,).
 
     None if they are not known to agree there.
     """
-    cuts = _functions(draft, node, sides.all, rows)
-    wanted = sides.all + [item for cut in cuts for item in (Ref(cut.result), *_inputs(draft, cut))]
-    samples = iter(_samples(draft, node, rows, wanted, _POINTS + 2 * len(cuts)))
+    layers = _functions(draft, node, sides.all, rows)
+    wanted = sides.all + [
+        item for layer in layers for item in (Ref(layer.result), *_inputs(draft, layer))
+    ]
+    samples = iter(_samples(draft, node, rows, wanted, _POINTS + 2 * len(layers)))
     true, false, first, second = (next(samples) for _ in range(4))
     distance = first - second
     zero = torch.zeros_like(distance.error)
     known = [_Known(distance, zero, zero, torch.ones_like(zero))]
-    free: list[tuple[KnotCut, _Sample, _Sample]] = []
-    for cut in cuts:
+    free: list[tuple[PiecewiseScalar, _Sample, _Sample]] = []
+    for layer in layers:
         result = next(samples)
-        inputs = [next(samples) for _ in _inputs(draft, cut)]
+        inputs = [next(samples) for _ in _inputs(draft, layer)]
         found = [_express(item, known) for item in inputs]
         there = [item for item in found if item is not None]
         if len(there) == len(found):
-            known.append(_applied(cut, result, there))
-        elif isinstance(cut, KnotCut):
+            known.append(_applied(layer, result, there))
+        elif isinstance(layer, PiecewiseScalar):
             # More unknown factors than points would express anything.
-            known += _equal(cut, result, inputs[0], free, known)[: 2 * len(cuts) - len(known)]
-            free.append((cut, result, inputs[0]))
+            known += _equal(layer, result, inputs[0], free, known)[: 2 * len(layers) - len(known)]
+            free.append((layer, result, inputs[0]))
     jump = _express(true - false, known)
     if jump is None or bool((jump.value.abs() > SAFETY * jump.error).any()):
         return None
@@ -149,83 +151,88 @@ def _express(item: _Sample, known: list[_Known]) -> _Known | None:
     )
 
 
-def _applied(cut: KnotCut | ChoiceCut, result: _Sample, inputs: list[_Known]) -> _Known:
+def _applied(
+    layer: PiecewiseScalar | ChoiceNonlinearity, result: _Sample, inputs: list[_Known]
+) -> _Known:
     """The result of a cut whose inputs are known."""
-    if isinstance(cut, ChoiceCut):
+    if isinstance(layer, ChoiceNonlinearity):
         by, true, false = inputs
         value = torch.where(by.value > 0, true.value, false.value)
-        error = torch.maximum(true.error, false.error) + cut.steepness * by.error
+        error = torch.maximum(true.error, false.error) + layer.steepness * by.error
         steep = torch.maximum(true.steepness, false.steepness)
         return _Known(result, value, error, steep)
     (given,) = inputs
-    value = cut.operation(given.value.view(1, *cut.shape)).reshape(-1)
-    steepest = cut.slopes.abs().amax(0)
+    value = layer.operation(given.value.view(1, *layer.shape)).reshape(-1)
+    steepest = layer.slopes.abs().amax(0)
     error = steepest * given.error + EPS * value.abs()
     return _Known(result, value, error, steepest * given.steepness)
 
 
 def _equal(
-    cut: KnotCut,
+    layer: PiecewiseScalar,
     result: _Sample,
     source: _Sample,
-    free: list[tuple[KnotCut, _Sample, _Sample]],
+    free: list[tuple[PiecewiseScalar, _Sample, _Sample]],
     known: list[_Known],
 ) -> list[_Known]:
     """The differences of a cut's result and those of equal functions whose arguments agree."""
     found = []
     for other, other_result, other_source in free:
-        gap = _express(source - other_source, known) if _same_function(cut, other) else None
+        gap = _express(source - other_source, known) if _same_function(layer, other) else None
         if gap is not None and bool((gap.value.abs() <= SAFETY * gap.error).all()):
-            steepest, zero = cut.slopes.abs().amax(0), torch.zeros_like(gap.value)
+            steepest, zero = layer.slopes.abs().amax(0), torch.zeros_like(gap.value)
             error = steepest * gap.error
             found.append(_Known(result - other_result, zero, error, steepest * gap.steepness))
     return found
 
 
-def _same_function(cut: KnotCut, other: KnotCut) -> bool:
+def _same_function(layer: PiecewiseScalar, other: PiecewiseScalar) -> bool:
     """Whether two cuts apply the same function to every unit."""
-    zero = torch.zeros((1, *cut.shape), dtype=torch.float64, device=cut.levels.device)
+    zero = torch.zeros((1, *layer.shape), dtype=torch.float64, device=layer.levels.device)
     return (
-        cut.period is None
+        layer.period is None
         and other.period is None
-        and torch.equal(cut.levels, other.levels)
-        and torch.equal(cut.slopes, other.slopes)
-        and torch.equal(cut.operation(zero), other.operation(zero))
+        and torch.equal(layer.levels, other.levels)
+        and torch.equal(layer.slopes, other.slopes)
+        and torch.equal(layer.operation(zero), other.operation(zero))
     )
 
 
 def _functions(
-    draft: Draft, node: fx.Node, wanted: list[Any], rows: Rows
-) -> list[KnotCut | ChoiceCut]:
+    draft: GraphBuilder, node: fx.Node, wanted: list[Any], rows: Rows
+) -> list[PiecewiseScalar | ChoiceNonlinearity]:
     """The cuts behind some values that apply a function of one variable to each of a node's units.
 
     In the order in which they are computed.
     """
     shape = draft.batch.shape_at(node.meta["val"], 1)
     names = set(_behind(draft, wanted)[1])
-    found: list[KnotCut | ChoiceCut] = []
-    for cut in reversed(draft.body):
-        if not isinstance(cut, (KnotCut, ChoiceCut)) or cut.result not in names:
+    found: list[PiecewiseScalar | ChoiceNonlinearity] = []
+    for layer in reversed(draft.body):
+        if (
+            not isinstance(layer, (PiecewiseScalar, ChoiceNonlinearity))
+            or layer.result not in names
+        ):
             continue
-        if draft.rows[cut.result] == rows and draft.shape_of(Ref(cut.result), 1) == shape:
-            found.append(cut)
-            names |= set(_behind(draft, _inputs(draft, cut))[1])
+        if draft.rows[layer.result] == rows and draft.shape_of(Ref(layer.result), 1) == shape:
+            found.append(layer)
+            names |= set(_behind(draft, _inputs(draft, layer))[1])
     return found[:_FUNCTIONS][::-1]
 
 
-def _inputs(draft: Draft, cut: KnotCut | ChoiceCut) -> list[Any]:
+def _inputs(draft: GraphBuilder, layer: PiecewiseScalar | ChoiceNonlinearity) -> list[Any]:
     """What the result of a cut is a function of, unit by unit."""
-    if isinstance(cut, ChoiceCut):
-        sides = draft.choices[cut.result]
-        return [Ref(cut.source), sides[0], sides[1]]
-    return [Ref(cut.source)]
+    if isinstance(layer, ChoiceNonlinearity):
+        sides = draft.choices[layer.result]
+        return [Ref(layer.source), sides[0], sides[1]]
+    return [Ref(layer.source)]
 
 
 # --- random numbers
 
 
 def _samples(
-    draft: Draft, node: fx.Node, rows: Rows, wanted: list[Any], points: int
+    draft: GraphBuilder, node: fx.Node, rows: Rows, wanted: list[Any], points: int
 ) -> list[_Sample]:
     """Values at random points, in the shape of a node's result."""
     shapes = [draft.batch.shape_at(node.meta["val"], batch) for batch in (points, 1)]
@@ -242,7 +249,7 @@ def _samples(
     return samples
 
 
-def _run(draft: Draft, wanted: list[Any], points: int) -> tuple[list[Any], list[Any]]:
+def _run(draft: GraphBuilder, wanted: list[Any], points: int) -> tuple[list[Any], list[Any]]:
     """Values at random points, and their bounds at one: whatever is not affine is random itself."""
     generator = torch.Generator().manual_seed(0)
     steps, bases = _behind(draft, wanted)
@@ -264,7 +271,7 @@ def _run(draft: Draft, wanted: list[Any], points: int) -> tuple[list[Any], list[
     return values, [resolve(item, bound, 1, draft.device) for item in wanted]
 
 
-def _behind(draft: Draft, wanted: list[Any]) -> tuple[list[Step], list[str]]:
+def _behind(draft: GraphBuilder, wanted: list[Any]) -> tuple[list[Step], list[str]]:
     """The steps that lead to values, in order, and the names that they begin with."""
     needed = dict.fromkeys(ref.name for ref in refs(wanted))
     found: list[Step] = []

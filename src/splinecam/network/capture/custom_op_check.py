@@ -44,7 +44,7 @@ class _Line:
 
 
 def try_out(
-    run: Function, cuts: Function | None, shape: tuple[int, ...], device: torch.device
+    run: Function, layers: Function | None, shape: tuple[int, ...], device: torch.device
 ) -> None:
     """Raise a Problem unless ``run`` is affine and continuous between the zeros of ``cuts``.
 
@@ -57,10 +57,10 @@ def try_out(
             line = _Line(*torch.split(ends.to(device), 1))
             made = _try_rows("it", run, line)
             t = torch.zeros(0, dtype=torch.float64, device=device)
-            if cuts is not None:
-                t = _borders(cuts, line)
+            if layers is not None:
+                t = _borders(layers, line)
             numbers = max(line.start.numel(), made[0].numel())
-            _try_pieces(run, line, _pieces(t, numbers, generator), cuts is not None)
+            _try_pieces(run, line, _pieces(t, numbers, generator), layers is not None)
 
 
 def _try_rows(what: str, run: Function, line: _Line) -> Tensor:
@@ -88,9 +88,9 @@ def _agree(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and bool(((a - b).abs() <= SLACK * b.abs().max()).all())
 
 
-def _borders(cuts: Function, line: _Line) -> Tensor:
+def _borders(layers: Function, line: _Line) -> Tensor:
     """Where on a line the functions vanish, in order; they must be affine."""
-    values = _try_rows("its cuts function", cuts, line).flatten(1)
+    values = _try_rows("its cuts function", layers, line).flatten(1)
     first, between, last = values
     if not _agree(between, (1 - WEIGHT) * first + WEIGHT * last):
         raise Problem(
@@ -116,7 +116,7 @@ def _pieces(t: Tensor, numbers: int, generator: torch.Generator) -> Tensor:
     return pieces[pieces[:, 1] - pieces[:, 0] > _SHORT]
 
 
-def _try_pieces(run: Function, line: _Line, pieces: Tensor, cut: bool) -> None:
+def _try_pieces(run: Function, line: _Line, pieces: Tensor, layer: bool) -> None:
     """Affine on every piece, and equal on both sides of a border."""
     if not pieces.shape[0]:
         return
@@ -131,7 +131,7 @@ def _try_pieces(run: Function, line: _Line, pieces: Tensor, cut: bool) -> None:
     if bool((bend > limit).any()):
         where = line.place(t[int(bend.argmax()), 1])
         size = float(bend.max() / values.abs().max())
-        raise Problem(_bent(where, size) if cut else _curved(where, size))
+        raise Problem(_bent(where, size) if layer else _curved(where, size))
     slope = (high - low) / (places[2] - places[0])
     start, end = low - places[0] * slope, high + (1 - places[2]) * slope
     jump = (start[1:] - end[:-1]).abs().amax(1) * (pieces[1:, 0] == pieces[:-1, 1])

@@ -13,13 +13,13 @@ from torch import Tensor, fx
 from splinecam.network.capture.constants import has_size
 from splinecam.network.capture.custom_op_check import Problem, try_out
 from splinecam.network.capture.differences import differentiable
-from splinecam.network.capture.graph_builder import Draft
+from splinecam.network.capture.graph_builder import GraphBuilder
 from splinecam.network.capture.leaves import Leaf, as_columns, leaf_of
 from splinecam.network.capture.staging import refs
-from splinecam.network.nonlinearities import KnotCut, LeafCut, Operation
+from splinecam.network.nonlinearities import CustomNonlinearity, Operation, PiecewiseScalar
 from splinecam.network.ops import Affine, Bound, target_name
 from splinecam.network.ops.measure import measured_bound
-from splinecam.network.ops.register import Table, Taught, taught_operator
+from splinecam.network.ops.register import CustomOp, Table, taught_operator
 from splinecam.network.ops.rejected import MIXES
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, resolve
@@ -58,14 +58,18 @@ def _measured(run: Callable[..., Tensor], call: dict[str, Any]) -> Bound:
     return measured_bound(lambda x: run(x, call["constants"]), call["input"])
 
 
-def taught_of(node: fx.Node) -> Taught | None:
+def taught_of(node: fx.Node) -> CustomOp | None:
     """What was registered for the module or the operator that a node calls."""
     leaf = leaf_of(node)
     return taught_operator(node.target) if leaf is None else leaf.rule
 
 
 def add_taught(
-    draft: Draft, node: fx.Node, rule: Taught, args: tuple[Any, ...], kwargs: dict[str, Any]
+    draft: GraphBuilder,
+    node: fx.Node,
+    rule: CustomOp,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> str | None:
     """A step or a cut from what was registered; the answer is a reason against it."""
     leaf = leaf_of(node)
@@ -100,7 +104,7 @@ _HERE = object()  # stands for the activation in an operator's arguments
 
 
 def _operator_call(
-    draft: Draft, target: Any, rule: Taught, args: tuple[Any, ...], kwargs: dict[str, Any]
+    draft: GraphBuilder, target: Any, rule: CustomOp, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> _Call | None:
     """The call of a custom operator, if it has one variable."""
     x = next(ref for ref in refs((args, kwargs)) if draft.is_active(ref))
@@ -125,7 +129,7 @@ def _call_flat(run: Callable[..., Tensor], x: Tensor, constants: Any) -> Tensor:
     return as_columns(_call(run, x, constants))
 
 
-def _add_tried(draft: Draft, node: fx.Node, call: _Call) -> None:
+def _add_tried(draft: GraphBuilder, node: fx.Node, call: _Call) -> None:
     """A step, or a cut by the functions that were given, if they keep what they promise."""
     shape = tuple(draft.shape_of(call.x, 1)[1:])
     constants = resolve(call.constants, {}, 1, draft.device)
@@ -143,7 +147,7 @@ def _add_tried(draft: Draft, node: fx.Node, call: _Call) -> None:
     draft.add_value(source.name, node, None)
     draft.body.append(source)
     draft.body.append(
-        LeafCut(
+        CustomNonlinearity(
             name=draft.cut_name(node),
             target=call.kind,
             source=source.name,
@@ -159,7 +163,7 @@ def _filled(run: Callable[..., Tensor], constants: Any, x: Tensor) -> Tensor:
     return run(x, constants)
 
 
-def _add_table(draft: Draft, node: fx.Node, call: _Call, table: Table) -> None:
+def _add_table(draft: GraphBuilder, node: fx.Node, call: _Call, table: Table) -> None:
     """A cut by functions of one variable; where no slope changes there is no knot."""
     bent = (table.slopes[1:] != table.slopes[:-1]).any(1)
     several = table.slopes.shape[1] > 1
@@ -169,7 +173,7 @@ def _add_table(draft: Draft, node: fx.Node, call: _Call, table: Table) -> None:
     shape = rows.out(levels.new_zeros(()).expand(draft.shape_of(call.x, 1))).shape[1:]
     draft.note(node)
     draft.body.append(
-        KnotCut(
+        PiecewiseScalar(
             name=draft.cut_name(node),
             target=call.kind,
             source=call.x.name,

@@ -20,7 +20,7 @@ from splinecam.errors import CaptureError
 from splinecam.network.capture.constants import UnevenRows
 from splinecam.network.capture.flat import FlatGraph
 from splinecam.network.capture.graph import arguments_of
-from splinecam.network.capture.graph_builder import Draft
+from splinecam.network.capture.graph_builder import GraphBuilder
 from splinecam.network.ops import Affine, Terminal, rule_of, target_name
 from splinecam.network.ops.rejected import MIXES, SMOOTH
 from splinecam.network.program import Step
@@ -147,7 +147,7 @@ class Tail:
         self._source: Any = None
 
     def read(
-        self, draft: Draft, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, draft: GraphBuilder, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bool:
         """Read the next node; whether it was left out, or has to be applied to what is left."""
         i = self.nodes.index(node)
@@ -199,7 +199,7 @@ class Tail:
             self._range = (min(first, second), max(first, second))
         return None
 
-    def finish(self, draft: Draft, output: fx.Node) -> tuple[Ref, Final]:
+    def finish(self, draft: GraphBuilder, output: fx.Node) -> tuple[Ref, Final]:
         """What is left of the output, and what was left out, once all nodes are read."""
         rows = draft.rows[self._source.name]
         shape = rows.out(torch.empty(draft.shape_of(self._source, 2), device="meta")).shape

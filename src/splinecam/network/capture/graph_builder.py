@@ -14,13 +14,13 @@ from splinecam.network.capture.graph import location_of, name_of
 from splinecam.network.capture.leaves import leaf_of
 from splinecam.network.capture.shapes import Batch
 from splinecam.network.capture.staging import refs
-from splinecam.network.nonlinearities import Cut
+from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Affine, target_name
 from splinecam.network.ops.rejected import JUMP, MASK, MIXES, SPELLINGS
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, Rows
 
-__all__ = ["Draft", "Mask", "count_masked", "is_floating", "mixes_points"]
+__all__ = ["GraphBuilder", "Mask", "count_masked", "is_floating", "mixes_points"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Mask:
     signed: bool = False
 
 
-class Draft:
+class GraphBuilder:
     """A program in the making.
 
     ``values`` maps each node to what stands for it in a step's arguments: a Ref to a value of the
@@ -48,11 +48,11 @@ class Draft:
         self.sized = Sized(self.batch, device)
         self.values: dict[fx.Node, Any] = {}
         self.rows: dict[str, Rows] = {}  # of the values that depend on the input
-        self.body: list[Step | Cut] = []
+        self.body: list[Step | Nonlinearity] = []
         self.offending: list[OffendingOp] = []
         self.masks: dict[str, Mask] = {}
         self.choices: dict[str, tuple[Any, Any]] = {}  # what the results of choices are made of
-        self.spoiled: set[str] = set()  # values that are not numbers, made by rejected operations
+        self.invalid: set[str] = set()  # values that are not numbers, made by rejected operations
         self._examples: dict[str, Any] = {}
         self._origin: dict[str, fx.Node] = {}
         self._names: dict[str, int] = {}
@@ -77,12 +77,12 @@ class Draft:
         for ref, part in zip(refs(self.values[node]), values, strict=True):
             self.add_value(ref.name, node, part)
             if not is_floating(part):
-                self.spoiled.add(ref.name)
+                self.invalid.add(ref.name)
 
     def note_mask(self, node: fx.Node, mask: Mask) -> None:
         """A node whose result is a mask, which nothing speaks against until it is used."""
         self.note(node)
-        self.spoiled.discard(node.name)
+        self.invalid.discard(node.name)
         self.masks[node.name] = mask
 
     def note_constant(self, name: str, node: fx.Node) -> None:
@@ -115,11 +115,11 @@ class Draft:
             return name
         return f"{name}#{count}" if module else f"{name}_{count - 1}"
 
-    def finished(self) -> list[Step | Cut]:
+    def finished(self) -> list[Step | Nonlinearity]:
         """The steps and cuts in order; each cut knows what it comes after."""
         return [
             replace(item, after=name_of(self._origin[item.source])[0])
-            if isinstance(item, Cut)
+            if isinstance(item, Nonlinearity)
             else item
             for item in self.body
         ]
@@ -142,7 +142,7 @@ class Draft:
     def reject_mask(self, name: str) -> None:
         """Note that a mask is used for more than a choice; once is enough."""
         reason = JUMP if self.masks.pop(name).signed else MASK
-        self.spoiled.add(name)
+        self.invalid.add(name)
         self.offending.append(self.describe(name, reason))
 
 
@@ -151,7 +151,7 @@ def is_floating(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
-def count_masked(draft: Draft, node: fx.Node, indices: Any) -> None:
+def count_masked(draft: GraphBuilder, node: fx.Node, indices: Any) -> None:
     """Indexing by a constant mask: the number of entries it picks is a constant too."""
     given = indices if isinstance(indices, list) else []  # for some operations it is a tensor
     masks = [item for item in given if isinstance(item, Tensor) and item.dtype == torch.bool]
@@ -160,7 +160,9 @@ def count_masked(draft: Draft, node: fx.Node, indices: Any) -> None:
         draft.batch.know(next(iter(unknown)), int(masks[0].sum()))
 
 
-def mixes_points(draft: Draft, node: fx.Node, rule: Affine, call: dict[str, Any]) -> str | None:
+def mixes_points(
+    draft: GraphBuilder, node: fx.Node, rule: Affine, call: dict[str, Any]
+) -> str | None:
     """The reason against an affine node that mixes the points of the batch, by its shapes."""
     first = next(n for n in node.all_input_nodes if draft.is_active(draft.values[n]))
     value = first.meta["val"]

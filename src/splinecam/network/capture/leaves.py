@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from splinecam.errors import CaptureError
-from splinecam.network.ops.register import Table, Taught, taught_class
+from splinecam.network.ops.register import CustomOp, Table, taught_class
 
 __all__ = ["Leaf", "as_columns", "leaf_of", "leaves"]
 
@@ -33,7 +33,7 @@ class _Inner(nn.Module):
 class Leaf:
     """A copy of a module, to be run in float64 with a given state: name -> parameter or buffer."""
 
-    def __init__(self, module: nn.Module, rule: Taught) -> None:
+    def __init__(self, module: nn.Module, rule: CustomOp) -> None:
         self.rule = rule
         self.kind = type(module).__name__
         try:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.network.capture.continuity import Sides, slope_of, steepness_of
-from splinecam.network.capture.graph_builder import Draft, Mask
+from splinecam.network.capture.graph_builder import GraphBuilder, Mask
 from splinecam.network.capture.knots import spread_knots
 from splinecam.network.capture.nonlinear import EXACT, expanded
 from splinecam.network.capture.staging import refs
-from splinecam.network.choices import ChoiceCut, choose
-from splinecam.network.nonlinearities import KnotCut, Operation
+from splinecam.network.choices import ChoiceNonlinearity, choose
+from splinecam.network.nonlinearities import Operation, PiecewiseScalar
 from splinecam.network.ops import Affine, Comparison, Knots, target_name
 from splinecam.network.ops.rejected import CHOICE, MASK, MIXES
 from splinecam.network.program import Step
@@ -49,7 +49,7 @@ class _Choice:
 
 
 def add_comparison(
-    draft: Draft, node: fx.Node, rule: Comparison, call: dict[str, Any]
+    draft: GraphBuilder, node: fx.Node, rule: Comparison, call: dict[str, Any]
 ) -> str | None:
     """A mask is kept in mind until it is used; the answer is a reason against it."""
     if rule.signed:
@@ -66,7 +66,7 @@ def add_comparison(
 
 
 def add_masked(
-    draft: Draft, node: fx.Node, rule: object, call: dict[str, Any], used: list[str]
+    draft: GraphBuilder, node: fx.Node, rule: object, call: dict[str, Any], used: list[str]
 ) -> str | None:
     """A node that uses masks: it must be a choice; the answer is a reason against it."""
     if isinstance(rule, Affine) and rule.identity and draft.mask_of(call.get("self")):
@@ -78,11 +78,11 @@ def add_masked(
     for name in used:
         draft.reject_mask(name)
     draft.note(node)
-    draft.spoiled |= {ref.name for ref in refs(draft.values[node])}
+    draft.invalid |= {ref.name for ref in refs(draft.values[node])}
     return None
 
 
-def _choice(draft: Draft, node: fx.Node, call: dict[str, Any]) -> _Choice | None:
+def _choice(draft: GraphBuilder, node: fx.Node, call: dict[str, Any]) -> _Choice | None:
     """The node as a choice between two values, if that is what it is."""
     given, true, false = _parts(draft, node, call)
     mask = draft.mask_of(given)
@@ -93,7 +93,7 @@ def _choice(draft: Draft, node: fx.Node, call: dict[str, Any]) -> _Choice | None
     return choice.turned if draft.is_active(false) and not draft.is_active(true) else choice
 
 
-def _parts(draft: Draft, node: fx.Node, call: dict[str, Any]) -> tuple[Any, Any, Any]:
+def _parts(draft: GraphBuilder, node: fx.Node, call: dict[str, Any]) -> tuple[Any, Any, Any]:
     """The mask of a node, and its result where the mask is true and where it is false."""
     name = target_name(node.target)
     if name == "aten.where":
@@ -118,7 +118,7 @@ def _parts(draft: Draft, node: fx.Node, call: dict[str, Any]) -> tuple[Any, Any,
     return None, None, None
 
 
-def _opposite(draft: Draft, node: fx.Node, value: Any) -> Any:
+def _opposite(draft: GraphBuilder, node: fx.Node, value: Any) -> Any:
     """A value with the other sign."""
     if not isinstance(value, Ref):
         return -value
@@ -129,7 +129,7 @@ def _opposite(draft: Draft, node: fx.Node, value: Any) -> Any:
     return Ref(name)
 
 
-def _add_choice(draft: Draft, node: fx.Node, choice: _Choice) -> str | None:
+def _add_choice(draft: GraphBuilder, node: fx.Node, choice: _Choice) -> str | None:
     """The false side, and a bend on the true side of the border."""
     rows = draft.batch.rows(node.meta["val"])
     if rows is None:
@@ -146,7 +146,7 @@ def _add_choice(draft: Draft, node: fx.Node, choice: _Choice) -> str | None:
     levels, slopes = spread_knots(Knots((0.0,), (0.0, slope)), shape, rows, draft.device)
     slope = rows.out(slope)
     draft.body.append(
-        KnotCut(
+        PiecewiseScalar(
             name=draft.cut_name(node),
             target=target_name(node.target),
             source=source.name,
@@ -166,7 +166,7 @@ def _add_choice(draft: Draft, node: fx.Node, choice: _Choice) -> str | None:
     return None
 
 
-def _add_nested(draft: Draft, node: fx.Node, choice: _Choice, rows: Rows) -> str | None:
+def _add_nested(draft: GraphBuilder, node: fx.Node, choice: _Choice, rows: Rows) -> str | None:
     """A cut where the choice changes; both values have been cut before."""
     steepness = steepness_of(draft, node, choice.sides, rows)
     if steepness is None:
@@ -182,7 +182,7 @@ def _add_nested(draft: Draft, node: fx.Node, choice: _Choice, rows: Rows) -> str
     roles: tuple[tuple[str, ...], dict[str, str]] = (("add", "add", "add", "plain", "plain"), {})
     draft.body.append(Step(sides, _sides, args, {}, (), EXACT, roles))
     draft.body.append(
-        ChoiceCut(
+        ChoiceNonlinearity(
             name=draft.cut_name(node),
             target=target_name(node.target),
             source=source.name,
@@ -208,7 +208,7 @@ def _bend(z: Tensor, slope: Tensor) -> Tensor:
     return slope * torch.relu(z)
 
 
-def _difference(draft: Draft, node: fx.Node, mask: Mask) -> Ref:
+def _difference(draft: GraphBuilder, node: fx.Node, mask: Mask) -> Ref:
     """What is positive where the mask is true, in the shape of the result."""
     first, second = mask.first, mask.second
     if isinstance(first, Ref) and not isinstance(second, (Ref, Tensor)) and second == 0:

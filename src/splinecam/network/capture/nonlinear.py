@@ -10,10 +10,15 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.network.capture.constants import UnevenRows
-from splinecam.network.capture.graph_builder import Draft, is_floating
+from splinecam.network.capture.graph_builder import GraphBuilder, is_floating
 from splinecam.network.capture.knots import spread_knots
 from splinecam.network.capture.staging import refs
-from splinecam.network.nonlinearities import KnotCut, MaxCut, Operation, SortCut
+from splinecam.network.nonlinearities import (
+    MaxNonlinearity,
+    Operation,
+    PiecewiseScalar,
+    SortNonlinearity,
+)
 from splinecam.network.ops import Affine, Maximum, Piecewise, Sort, target_name
 from splinecam.network.ops.rejected import INDICES, MIXES, UNPOOLED
 from splinecam.network.program import Step
@@ -28,7 +33,7 @@ _ADD: tuple[tuple[str, ...], dict[str, str]] = (("add", "plain"), {})
 
 
 def add_knots(
-    draft: Draft,
+    draft: GraphBuilder,
     node: fx.Node,
     rule: Piecewise,
     args: tuple[Any, ...],
@@ -56,7 +61,7 @@ def add_knots(
     levels, slopes = spread_knots(knots, shape, rows, draft.device)
     draft.note(node)
     draft.body.append(
-        KnotCut(
+        PiecewiseScalar(
             name=draft.cut_name(node),
             target=target_name(node.target),
             source=ref.name,
@@ -89,7 +94,7 @@ def _operation(
     return Operation(run, tuple(map(argument, args)), named, rows, result_rows, part)
 
 
-def expanded(draft: Draft, node: fx.Node, ref: Ref) -> Ref:
+def expanded(draft: GraphBuilder, node: fx.Node, ref: Ref) -> Ref:
     """The cut's variable in the shape of its result, which a constant may have widened."""
     if draft.shape_of(ref, 3) == draft.batch.shape_at(node.meta["val"], 3):
         return ref
@@ -103,7 +108,9 @@ def expanded(draft: Draft, node: fx.Node, ref: Ref) -> Ref:
 # --- the larger of two
 
 
-def add_pairs(draft: Draft, node: fx.Node, rule: Piecewise, call: dict[str, Any]) -> str | None:
+def add_pairs(
+    draft: GraphBuilder, node: fx.Node, rule: Piecewise, call: dict[str, Any]
+) -> str | None:
     """The larger or the smaller of two activations: a cut where they are equal."""
     rows = draft.batch.rows(node.meta["val"])
     if rows is None:
@@ -120,7 +127,7 @@ def add_pairs(draft: Draft, node: fx.Node, rule: Piecewise, call: dict[str, Any]
 
 
 def _add_pair(
-    draft: Draft, node: fx.Node, pair: tuple[Any, Any], smallest: bool, result: str
+    draft: GraphBuilder, node: fx.Node, pair: tuple[Any, Any], smallest: bool, result: str
 ) -> None:
     both = f"{result}.pair"
     example = node.meta["val"]
@@ -131,7 +138,7 @@ def _add_pair(
     draft.body.append(Step(both, _stacked, (*pair, shape), {}, (), EXACT, roles))
     units = rows.out(torch.empty(draft.shape_of(Ref(both), 1), device="meta"))[0]
     draft.body.append(
-        MaxCut(
+        MaxNonlinearity(
             name=draft.cut_name(node),
             target=target_name(node.target),
             source=both,
@@ -158,7 +165,7 @@ def _stacked(first: Any, second: Any, shape: list[int]) -> Tensor:
 
 
 def add_maxima(
-    draft: Draft,
+    draft: GraphBuilder,
     node: fx.Node,
     rule: Maximum,
     args: tuple[Any, ...],
@@ -186,7 +193,7 @@ def add_maxima(
         _add_step(draft, node, args, kwargs, part)
         return None
     draft.body.append(
-        MaxCut(
+        MaxNonlinearity(
             **_common(draft, node, ref),
             operation=_operation(node.target, args, kwargs, rows, result_rows, part),
             members=first.contiguous(),
@@ -209,7 +216,7 @@ def _places(
 
 
 def add_sort(
-    draft: Draft,
+    draft: GraphBuilder,
     node: fx.Node,
     rule: Sort,
     args: tuple[Any, ...],
@@ -230,7 +237,7 @@ def add_sort(
         _add_step(draft, node, args, kwargs, part)
         return None
     draft.body.append(
-        SortCut(
+        SortNonlinearity(
             **_common(draft, node, ref),
             operation=_operation(node.target, args, kwargs, rows, rows, part),
             members=groups[own[:, 0]],
@@ -257,7 +264,7 @@ def _unpools(places: fx.Node) -> bool:
     )
 
 
-def _numbers(draft: Draft, ref: Ref) -> Tensor:
+def _numbers(draft: GraphBuilder, ref: Ref) -> Tensor:
     """A value's units for two points, each holding its number in the border's layout."""
     rows, shape = draft.rows[ref.name], draft.shape_of(ref, 2)
     border = rows.out(torch.empty(shape, device="meta")).shape
@@ -265,13 +272,13 @@ def _numbers(draft: Draft, ref: Ref) -> Tensor:
     return rows.back(numbers.view(border))
 
 
-def _numeric(draft: Draft, call: dict[str, Any], ref: Ref, index: Tensor) -> dict[str, Any]:
+def _numeric(draft: GraphBuilder, call: dict[str, Any], ref: Ref, index: Tensor) -> dict[str, Any]:
     """The arguments of a call on two points, its activation replaced by the numbers of units."""
     env = {ref.name: index}
     return {key: resolve(item, env, 2, draft.device) for key, item in call.items()}
 
 
-def _common(draft: Draft, node: fx.Node, ref: Ref) -> dict[str, Any]:
+def _common(draft: GraphBuilder, node: fx.Node, ref: Ref) -> dict[str, Any]:
     one = torch.empty(draft.shape_of(ref, 1), device="meta")
     return {
         "name": draft.cut_name(node),
@@ -284,7 +291,11 @@ def _common(draft: Draft, node: fx.Node, ref: Ref) -> dict[str, Any]:
 
 
 def _add_step(
-    draft: Draft, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any], part: int | None
+    draft: GraphBuilder,
+    node: fx.Node,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    part: int | None,
 ) -> None:
     """Groups of one unit each: the values are passed on as they are."""
     result = next(refs(draft.values[node])).name

@@ -11,7 +11,12 @@ from torch import Tensor
 
 from splinecam._util.tolerances import EPS
 from splinecam.errors import CaptureError, OffendingOp, UnsupportedOpError
-from splinecam.network.nonlinearities import Cut, KnotCut, MaxCut, SortCut
+from splinecam.network.nonlinearities import (
+    MaxNonlinearity,
+    Nonlinearity,
+    PiecewiseScalar,
+    SortNonlinearity,
+)
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program, Stage
 from splinecam.network.values import Rows
@@ -51,10 +56,10 @@ def probe(
         if not _holds(program, i, live, out):
             _blame(program, stage, live, rows or {}, describe)
         live = out
-        if stage.cut is not None:
-            if not stage.cut.rectifies:  # of the positive part all is known
-                _probe_cut(stage.cut, out[stage.cut.argument], describe)
-            live[stage.cut.result] = stage.cut.apply(out[stage.cut.argument])
+        if stage.layer is not None:
+            if not stage.layer.rectifies:  # of the positive part all is known
+                _probe_cut(stage.layer, out[stage.layer.argument], describe)
+            live[stage.layer.result] = stage.layer.apply(out[stage.layer.argument])
             needed = program.stages[i + 1].live_in
             live = {name: live[name] for name in needed}
 
@@ -67,39 +72,39 @@ def _holds(program: Program, i: int, live: Mapping[str, Tensor], out: dict[str, 
     return all(_agree(alone[name], _blend(out[name]), _size(out[name])) for name in out)
 
 
-def _probe_cut(cut: Cut, pair: Tensor, describe: Describe) -> None:
+def _probe_cut(layer: Nonlinearity, pair: Tensor, describe: Describe) -> None:
     """Raise if a cut mixes points, or if it does not compute what its kind says."""
     argument = torch.cat([pair, -pair[:1]])
-    made = cut.operation(argument)
+    made = layer.operation(argument)
     if not bool(made.isfinite().all()):
-        raise NotFiniteError(str(describe(cut.result, _INFINITE)))
+        raise NotFiniteError(str(describe(layer.result, _INFINITE)))
     size = max(_size(argument), _size(made))
-    if not _agree(cut.operation(argument[:1]), made[:1], size):
-        raise UnsupportedOpError([describe(cut.result, "it mixes the points of the batch")])
-    if not _as_claimed(cut, _flat(argument), _flat(made), size):
+    if not _agree(layer.operation(argument[:1]), made[:1], size):
+        raise UnsupportedOpError([describe(layer.result, "it mixes the points of the batch")])
+    if not _as_claimed(layer, _flat(argument), _flat(made), size):
         reason = "its rule does not describe what it computes here: please report this"
-        raise UnsupportedOpError([describe(cut.result, reason)])
+        raise UnsupportedOpError([describe(layer.result, reason)])
 
 
-def _as_claimed(cut: Cut, z: Tensor, made: Tensor, size: float) -> bool:
+def _as_claimed(layer: Nonlinearity, z: Tensor, made: Tensor, size: float) -> bool:
     """Whether a cut with the argument z (B, n) gives what its kind says, (B, units)."""
-    if isinstance(cut, KnotCut):
-        if cut.period is not None or made.shape != z.shape:
+    if isinstance(layer, PiecewiseScalar):
+        if layer.period is not None or made.shape != z.shape:
             return True  # a table of functions, whose slopes are not told apart
         # With a constant taken off, the function is the sum of its bends; these round like knots.
-        size = max(size, _size(cut.levels[cut.levels.isfinite()]))
-        return _constant(made - _bends(cut, z), size)
-    if isinstance(cut, MaxCut):
-        return torch.equal(made, _extremes(cut, z))
-    if isinstance(cut, SortCut):
-        order, found = z[:, cut.members].sort(2).values, made[:, cut.members]
+        size = max(size, _size(layer.levels[layer.levels.isfinite()]))
+        return _constant(made - _bends(layer, z), size)
+    if isinstance(layer, MaxNonlinearity):
+        return torch.equal(made, _extremes(layer, z))
+    if isinstance(layer, SortNonlinearity):
+        order, found = z[:, layer.members].sort(2).values, made[:, layer.members]
         return torch.equal(found, order) or torch.equal(found, order.flip(2))
     return True
 
 
-def _bends(cut: KnotCut, z: Tensor) -> Tensor:
-    total = cut.slopes[0] * z
-    for level, before, after in zip(cut.levels, cut.slopes, cut.slopes[1:], strict=False):
+def _bends(layer: PiecewiseScalar, z: Tensor) -> Tensor:
+    total = layer.slopes[0] * z
+    for level, before, after in zip(layer.levels, layer.slopes, layer.slopes[1:], strict=False):
         total = total + (after - before) * torch.relu(z - level)
     return total
 
@@ -112,15 +117,15 @@ def _constant(value: Tensor, size: float) -> bool:
     return _agree(value, value[:1].expand(value.shape), size)
 
 
-def _extremes(cut: MaxCut, z: Tensor) -> Tensor:
+def _extremes(layer: MaxNonlinearity, z: Tensor) -> Tensor:
     """The winner of every group, a few members at a time to save memory."""
-    z = -z if cut.smallest else z
-    best = z.new_full((z.shape[0], cut.members.shape[0]), -torch.inf)
-    at_once = max(1, _CHUNK // max(1, cut.members.shape[0]))
-    for start in range(0, cut.members.shape[1], at_once):
-        some = cut.members[:, start : start + at_once]
+    z = -z if layer.smallest else z
+    best = z.new_full((z.shape[0], layer.members.shape[0]), -torch.inf)
+    at_once = max(1, _CHUNK // max(1, layer.members.shape[0]))
+    for start in range(0, layer.members.shape[1], at_once):
+        some = layer.members[:, start : start + at_once]
         best = torch.maximum(best, z[:, some].amax(2))
-    return -best if cut.smallest else best
+    return -best if layer.smallest else best
 
 
 def _blend(value: Tensor) -> Tensor:

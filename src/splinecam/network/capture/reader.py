@@ -28,7 +28,12 @@ from splinecam.network.capture.graph import (
     defaults,
     needed_by,
 )
-from splinecam.network.capture.graph_builder import Draft, count_masked, is_floating, mixes_points
+from splinecam.network.capture.graph_builder import (
+    GraphBuilder,
+    count_masked,
+    is_floating,
+    mixes_points,
+)
 from splinecam.network.capture.masks import add_comparison, add_masked
 from splinecam.network.capture.nonlinear import (
     EXACT,
@@ -56,7 +61,7 @@ from splinecam.network.ops import (
     rule_of,
     target_name,
 )
-from splinecam.network.ops.register import Taught
+from splinecam.network.ops.register import CustomOp
 from splinecam.network.ops.rejected import CONSTANT_PLACES, MASK, PLACES, PRODUCT, RANDOM, UNKNOWN
 from splinecam.network.program import Program, Step
 from splinecam.network.values import DEVICE, Ref, resolve
@@ -72,7 +77,7 @@ class Reader:
         self.device = device
         self.output = graph.output
         self.needed = needed_by(graph.output)
-        self.draft = Draft(graph.x, graph.batch, device)
+        self.draft = GraphBuilder(graph.x, graph.batch, device)
         self.tail = tail_of(graph, self.needed)
         self.emitted: list[fx.Node] = []
 
@@ -218,10 +223,10 @@ class Reader:
         unread = rule.shape_only if isinstance(rule, Affine) else ()
         read = [ref.name for key, item in call.items() if key not in unread for ref in refs(item)]
         masks = [name for name in dict.fromkeys(read) if name in self.draft.masks]
-        spoiled = any(name in self.draft.spoiled for name in read)
+        invalid = any(name in self.draft.invalid for name in read)
         if isinstance(rule, Comparison):
-            reason = MASK if spoiled else add_comparison(self.draft, node, rule, call)
-        elif masks and not spoiled:
+            reason = MASK if invalid else add_comparison(self.draft, node, rule, call)
+        elif masks and not invalid:
             reason = add_masked(self.draft, node, rule, call, masks)
         else:
             reason = self._reason(node, rule, call)
@@ -230,7 +235,7 @@ class Reader:
             elif reason is None:
                 reason = self._cut(node, rule, args, kwargs, call)
         if reason is not None:
-            self.draft.reject(node, None if spoiled else reason)
+            self.draft.reject(node, None if invalid else reason)
 
     def _cut(
         self,
@@ -241,7 +246,7 @@ class Reader:
         call: dict[str, Any],
     ) -> str | None:
         """A node that is not affine; the answer is the reason against it, or None."""
-        if isinstance(rule, Taught):
+        if isinstance(rule, CustomOp):
             return add_taught(self.draft, node, rule, args, kwargs)
         if isinstance(rule, Composite):
             return self._written_out(node, rule)
@@ -283,7 +288,7 @@ class Reader:
         if isinstance(rule, (Rejected, Terminal)):
             constant = rule.reason == PLACES and not self.draft.is_active(call["indices"])
             return CONSTANT_PLACES if constant else rule.reason
-        if isinstance(rule, Taught):
+        if isinstance(rule, CustomOp):
             return None
         if isinstance(rule, Composite):
             return self._depends({name: call[name] for name in rule.constants}, (), ())

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.network.capture.constants import UnevenRows
-from splinecam.network.capture.graph_builder import Draft
-from splinecam.network.nonlinearities import MaxCut, Operation
+from splinecam.network.capture.graph_builder import GraphBuilder
+from splinecam.network.nonlinearities import MaxNonlinearity, Operation
 from splinecam.network.ops import Affine, Scatter, target_name
 from splinecam.network.ops.rejected import MIXES, PRODUCT
 from splinecam.network.program import Step
@@ -40,7 +40,9 @@ class _Places:
         return torch.bincount(self.place, minlength=self.kept.numel()) + self.kept
 
 
-def add_scattered(draft: Draft, node: fx.Node, rule: Scatter, call: dict[str, Any]) -> str | None:
+def add_scattered(
+    draft: GraphBuilder, node: fx.Node, rule: Scatter, call: dict[str, Any]
+) -> str | None:
     """Sums and means become a step, extremes a cut; the answer is a reason against it."""
     reduce = call["reduce"]
     if reduce == "prod":
@@ -65,7 +67,7 @@ def add_scattered(draft: Draft, node: fx.Node, rule: Scatter, call: dict[str, An
 
 
 def _places(
-    draft: Draft, node: fx.Node, rule: Scatter, call: dict[str, Any], index: Tensor
+    draft: GraphBuilder, node: fx.Node, rule: Scatter, call: dict[str, Any], index: Tensor
 ) -> _Places | None:
     """Where the values of one point go; None if they go to other points."""
     shape = draft.batch.shape_at(node.meta["val"], 1)
@@ -84,7 +86,9 @@ def _places(
     return _Places(place.flatten(), tuple(shape[1:]), tuple(place.shape[1:]), kept)
 
 
-def _add_sums(draft: Draft, node: fx.Node, values: list[Any], places: _Places, mean: bool) -> None:
+def _add_sums(
+    draft: GraphBuilder, node: fx.Node, values: list[Any], places: _Places, mean: bool
+) -> None:
     divisor = places.counts if mean else torch.ones_like(places.kept)
     constants = (places.place, places.kept.double(), divisor.double())
     shapes = (list(places.shape), list(places.taken))
@@ -121,7 +125,7 @@ def _rows(
 
 
 def _add_extremes(
-    draft: Draft, node: fx.Node, values: list[Any], places: _Places, smallest: bool
+    draft: GraphBuilder, node: fx.Node, values: list[Any], places: _Places, smallest: bool
 ) -> None:
     """A cut where the largest, or the smallest, of the values at a place changes."""
     data = values[0]
@@ -147,7 +151,7 @@ def _add_extremes(
         return
     constants = (Operation.VARIABLE, members, list(places.shape), smallest)
     draft.body.append(
-        MaxCut(
+        MaxNonlinearity(
             name=draft.cut_name(node),
             target=target_name(node.target),
             source=joined,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from splinecam.network.nonlinearities import Cut
+from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Affine
 from splinecam.network.program import Stage, Step
 from splinecam.network.values import Ref, Rows
@@ -36,7 +36,7 @@ def _collect(item: Any, found: list[Ref]) -> None:
 
 
 def make_stages(
-    body: list[Step | Cut],
+    body: list[Step | Nonlinearity],
     sized: dict[str, Step],
     rows: dict[str, Rows],
     output_name: str,
@@ -47,18 +47,18 @@ def make_stages(
     makes it again. ``rows`` says where each value keeps the batch: a value that crosses the border
     of a stage does so under its border name, with the batch in front.
     """
-    parts, cuts = _split(body)
+    parts, layers = _split(body)
     parts = [_with_constants(part, sized) for part in parts]
     stages: list[Stage] = []
     live: dict[str, None] = {output_name: None}
-    for part, cut in zip(reversed(parts), [None, *reversed(cuts)], strict=True):
-        if cut is not None:
-            names: dict[str, Any] = {key: _border(getattr(cut, key), rows) for key in _NAMES}
-            if any(getattr(cut, key) != name for key, name in names.items()):
-                cut = replace(cut, **names)
-            live.pop(cut.result, None)
-            live |= {cut.source: None, cut.argument: None}
-        stage = _stage(part, tuple(live), cut, rows)
+    for part, layer in zip(reversed(parts), [None, *reversed(layers)], strict=True):
+        if layer is not None:
+            names: dict[str, Any] = {key: _border(getattr(layer, key), rows) for key in _NAMES}
+            if any(getattr(layer, key) != name for key, name in names.items()):
+                layer = replace(layer, **names)
+            live.pop(layer.result, None)
+            live |= {layer.source: None, layer.argument: None}
+        stage = _stage(part, tuple(live), layer, rows)
         stages.append(stage)
         live = dict.fromkeys(stage.live_in)
     return tuple(reversed(stages))
@@ -68,16 +68,16 @@ def _border(name: str, rows: dict[str, Rows]) -> str:
     return name if rows[name].plain else f"{name}.rows"
 
 
-def _split(body: list[Step | Cut]) -> tuple[list[list[Step]], list[Cut]]:
+def _split(body: list[Step | Nonlinearity]) -> tuple[list[list[Step]], list[Nonlinearity]]:
     parts: list[list[Step]] = [[]]
-    cuts: list[Cut] = []
+    layers: list[Nonlinearity] = []
     for item in body:
-        if isinstance(item, Cut):
-            cuts.append(item)
+        if isinstance(item, Nonlinearity):
+            layers.append(item)
             parts.append([])
         else:
             parts[-1].append(item)
-    return parts, cuts
+    return parts, layers
 
 
 def _with_constants(part: list[Step], sized: dict[str, Step]) -> list[Step]:
@@ -96,7 +96,7 @@ def _with_constants(part: list[Step], sized: dict[str, Step]) -> list[Step]:
 
 
 def _stage(
-    part: list[Step], live_out: tuple[str, ...], cut: Cut | None, rows: dict[str, Rows]
+    part: list[Step], live_out: tuple[str, ...], layer: Nonlinearity | None, rows: dict[str, Rows]
 ) -> Stage:
     """One stage: bring odd values into their own layout first, and out of it last."""
     made = {step.name for step in part}
@@ -109,7 +109,7 @@ def _stage(
     born = {step.name for step in steps}
     live_in = dict.fromkeys(_border(name, rows) for name in outside)
     live_in |= dict.fromkeys(name for name in live_out if name not in born)
-    return Stage(tuple(live_in), live_out, cut, _with_frees(steps, live_out))
+    return Stage(tuple(live_in), live_out, layer, _with_frees(steps, live_out))
 
 
 def _move(result: str, source: str, name: str, rows: dict[str, Rows]) -> Step | None:

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 from splinecam.network.capture.constants import copied
 from splinecam.network.capture.flat import FlatGraph
-from splinecam.network.capture.graph_builder import Draft
+from splinecam.network.capture.graph_builder import GraphBuilder
 from splinecam.network.ops import Affine, Maximum, Piecewise, Sort, Terminal, rule_of
 from splinecam.network.program import Program, Stage, Step
 
@@ -45,7 +45,7 @@ class Template:
 
 
 def template_of(
-    graph: FlatGraph, needed: set[fx.Node], draft: Draft, program: Program
+    graph: FlatGraph, needed: set[fx.Node], draft: GraphBuilder, program: Program
 ) -> Template | None:
     """A program as a template; None if more than arguments of its steps depends on weights."""
     if draft.masks or draft.choices or draft.sized.steps or draft.batch.known or _large(program):
@@ -89,5 +89,5 @@ def _changed(program: Program, change: Callable[[Any], Any]) -> Program:
 
 
 def _large(program: Program) -> bool:
-    tensors = [value for cut in program.cuts for value in vars(cut).values()]
+    tensors = [value for layer in program.layers for value in vars(layer).values()]
     return sum(value.nbytes for value in tensors if isinstance(value, Tensor)) > _MOST

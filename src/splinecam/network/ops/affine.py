@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 from splinecam.network.ops.convolution import convolution
 from splinecam.network.ops.registry import Call, affine
@@ -18,9 +19,6 @@ STATISTICS = (
     "and let it track running statistics"
 )
 NORM = "it divides by a statistic of the activations: not piecewise linear"
-
-# Moduli of a matrix that are made at a time: small enough for the cache of a CPU core.
-_MODULI = {"cpu": 1 << 17, "cuda": 1 << 26}
 
 
 def _no_statistics(call: Call) -> str | None:
@@ -80,7 +78,7 @@ def _linear(call: Call) -> tuple[Tensor, Tensor]:
     weight, bias = call["weight"], call.get("bias")
     parts = [weight]
     if isinstance(weight, Tensor) and weight.dim() == 2:  # the moduli of all may not fit the memory
-        rows = max(1, _MODULI[weight.device.type] // max(1, weight.shape[1]))
+        rows = max(1, backend_of(weight.device).moduli // max(1, weight.shape[1]))
         parts = list(torch.split(weight, rows)) if rows < weight.shape[0] else parts
     moduli, squares = _moduli(call["input"])
     found = [(linear(moduli, a), linear(squares, b)) for a, b in map(_moduli, parts)]

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from splinecam.network.ops.registry import target_name
 
 __all__ = [
+    "CustomOp",
     "Table",
-    "Taught",
     "register_op",
     "register_table",
     "registrations",
@@ -35,7 +35,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Taught:
+class CustomOp:
     """What was registered: affine if neither ``cuts`` nor ``table`` is given.
 
     cuts: affine functions of the input whose zeros are the borders. table: from a module to its
@@ -46,8 +46,8 @@ class Taught:
     table: Callable[[Any], Table] | None = None
 
 
-_CLASSES: dict[type, Taught] = {}
-_OPERATORS: dict[str, Taught] = {}
+_CLASSES: dict[type, CustomOp] = {}
+_OPERATORS: dict[str, CustomOp] = {}
 
 
 @overload
@@ -86,7 +86,7 @@ def register_op(
         raise ValueError("give either affine=True, or cuts= with the functions of the borders")
     if cuts is not None and not callable(cuts):
         raise TypeError(f"cuts must be a function, not {type(cuts).__name__}")
-    rule = Taught(cuts)
+    rule = CustomOp(cuts)
 
     def teach(target: Any) -> Any:
         table, key = _place(target)
@@ -106,7 +106,7 @@ def unregister_op(target: Any) -> None:
 
 def register_table(kind: type[Any], table: Callable[[Any], Table]) -> None:
     """Register modules that apply a function of one variable, or several, to every entry."""
-    _CLASSES[kind] = Taught(table=table)
+    _CLASSES[kind] = CustomOp(table=table)
 
 
 def registrations() -> tuple[Any, ...]:
@@ -114,7 +114,7 @@ def registrations() -> tuple[Any, ...]:
     return (*_CLASSES.items(), *_OPERATORS.items())
 
 
-def taught_class(module: nn.Module) -> Taught | None:
+def taught_class(module: nn.Module) -> CustomOp | None:
     """The rule of a module's class, or of the class that it has its ``forward`` from."""
     kind = type(module)
     for base in kind.__mro__:
@@ -123,7 +123,7 @@ def taught_class(module: nn.Module) -> Taught | None:
     return None
 
 
-def taught_operator(target: object) -> Taught | None:
+def taught_operator(target: object) -> CustomOp | None:
     """The rule of an operator, or of one of its overloads."""
     if not _OPERATORS:
         return None
@@ -131,7 +131,7 @@ def taught_operator(target: object) -> Taught | None:
     return _OPERATORS.get(full) or _OPERATORS.get(target_name(target))
 
 
-def _place(target: Any) -> tuple[dict[Any, Taught], Any]:
+def _place(target: Any) -> tuple[dict[Any, CustomOp], Any]:
     """The table that a target belongs to, and its key there."""
     if isinstance(target, type) and issubclass(target, nn.Module):
         if target is nn.Module:

@@ -42,7 +42,7 @@ def partition_card(part: Partition) -> str:
         ("regions", f"{len(part):,}"),
         ("edges", f"{mesh.num_edges:,}"),
         ("vertices", f"{mesh.num_vertices:,}"),
-        ("layers", f"{len(part.cuts):,} ({_list(part.cuts)})" if part.cuts else "0"),
+        ("layers", f"{len(part.layers):,} ({_list(part.layers)})" if part.layers else "0"),
         ("outputs", _outputs(part)),
         ("input shape", str(part.domain.input_shape)),
         ("domain area", f"{part.domain.area:.4g}"),
@@ -90,8 +90,8 @@ def curves_card(curves: Curves) -> str:
         levels = [f"{level:.4g}" for level in curves.levels]
         rows = [("output", str(curves.output)), ("levels", _list(levels)), *rows]
     if isinstance(curves, NeuronCurves):
-        cuts = [curves.partition.cuts[k] for k in np.unique(curves.op.cpu().numpy())]
-        rows = [("units", f"{len(curves.units):,}"), ("layers", _list(cuts)), *rows]
+        layers = [curves.partition.layers[k] for k in np.unique(curves.op.cpu().numpy())]
+        rows = [("units", f"{len(curves.units):,}"), ("layers", _list(layers)), *rows]
     if getattr(curves, "unresolved", ()):
         rows.append(("unresolved places", f"{len(curves.unresolved):,}"))  # type: ignore[attr-defined]
     return _card(type(curves).__name__, _image(curves_picture(curves), "curves"), _table(rows))

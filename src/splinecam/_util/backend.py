@@ -1,0 +1,105 @@
+"""Everything that depends on the kind of device: how much is computed at a time, and how.
+
+Blocks on a CPU stay in the cache of a core; blocks on a GPU are large enough to fill it. All sizes
+are measured. Tests pass other backends to ``using`` to force small blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+__all__ = ["CPU", "CUDA", "Backend", "backend_of", "using"]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Sizes and strategies for one kind of device. A block is what is computed at a time.
+
+    activations: numbers in a block of activations of a stage; traced_activations: numbers in a
+    block where derivatives are taken; checked_activations: numbers in a block where a model is
+    compared with its partition; numbers: numbers in a block of any other computation;
+    sign_words: words of signs that are compared in a block; function_values: values whose signs
+    are found in a block; moduli: entries of a matrix whose moduli are taken in a block; faces:
+    faces in a block of a check; chord_pairs: pairs of chords in a block; envelope_members: units
+    along auxiliary lines that are compared in a block, however few most lines have;
+    batch_bytes: memory beyond which a batch of domains is halved, as it gets no faster.
+    walks_faces: follow the boundary of all faces node by node, instead of in steps of 1, 2, 4, ...
+    nodes, which is more work in fewer operations; doublings: how often steps are doubled before
+    the device is asked whether they were enough.
+    """
+
+    activations: int
+    traced_activations: int
+    checked_activations: int
+    numbers: int
+    sign_words: int
+    function_values: int
+    moduli: int
+    faces: int
+    chord_pairs: int
+    envelope_members: int
+    batch_bytes: int
+    walks_faces: bool
+    doublings: int
+
+
+CPU = Backend(
+    activations=1 << 17,
+    traced_activations=1 << 17,
+    checked_activations=1 << 23,
+    numbers=1 << 20,
+    sign_words=1 << 16,
+    function_values=1 << 18,
+    moduli=1 << 17,
+    faces=1 << 18,
+    chord_pairs=1 << 22,
+    envelope_members=1 << 14,
+    batch_bytes=1 << 30,
+    walks_faces=True,
+    doublings=1,
+)
+CUDA = Backend(
+    activations=1 << 28,
+    traced_activations=1 << 26,
+    checked_activations=1 << 26,
+    numbers=1 << 26,
+    sign_words=1 << 27,
+    function_values=1 << 26,
+    moduli=1 << 26,
+    faces=1 << 24,
+    chord_pairs=1 << 27,
+    envelope_members=1 << 22,
+    batch_bytes=1 << 33,
+    walks_faces=False,
+    doublings=4,
+)
+
+_CHANGES: ContextVar[dict[str, Any]] = ContextVar("_CHANGES", default={})  # noqa: B039
+
+
+def backend_of(device: torch.device) -> Backend:
+    """The backend for a device; devices other than a CUDA GPU are treated as a CPU."""
+    backend = CUDA if device.type == "cuda" else CPU
+    changes = _CHANGES.get()
+    return replace(backend, **changes) if changes else backend
+
+
+@contextmanager
+def using(**changes: Any) -> Iterator[None]:
+    """Use other sizes or strategies on every device for the calls in a ``with`` block.
+
+    >>> with using(activations=100):
+    ...     backend_of(torch.device("cpu")).activations
+    100
+    """
+    token = _CHANGES.set({**_CHANGES.get(), **changes})
+    try:
+        yield
+    finally:
+        _CHANGES.reset(token)
