@@ -309,8 +309,8 @@ def _assert_fresh(model: nn.Module, shape: tuple[int, ...] = (2,), **options: An
         return
     x = torch.randn(7, *shape, dtype=torch.float64)
     assert torch.equal(found(x), expected(x))
-    assert [(cut.name, cut.after, cut.target, cut.shape) for cut in found.layers] == [
-        (cut.name, cut.after, cut.target, cut.shape) for cut in expected.cuts
+    assert [(layer.name, layer.after, layer.target, layer.shape) for layer in found.layers] == [
+        (layer.name, layer.after, layer.target, layer.shape) for layer in expected.layers
     ]
     assert (found.stripped, found.output_shape) == (expected.stripped, expected.output_shape)
     assert len(found.stages) == len(expected.stages)

@@ -18,7 +18,7 @@ from splinecam.network.ops import Bound, register
 from splinecam.network.ops.measure import measured_bound
 from splinecam.nn import PiecewiseLinear
 
-PAGE = Path(__file__).parents[1] / "docs" / "register.md"
+PAGE = Path(__file__).parents[2] / "docs" / "register.md"
 BOX = sc.Domain.box(-2, 2)
 
 
@@ -286,7 +286,7 @@ def test_constants_that_are_no_buffers():
         "module.knot": torch.float64,
         "module.one": torch.float64,
     }
-    assert program.to("meta").cuts[0].operation.args[1]["module.one"].is_meta
+    assert program.to("meta").layers[0].operation.args[1]["module.one"].is_meta
 
 
 # --- the model stays as it was

@@ -35,7 +35,7 @@ def test_it_computes_what_the_model_does() -> None:
     assert torch.allclose(captured(x).sigmoid(), model(x).double(), atol=1e-6)
     assert not captured(x.requires_grad_()).requires_grad
     assert captured.layers == ("1",)
-    words = "Captured(Sequential, (2,) -> (1,), cuts ('1',), final sigmoid left out, on cpu)"
+    words = "Captured(Sequential, (2,) -> (1,), layers ('1',), final sigmoid left out, on cpu)"
     assert repr(captured) == words
 
 

@@ -44,11 +44,11 @@ def points(*shape: int, count: int = 5) -> Tensor:
     return torch.randn(count, *shape, dtype=torch.float64, generator=generator)
 
 
-def cut_names(program: Program) -> list[str]:
+def layer_names(program: Program) -> list[str]:
     return [stage.layer.name for stage in program.stages if stage.layer is not None]
 
 
-def assert_captured(model: nn.Module, *shape: int, cuts: int | None = None) -> Program:
+def assert_captured(model: nn.Module, *shape: int, layers: int | None = None) -> Program:
     """Capture, and compare with the model's own forward in float64, in batches of 5, 2 and 1."""
     program = capture(model, shape)
     x = points(*shape)
@@ -56,8 +56,8 @@ def assert_captured(model: nn.Module, *shape: int, cuts: int | None = None) -> P
     torch.testing.assert_close(program(x), expected, rtol=1e-12, atol=1e-12)
     for part in (slice(1, 3), slice(1)):
         torch.testing.assert_close(program(x[part]), expected[part], rtol=1e-12, atol=1e-12)
-    if cuts is not None:
-        assert len(program.stages) == cuts + 1
+    if layers is not None:
+        assert len(program.stages) == layers + 1
     check_liveness(program)
     return program
 
@@ -420,7 +420,7 @@ STYLES = {
 
 @pytest.mark.parametrize("call", STYLES, ids=lambda call: call.__name__)
 def test_styles(call: Callable[..., Tensor]) -> None:
-    assert_captured(Fn(call), 4, cuts=STYLES[call])
+    assert_captured(Fn(call), 4, layers=STYLES[call])
 
 
 def test_tuple_of_one_tensor() -> None:
@@ -428,7 +428,7 @@ def test_tuple_of_one_tensor() -> None:
     assert program.output_shape == (4,)
 
 
-def test_output_that_is_a_cut_and_network_without_cuts() -> None:
+def test_output_that_is_a_layer_and_network_without_layers() -> None:
     assert len(assert_captured(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), 2).stages) == 2
     assert len(assert_captured(nn.Linear(2, 3), 2).stages) == 1
     assert len(assert_captured(nn.ReLU(), 2).stages) == 2
@@ -437,30 +437,30 @@ def test_output_that_is_a_cut_and_network_without_cuts() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_types_of_models(dtype: torch.dtype) -> None:
     model = seeded(nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten()))
-    program = assert_captured(model.to(dtype), 1, 5, 5, cuts=1)
+    program = assert_captured(model.to(dtype), 1, 5, 5, layers=1)
     assert program(points(1, 5, 5)).dtype == torch.float64
 
 
 def test_weight_norm_and_parametrizations() -> None:
     layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
-    assert_captured(nn.Sequential(layer, nn.PReLU(4), nn.Linear(4, 2)), 3, cuts=1)
+    assert_captured(nn.Sequential(layer, nn.PReLU(4), nn.Linear(4, 2)), 3, layers=1)
 
 
 def test_resnet18() -> None:
     model = seeded(ResNet18(width=8))
-    program = assert_captured(model, 3, 32, 32, cuts=17)
-    names = cut_names(program)
+    program = assert_captured(model, 3, 32, 32, layers=17)
+    names = layer_names(program)
     assert names[:3] == ["relu", "layer1.0.relu", "layer1.0.relu#2"]
     assert len(set(names)) == 17
 
 
 def test_unet() -> None:
-    program = assert_captured(seeded(UNet()), 1, 8, 8, cuts=5)
-    assert cut_names(program) == ["relu", "leaky_relu", "relu_1", "relu_2", "relu_3"]
+    program = assert_captured(seeded(UNet()), 1, 8, 8, layers=5)
+    assert layer_names(program) == ["relu", "leaky_relu", "relu_1", "relu_2", "relu_3"]
 
 
 def test_mixed() -> None:
-    assert cut_names(assert_captured(seeded(Mixed()), 2)) == ["relu", "abs", "clamp"]
+    assert layer_names(assert_captured(seeded(Mixed()), 2)) == ["relu", "abs", "clamp"]
 
 
 # --- names, patterns, derivatives, devices
@@ -484,7 +484,7 @@ def test_names() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return F.relu(self.act(self.layers(self.act(x))))
 
-    assert cut_names(assert_captured(Outer(), 3)) == [
+    assert layer_names(assert_captured(Outer(), 3)) == [
         "act",
         "layers.0.act",
         "layers.0.relu",
@@ -511,7 +511,7 @@ def test_names_of_maxima_and_masks() -> None:
             y[:, 0] = 0  # rules out the exporter's own names
             return self.last(y).amax((1, 2, 3))
 
-    assert cut_names(assert_captured(Net(), 2, 8, 8)) == [
+    assert layer_names(assert_captured(Net(), 2, 8, 8)) == [
         "pool",
         "pool#2",
         "where",
@@ -574,7 +574,7 @@ def test_compiled_model() -> None:
         warnings.simplefilter("ignore")  # importing the compiler warns
         compiled = torch.compile(model)
     program = capture(compiled, (2,))
-    assert cut_names(program) == ["1"]
+    assert layer_names(program) == ["1"]
 
 
 # --- the end of the network
@@ -987,7 +987,7 @@ def test_instance_norm_with_running_statistics(size: tuple[int, ...]) -> None:
     kind = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)[len(size) - 2]
     norm = kind(4, affine=True, track_running_stats=True)
     norm(points(*size).float() * 3 + 1)
-    assert_captured(nn.Sequential(norm.eval(), nn.ReLU()), *size, cuts=1)
+    assert_captured(nn.Sequential(norm.eval(), nn.ReLU()), *size, layers=1)
     error = rejected(norm.train(), *size)
     assert "call model.eval() first" in error.ops[0].reason
 
@@ -1077,16 +1077,16 @@ def leaky(m: Fn, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("call", [pooled, group_sort, max_min, leaky])
-def test_the_probe_finds_cuts_that_are_not_as_they_claim(
+def test_the_probe_finds_layers_that_are_not_as_they_claim(
     call: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wrong(program: Program, *args: object) -> None:
         for stage in program.stages:
-            cut: object = stage.layer
-            if isinstance(cut, PiecewiseScalar):
-                cut.slopes.add_(torch.arange(2.0)[:, None])
-            elif cut is not None:
-                cut.members.copy_(cut.members.roll(1))
+            layer: object = stage.layer
+            if isinstance(layer, PiecewiseScalar):
+                layer.slopes.add_(torch.arange(2.0)[:, None])
+            elif layer is not None:
+                layer.members.copy_(layer.members.roll(1))
         probe(program, *args)
 
     monkeypatch.setattr("splinecam.network.capture.reader.probe", wrong)
@@ -1094,7 +1094,7 @@ def test_the_probe_finds_cuts_that_are_not_as_they_claim(
         capture(Fn(call), (4,))
 
 
-def test_the_probe_finds_cuts_that_mix_points(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_probe_finds_layers_that_mix_points(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = replace(RULES["aten.relu"], run=lambda x: x.relu() + 0 * x.flip(0) + x.mean(0))
     monkeypatch.setitem(RULES, "aten.relu", rule)
     with pytest.raises(UnsupportedOpError, match="mixes the points"):
@@ -1129,4 +1129,4 @@ def test_values_far_below_the_knots(act: nn.Module):
     with torch.no_grad():
         linear.weight.mul_(1e-13)
         linear.bias.zero_()
-    assert len(capture(nn.Sequential(linear, act), (2,)).cuts) == 1
+    assert len(capture(nn.Sequential(linear, act), (2,)).layers) == 1

@@ -92,7 +92,7 @@ def test_what_is_not_used_may_be_anything() -> None:
     model = mlp()
     model.register_buffer("best_loss", torch.tensor(torch.inf))
     model.register_parameter("unused", nn.Parameter(torch.full((3,), torch.nan)))
-    assert len(capture(model, (2,)).cuts) == 1
+    assert len(capture(model, (2,)).layers) == 1
 
 
 # -- inputs ---------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ def test_lazy_modules() -> None:
     assert "no shape yet: '0' (LazyLinear), '2' (LazyBatchNorm1d)" in text
     assert "Run it on one batch first: model(x)" in text
     model(torch.zeros(4, 2))
-    assert len(capture(model, (2,)).cuts) == 1
+    assert len(capture(model, (2,)).layers) == 1
 
 
 def test_weights_without_values() -> None:
@@ -375,7 +375,7 @@ def test_fake_quantised_functions() -> None:
     assert "at test_messages.py:" in text
     # Weights are constants, rounded or not.
     model = Net(lambda m, x: F.linear(x, quantised(m.layer.weight)).relu())
-    assert len(capture(model, (2,)).cuts) == 1
+    assert len(capture(model, (2,)).layers) == 1
 
 
 # -- limits ---------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def test_dropout_between_layers_is_random_in_training_mode() -> None:
     model = Sequence(nn.RNN(2, 3, 2, nonlinearity="relu", dropout=0.5, batch_first=True))
     with pytest.raises(UnsupportedOpError, match=r"call model\.eval\(\) first"):
         capture(model.train(), (4, 2))
-    assert len(capture(model.eval(), (4, 2)).cuts) == 8
+    assert len(capture(model.eval(), (4, 2)).layers) == 8
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])

@@ -177,22 +177,22 @@ def test_many_equal_functions_prove_nothing() -> None:
 
 def test_bounds_of_choices_hold() -> None:
     program = capture(Net(steps), (2,))
-    cuts = [cut for cut in program.layers if isinstance(cut, ChoiceNonlinearity)]
-    assert len(cuts) == 3
-    (cut, *_) = cuts
+    layers = [layer for layer in program.layers if isinstance(layer, ChoiceNonlinearity)]
+    assert len(layers) == 3
+    (layer, *_) = layers
     generator = torch.Generator().manual_seed(3)
     by = torch.randn(50, 4, dtype=torch.float64, generator=generator)
     sides = torch.stack([by, torch.relu(by), 0 * by], 1)
     error = torch.full((1, 3, 4), 1e-3, dtype=torch.float64)
     error[:, 0] = 1e-2
     before = Bound(sides.abs().amax(0, keepdim=True), error)
-    made = cut.bound(before, by.amin(0), by.amax(0))
+    made = layer.bound(before, by.amin(0), by.amax(0))
     assert made.magnitude.shape == made.error.shape == (1, 4)
-    assert (cut.apply(sides).abs() <= made.magnitude).all()
+    assert (layer.apply(sides).abs() <= made.magnitude).all()
     noise = error * (2 * torch.rand(sides.shape, generator=generator, dtype=torch.float64) - 1)
-    steepness = cut.steepness.clamp(min=1.0)  # of these sides
-    slack = made.error + (steepness - cut.steepness) * error[:, 0]
-    assert ((cut.apply(sides + noise) - cut.apply(sides)).abs() <= slack).all()
+    steepness = layer.steepness.clamp(min=1.0)  # of these sides
+    slack = made.error + (steepness - layer.steepness) * error[:, 0]
+    assert ((layer.apply(sides + noise) - layer.apply(sides)).abs() <= slack).all()
     # A side that is never chosen has no part in it.
-    alone = cut.bound(before, by.abs().amin(0) + 1, by.abs().amax(0) + 2)
+    alone = layer.bound(before, by.abs().amin(0) + 1, by.abs().amax(0) + 2)
     assert torch.equal(alone.error, error[:, 1])

@@ -176,7 +176,7 @@ def _same(first: Program, second: Program) -> None:
         assert [step.rule for step in one.steps] == [step.rule for step in other.steps]
         assert len(one.live_in) == len(other.live_in)
         assert len(one.live_out) == len(other.live_out)
-    for a, b in zip(first.cuts, second.cuts, strict=True):
+    for a, b in zip(first.layers, second.layers, strict=True):
         assert type(a) is type(b)
         assert (a.name, a.after, a.target, a.shape) == (b.name, b.after, b.target, b.shape)
         if isinstance(a, PiecewiseScalar) and isinstance(b, PiecewiseScalar):
