@@ -739,7 +739,7 @@ def test_ops(run: Run) -> None:
 
 
 def test_the_commands_of_the_page_are_right() -> None:
-    page = (Path(__file__).parents[1] / "docs/cli.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/cli.md").read_text()
     blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
     assert len(lines) > 10

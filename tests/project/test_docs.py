@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import html
 import importlib.util
 import inspect
@@ -17,7 +16,7 @@ import pytest
 
 import splinecam as sc
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
@@ -206,32 +205,3 @@ def test_every_image_of_the_drawings_is_used():
     drawn = {path.name for path in (DOCS / "img").glob("math-*.svg")}
     assert drawn
     assert {name for name in drawn if name not in text} == set()
-
-
-def modules_of_the_map() -> list[str]:
-    table = (ROOT / "CONTRIBUTING.md").read_text().split("| module |")[1].split("\n\n")[0]
-    cells = re.findall(r"^\| (`.*?) \|", table, re.M)
-    return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
-
-
-def imports(path: Path) -> set[str]:
-    """The modules of splinecam that a file imports when it is imported itself."""
-    found = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("splinecam"):
-            _, _, inner = str(node.module).partition(".")
-            found |= {inner.split(".")[0]} if inner else {alias.name for alias in node.names}
-    return found
-
-
-def test_the_map_of_the_code_has_every_module_in_the_order_of_imports():
-    source = ROOT / "src" / "splinecam"
-    names = modules_of_the_map()
-    there = {path.stem for path in source.iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert set(names) == {name for name in there if not name.startswith("__")} - {"py"}
-    for k, name in enumerate(names):
-        files = [source / f"{name}.py"]
-        if not files[0].exists():
-            files = sorted((source / name).glob("*.py"))
-        used = {inner for path in files for inner in imports(path)} & set(names)
-        assert used <= {*names[:k], name}, f"{name} imports what stands below it"

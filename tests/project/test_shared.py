@@ -19,7 +19,7 @@ import splinecam as sc
 from splinecam._partition import Partition
 from splinecam.nn import PeriodicEncoding
 
-SHARED = Path(os.environ.get("SPLINECAM_SHARED", Path(__file__).parents[2] / "shared"))
+SHARED = Path(os.environ.get("SPLINECAM_SHARED", Path(__file__).parents[3] / "shared"))
 # Numbers of all units at all points together; a million points, but for the widest networks.
 WORK = int(float(os.environ.get("SPLINECAM_TEST_WORK", 2e8)))
 POINTS = 1_000_000
@@ -206,7 +206,7 @@ def in_our_words(model: nn.Sequential, domain: sc.Domain) -> nn.Sequential:
 
 
 def units(part: Partition) -> list[int]:
-    """How many units each cut has."""
+    """How many units each layer has."""
     return [pieces.shape[1] for pieces in part.patterns([0]).values()]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import splinecam as sc
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HOME = PYPROJECT["project"]["urls"]["Homepage"]
 PLACES = (  # where files of the repository are found on the web

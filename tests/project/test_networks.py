@@ -33,7 +33,7 @@ def test_resnet18():
 
 
 def borders(part: Partition, name: str) -> int:
-    """How many edges a cut has made."""
+    """How many edges a layer has made."""
     return int((part.edge_layer == part.layers.index(name)).sum())
 
 

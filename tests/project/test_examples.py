@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 GALLERY = EXAMPLES.parent / "docs" / "img" / "gallery"
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 

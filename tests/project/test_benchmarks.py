@@ -20,7 +20,7 @@ from splinecam.engine.run import run
 from splinecam.network.capture import capture
 from splinecam.testing import Abs
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NAMES = ("common", "floor", "networks", "sweeps", "against", "bench", "tables", "fuzz", "calls")
 CPU = torch.device("cpu")
 
