@@ -42,8 +42,8 @@ test: $(STAMP)  ## run all tests
 	$(BIN)/python -m pytest -q -n 2
 
 test-tensors: $(STAMP)  ## run the tests of the geometry without the compiled kernel
-	SPLINECAM_KERNEL=off $(BIN)/python -m pytest -q -n 2 tests/test_properties.py \
-	  tests/test_degenerate.py tests/test_refine.py tests/test_bending.py tests/test_blocks.py
+	SPLINECAM_KERNEL=off $(BIN)/python -m pytest -q -n 2 tests/test_bending.py \
+	  $(addprefix tests/arrangement/test_,properties.py degenerate.py refine.py blocks.py)
 
 lint: $(STAMP)  ## check format, style and types
 	$(BIN)/ruff format --check .

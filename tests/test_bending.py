@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from checks import follow_lines
 from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.engine import dense_layers as dense
 from splinecam.engine import evaluate
-from splinecam.engine import line_values as bending
 from splinecam.engine.line_values import Bags, Sums
 from splinecam.engine.run import run
 from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
@@ -46,17 +46,6 @@ def _nets() -> dict[str, nn.Module]:
 
 
 NETS = _nets()
-
-
-def follow_lines(monkeypatch: pytest.MonkeyPatch, narrow: float = float("inf")) -> None:
-    """Find the values at new vertices along their lines, however few there are.
-
-    narrow: columns up to which running sums are tried.
-    """
-    monkeypatch.setattr(breakpoints, "FEWEST", 0)
-    for name in ("TENSORS", "LOOPS", "DENSE"):
-        costs = getattr(bending, name)._replace(point=float("inf"), narrow=narrow)
-        monkeypatch.setattr(bending, name, costs)
 
 
 def _always(monkeypatch: pytest.MonkeyPatch, narrow: int) -> list[str]:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import splinecam as sc
+from checks import assert_exact, follow_lines
 from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement import refine
 from splinecam.arrangement.functions import Functions
@@ -40,8 +41,6 @@ from splinecam.kernels import (
 )
 from splinecam.network.capture import capture
 from strategies import Net, domains, examples, nets
-from test_bending import follow_lines
-from test_properties import assert_exact
 
 pytestmark = pytest.mark.skipif(not available(), reason="the kernel was not built")
 

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from checks import follow_lines
 from splinecam._util.backend import using
 from splinecam.engine.run import Outcome, run
 from splinecam.network.capture import capture
-from test_bending import follow_lines
 
 
 def _outcome(model: nn.Module, domain: sc.Domain, device: str = "cpu") -> Outcome:

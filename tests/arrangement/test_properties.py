@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import splinecam
 import splinecam.testing.oracle
+from checks import ATOL, assert_exact
 from splinecam.geometry.domain import Domain
 from splinecam.testing import assert_same_cells, assert_valid, exact_partition
 from strategies import (
@@ -30,19 +31,9 @@ from strategies import (
     planes,
 )
 
-ATOL = 1e-9
-
 
 def fast(model: nn.Module, domain: Domain) -> Any:
     return splinecam.partition(model, domain, device="cpu", progress=False)
-
-
-def assert_exact(model: nn.Module, domain: Domain) -> None:
-    """The fast partition is valid, leaves nothing open and has the oracle's cells."""
-    part = fast(model, domain)
-    assert not part.unresolved
-    assert_same_cells(part, exact_partition(model, domain), atol=ATOL)
-    assert_valid(part)
 
 
 @examples(120)
