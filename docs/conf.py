@@ -32,7 +32,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"splinecam\.(winners|tree|ops\.register|oracle)(\..*)?"),
     (
         "py:.*",
-        r"(AffineMaps|AxesStyle|Every|Floats|Output|Point|Title|Program|Regions|Kind|Extrapolate|optional)",
+        r"(AffineMaps|AxesStyle|PartitionData|Every|Floats|Output|Point|Title|Program|Regions|Kind|Extrapolate|optional)",
     ),
 ]
 

@@ -16,7 +16,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam import _sweep as windows
-from splinecam._partition import Partition, record_of
+from splinecam._partition import Partition, assemble
 from splinecam._util.backend import using
 from splinecam.arrangement.refinement import Ambiguities
 from splinecam.engine import batched as together
@@ -51,7 +51,7 @@ def assert_as_alone(model: nn.Module, chosen: Sequence[Domain], **options: float
     for part, domain in zip(parts, chosen, strict=True):
         with torch.no_grad():
             outcome = engine.run(part.program, domain)
-        other = Partition(record_of(model, part.program, domain, outcome), model, part.program)
+        other = assemble(model, part.program, domain, outcome)
         assert part.mesh.uv.shape[1] == 2
         if part.unresolved or other.unresolved:
             assert part.validate().ok

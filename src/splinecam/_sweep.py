@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from splinecam._captured import Captured, model_of
-from splinecam._partition import Partition, record_of, require_module
+from splinecam._partition import Partition, assemble, require_module
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis.class_names import names_of
@@ -139,10 +139,9 @@ def _sweep(
         while window := list(islice(coming, size)):
             used = 0
             for index, outcome in _in_order(window, together, done):
-                record = record_of(
-                    model, program, window[index], outcome, output=output, names=called
+                part = assemble(
+                    model, plan.last.program, window[index], outcome, output=output, names=called
                 )
-                part = Partition(record, model, plan.last.program)
                 used += _bytes(part)
                 bar.update()
                 yield part

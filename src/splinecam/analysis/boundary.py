@@ -16,7 +16,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -26,15 +26,12 @@ from splinecam._util.csr import lengths
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.analysis.class_names import class_number
 from splinecam.analysis.curves import Curves
-from splinecam.analysis.regions import Unresolved
+from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.analysis.winners import Winners, find_winners
 from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.refinement import Ambiguities
 from splinecam.arrangement.zero_sets import zero_sets
 from splinecam.errors import SplineCamError
-
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
 
 __all__ = [
     "Boundary",
@@ -128,7 +125,7 @@ class LevelSet(Curves):
 
 
 def decision_boundary(
-    part: Partition,
+    part: PartitionData,
     *,
     classes: tuple[int | str, int | str] | None = None,
     kind: Kind = "argmax",
@@ -177,7 +174,7 @@ def decision_boundary(
 
 
 def level_set(
-    part: Partition, levels: float | Sequence[float] | Tensor, *, output: int | None = None
+    part: PartitionData, levels: float | Sequence[float] | Tensor, *, output: int | None = None
 ) -> LevelSet:
     """The points of the domain at which an output has one of the given values, as segments.
 
@@ -206,7 +203,7 @@ def level_set(
     return LevelSet(part, *made.arrays(), label, tuple(wanted.tolist()), index, ambiguities)
 
 
-def output_of(part: Partition, output: int | None) -> int:
+def output_of(part: PartitionData, output: int | None) -> int:
     """Which output is meant."""
     n = int(part.values.shape[1])
     if output is None:
@@ -233,7 +230,7 @@ def _levels(levels: float | Sequence[float] | Tensor) -> Tensor:
     return wanted
 
 
-def winners_of(part: Partition, kind: Kind, level: float, *, whole: bool) -> Winners:
+def winners_of(part: PartitionData, kind: Kind, level: float, *, whole: bool) -> Winners:
     """The winners where there are borders, or everywhere; the last ones are remembered."""
     memory: dict[bool, tuple[Any, Winners]] = part.__dict__.setdefault("_winners", {})
     if memory.get(whole, (None,))[0] != (kind, level):
@@ -243,7 +240,7 @@ def winners_of(part: Partition, kind: Kind, level: float, *, whole: bool) -> Win
     return memory[whole][1]
 
 
-def check_kind(part: Partition, kind: Kind, level: float) -> tuple[int, float]:
+def check_kind(part: PartitionData, kind: Kind, level: float) -> tuple[int, float]:
     """The number of classes, and the level; an error where they do not fit the outputs."""
     n = int(part.values.shape[1])
     if kind not in get_args(Kind):
@@ -283,7 +280,7 @@ def _pair(
     return i, j
 
 
-def _pairwise(part: Partition, pair: tuple[int, int] | None) -> Boundary:
+def _pairwise(part: PartitionData, pair: tuple[int, int] | None) -> Boundary:
     """Where any two outputs are equal, or a given two."""
     z, n = part.values, int(part.values.shape[1])
     low, high = torch.triu_indices(n, n, 1, device=z.device)
@@ -319,7 +316,7 @@ class _Drawn:
         return self.points, self.segments, self.regions
 
 
-def _drawn(part: Partition, uv: Tensor, ends: Tensor, regions: Tensor) -> _Drawn:
+def _drawn(part: PartitionData, uv: Tensor, ends: Tensor, regions: Tensor) -> _Drawn:
     """Segments between points uv (V, 2) with ends (N, 2) and the regions beside them (N, 2)."""
     used, segments = torch.unique(ends, return_inverse=True)
     points = part.frame.to_plane(uv[used])
@@ -334,7 +331,9 @@ def _drawn(part: Partition, uv: Tensor, ends: Tensor, regions: Tensor) -> _Drawn
     return _Drawn(points, segments, regions[kept], kept)
 
 
-def doubts_of(part: Partition, ambiguities: list[Ambiguities], name: str) -> tuple[Unresolved, ...]:
+def doubts_of(
+    part: PartitionData, ambiguities: list[Ambiguities], name: str
+) -> tuple[Unresolved, ...]:
     """Ambiguities as the caller of a partition sees them."""
     return tuple(
         Unresolved((u, v), name, ambiguity.reason)

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from splinecam.analysis.boundary import Kind, check_kind, doubts_of, winners_of
 from splinecam.analysis.class_names import class_number
-from splinecam.analysis.regions import Unresolved
+from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.analysis.winners import Winners
 from splinecam.errors import SplineCamError
 from splinecam.geometry.rings import Outlines, outlines
-
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
 
 __all__ = ["ClassPolygon", "ClassRegions", "class_regions"]
 
@@ -43,7 +39,7 @@ class ClassRegions:
     Where several classes are equal on a whole cell, the first of them has it.
     """
 
-    partition: Partition
+    partition: PartitionData
     n_classes: int
     kind: Kind
     level: float
@@ -161,7 +157,9 @@ class ClassRegions:
         return f"ClassRegions({', '.join(parts)}{more})"
 
 
-def class_regions(part: Partition, *, kind: Kind = "argmax", level: float = 0.0) -> ClassRegions:
+def class_regions(
+    part: PartitionData, *, kind: Kind = "argmax", level: float = 0.0
+) -> ClassRegions:
     """Divide the domain by class; with one output, class 1 is above ``level`` and 0 is the rest.
 
     >>> import splinecam as sc, torch

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splinecam._util.text_table import TextTable, number_text
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.analysis.stats import SHORT, Stats, stats
 from splinecam.errors import SplineCamError
-
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
 
 __all__ = ["Comparison", "by_name", "compare"]
 
@@ -19,7 +17,7 @@ _COMPARED = (*SHORT, "eccentricity.median", "slope_spectral.mean_by_area", "lips
 
 
 def compare(
-    several: Mapping[str, Stats | Partition] | Sequence[Stats | Partition],
+    several: Mapping[str, Stats | PartitionData] | Sequence[Stats | PartitionData],
     *,
     keys: Sequence[str] = _COMPARED,
 ) -> Comparison:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from splinecam._util.bvh import BoxTree
 from splinecam._util.csr import lengths
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.analysis.polylines import Polylines, polylines
 
 if TYPE_CHECKING:
-    from splinecam._partition import Partition
     from splinecam.analysis.nearest import Nearest
 
 __all__ = ["Curves"]
@@ -42,7 +42,7 @@ class Curves:
     tensor([0.2500], dtype=torch.float64)
     """
 
-    partition: Partition
+    partition: PartitionData
     points: Tensor
     segments: Tensor
     regions: Tensor

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from splinecam._util.bvh import BoxTree
 from splinecam._util.csr import owners_of, take, take_rows
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.geometry.distances import closest
 
 if TYPE_CHECKING:
-    from splinecam._partition import Partition
     from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["Density", "density"]
@@ -48,7 +48,7 @@ class Density:
         return f"Density({len(self):,} inputs, {spread} within {self.radius:.4g})"
 
 
-def density(part: Partition, x: Any, radius: float) -> Density:
+def density(part: PartitionData, x: Any, radius: float) -> Density:
     """How many regions meet the disk of the given radius around each input, and on what area.
 
     x: a batch (N, ...), a flat batch, or one input; what is off the plane is projected onto it.

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from splinecam._util.connectivity import components
-
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
+from splinecam.analysis.partition_data import PartitionData
 
 __all__ = ["regions_by_layer"]
 
 
-def regions_by_layer(part: Partition) -> list[int]:
+def regions_by_layer(part: PartitionData) -> list[int]:
     """How many regions there are after each of ``part.layers``.
 
     >>> import torch, splinecam as sc

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, JACOBIAN_PRECISION, SAFETY, VALUE_PRECISION
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.analysis.reference_model import CannotRun, Forward, own_gradient, run_real
 from splinecam.errors import ValidationError
 from splinecam.geometry.checks import Check
-
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
 
 __all__ = ["Sites", "check_model", "switches"]
 
@@ -64,13 +61,13 @@ class Sites:
         return {name: group for name, group in named.items() if group[0].shape[0]}
 
 
-def rows_of(part: Partition) -> int:
+def rows_of(part: PartitionData) -> int:
     """At how many points the network is evaluated at a time."""
     widest = max(1, part.domain.dim, *part.program.widths)
     return max(1, backend_of(part.mesh.uv.device).checked_activations // widest)
 
 
-def switches(part: Partition, sites: Sites, tell: Tell) -> tuple[int, Tensor]:
+def switches(part: PartitionData, sites: Sites, tell: Tell) -> tuple[int, Tensor]:
     """Regions with a unit on one piece at one of two interior points and on another at the other.
 
     Also, (N,), whether rounding leaves no doubt about the pieces at both points.
@@ -97,7 +94,7 @@ def switches(part: Partition, sites: Sites, tell: Tell) -> tuple[int, Tensor]:
 
 
 def check_model(
-    part: Partition, sites: Sites, one_by_one: bool, generator: torch.Generator, tell: Tell
+    part: PartitionData, sites: Sites, one_by_one: bool, generator: torch.Generator, tell: Tell
 ) -> list[Check]:
     """Maps and slopes against the real model.
 
@@ -122,7 +119,7 @@ def check_model(
     return [*checks, Check(reason, 0, 0)]
 
 
-def _predict(part: Partition, faces: Tensor, uv: Tensor) -> Tensor:
+def _predict(part: PartitionData, faces: Tensor, uv: Tensor) -> Tensor:
     """What the regions' maps say of the model's output at local points, (N, n_out)."""
     maps = part.maps
     shift = (uv - maps.anchor[faces])[:, :, None]
@@ -135,7 +132,7 @@ def _predict(part: Partition, faces: Tensor, uv: Tensor) -> Tensor:
 
 def _check_values(
     forward: Forward,
-    part: Partition,
+    part: PartitionData,
     sites: Sites,
     predicted: dict[str, Tensor],
     dtype: torch.dtype,
@@ -162,7 +159,7 @@ def _check_values(
 
 def _check_slopes(
     forward: Forward,
-    part: Partition,
+    part: PartitionData,
     sites: Sites,
     one_by_one: bool,
     generator: torch.Generator,
@@ -196,7 +193,7 @@ def _check_slopes(
 
 
 def _slope_error(
-    forward: Forward, part: Partition, faces: Tensor, uv: Tensor, factors: Tensor
+    forward: Forward, part: PartitionData, faces: Tensor, uv: Tensor, factors: Tensor
 ) -> tuple[float, bool]:
     """Largest difference of slopes along the frame's axes, both by back-propagation.
 

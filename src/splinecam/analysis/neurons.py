@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from math import prod
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from torch import Tensor
 from splinecam._util.backend import backend_of
 from splinecam._util.csr import offsets_of, take
 from splinecam.analysis.curves import Curves
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
@@ -28,9 +29,6 @@ from splinecam.network.nonlinearities import (
     PiecewiseScalar,
     SortNonlinearity,
 )
-
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
 
 __all__ = ["NeuronCurves", "fixed_units", "neurons", "op_of"]
 
@@ -117,7 +115,7 @@ class NeuronCurves(Curves):
 
 
 def neurons(
-    part: Partition,
+    part: PartitionData,
     *,
     layer: str | int | None = None,
     unit: int | Sequence[int] | Tensor | None = None,
@@ -152,7 +150,7 @@ def neurons(
         return NeuronCurves(part, part.vertices[vertices], segments, regions, label)
 
 
-def fixed_units(part: Partition) -> dict[str, Tensor]:
+def fixed_units(part: PartitionData) -> dict[str, Tensor]:
     """Per cut the piece that each unit keeps on the whole domain, -1 if it switches, (units,).
 
     Laid out as ``part.patterns()``. Of a ReLU 0 is never active and 1 always; of a maximum the
@@ -197,14 +195,14 @@ def _unit_of_piece(cut: Nonlinearity, device: torch.device) -> Tensor:
     return torch.arange(_num_units(cut), device=device)
 
 
-def _first_labels(part: Partition) -> Tensor:
+def _first_labels(part: PartitionData) -> Tensor:
     """The label of each cut's first unit, and the number of all labels, (C + 1,)."""
     counts = [_num_units(cut) for cut in part.program.layers]
     return offsets_of(torch.tensor(counts, dtype=torch.int64, device=part.mesh.uv.device))
 
 
 def _chosen(
-    part: Partition, layer: str | int | None, unit: int | Sequence[int] | Tensor | None
+    part: PartitionData, layer: str | int | None, unit: int | Sequence[int] | Tensor | None
 ) -> Tensor:
     """Which labels are meant, (U,) booleans."""
     first = _first_labels(part)
@@ -234,7 +232,7 @@ def _chosen(
     return chosen
 
 
-def op_of(part: Partition, layer: str | int) -> int:
+def op_of(part: PartitionData, layer: str | int) -> int:
     """The index of the cut that is meant."""
     cuts = part.layers
     if not isinstance(layer, str):
@@ -260,7 +258,7 @@ def op_of(part: Partition, layer: str | int) -> int:
     return within[0]
 
 
-def _names(part: Partition) -> str:
+def _names(part: PartitionData) -> str:
     return ", ".join(map(repr, part.layers)) or "none, as the network is affine"
 
 
@@ -270,7 +268,7 @@ def _names(part: Partition) -> str:
 _Finds = tuple[Tensor, Tensor, Tensor]
 
 
-def _own_edges(part: Partition, chosen: Tensor) -> _Finds:
+def _own_edges(part: PartitionData, chosen: Tensor) -> _Finds:
     """Edges that a chosen unit drew."""
     edge = (part.edge_layer >= 0).nonzero()[:, 0]
     label = _first_labels(part)[part.edge_layer[edge]] + part.edge_unit[edge]
@@ -279,7 +277,7 @@ def _own_edges(part: Partition, chosen: Tensor) -> _Finds:
     return edge, label, torch.zeros_like(edge, dtype=torch.bool)
 
 
-def _differences(part: Partition, chosen: Tensor) -> Iterator[_Finds]:
+def _differences(part: PartitionData, chosen: Tensor) -> Iterator[_Finds]:
     """Edges beside which the pieces of a chosen unit differ."""
     first = _first_labels(part)
     columns: dict[int, Tensor] = {}
@@ -324,7 +322,7 @@ def _places(mask: Tensor) -> Tensor:
     return 8 * words[item] + byte
 
 
-def _strips(part: Partition, means: Tensor, pieces: int) -> Iterator[Tensor]:
+def _strips(part: PartitionData, means: Tensor, pieces: int) -> Iterator[Tensor]:
     """Inner edges in strips of the domain, with so few regions that their pieces can be held."""
     inner = (part.edge_faces >= 0).all(1).nonzero()[:, 0]
     size = max(1, _TABLE // pieces)
@@ -340,7 +338,9 @@ def _strips(part: Partition, means: Tensor, pieces: int) -> Iterator[Tensor]:
     yield from torch.split(inner[order], counts.tolist())
 
 
-def _pieces(part: Partition, local: Tensor, ops: Collection[int]) -> Iterator[tuple[int, Tensor]]:
+def _pieces(
+    part: PartitionData, local: Tensor, ops: Collection[int]
+) -> Iterator[tuple[int, Tensor]]:
     """The pieces (B, units) of some cuts at points (N, 2) in the engine's coordinates.
 
     A block of points at a time, and no further through the network than to the last of ``ops``.
@@ -354,7 +354,7 @@ def _pieces(part: Partition, local: Tensor, ops: Collection[int]) -> Iterator[tu
                 yield op, cut.pieces(z, part.layer_errors[cut.name])
 
 
-def _merged(part: Partition, finds: list[_Finds]) -> _Finds:
+def _merged(part: PartitionData, finds: list[_Finds]) -> _Finds:
     """Every find once, the first of equals, in the order of labels and edges."""
     edge, label, turned = (torch.cat(parts) for parts in zip(*finds, strict=True))
     key, order = torch.sort(label * part.mesh.num_edges + edge, stable=True)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from splinecam.analysis.measures import shapes
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.analysis.slopes import slopes, slopes_in_input_space
-
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
 
 __all__ = ["centroid_values", "measures", "table", "winners"]
 
 _FEW = 16  # outputs that get a column each
 
 
-def table(part: Partition, *, full: bool = False) -> Any:
+def table(part: PartitionData, *, full: bool = False) -> Any:
     """One row per region: a pandas DataFrame, or without pandas a dict of numpy arrays (F,).
 
     Columns: ``area``, ``vertices``, ``perimeter``, ``diameter`` and ``eccentricity`` (largest and
@@ -49,7 +47,7 @@ def table(part: Partition, *, full: bool = False) -> Any:
     return pandas.DataFrame(arrays).rename_axis("region")
 
 
-def measures(part: Partition, *, full: bool = False) -> dict[str, Tensor]:
+def measures(part: PartitionData, *, full: bool = False) -> dict[str, Tensor]:
     """The sizes, shapes and slopes of all regions by their names in the table, (F,) each."""
     scale = part.frame.scale  # lengths are taken in the engine's frame, where none is cancelled
     shape, slope = shapes(part.mesh), slopes(part)
@@ -69,7 +67,7 @@ def measures(part: Partition, *, full: bool = False) -> dict[str, Tensor]:
     return columns
 
 
-def centroid_values(part: Partition) -> Tensor:
+def centroid_values(part: PartitionData) -> Tensor:
     """The output at each region's centroid, which is its mean over the region, (F, n_out)."""
     maps = part.maps
     u, v = (part.frame.to_local(part.centroids) - maps.anchor).unbind(1)

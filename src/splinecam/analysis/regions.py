@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
 from splinecam._util.views import Views
+from splinecam.analysis.partition_data import PartitionData
 
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
-
-__all__ = ["Region", "RegionViews", "Regions", "Unresolved"]
-
-
-class Unresolved(NamedTuple):
-    """A place (u, v) in the plane that float64 could not settle, at which cut, and why."""
-
-    place: tuple[float, float]
-    layer: str
-    reason: str
+__all__ = ["Region", "RegionViews", "Regions"]
 
 
 class RegionViews(Views["Region"]):
@@ -31,7 +21,7 @@ class RegionViews(Views["Region"]):
 
     @property
     @abstractmethod
-    def _owner(self) -> Partition: ...
+    def _owner(self) -> PartitionData: ...
 
     def _view(self, index: int) -> Region:
         return Region(self._owner, index)
@@ -54,10 +44,10 @@ class RegionViews(Views["Region"]):
 class Regions(RegionViews):
     """The regions of a partition."""
 
-    partition: Partition
+    partition: PartitionData
 
     @property
-    def _owner(self) -> Partition:
+    def _owner(self) -> PartitionData:
         return self.partition
 
     def __len__(self) -> int:
@@ -71,7 +61,7 @@ class Regions(RegionViews):
 class Region:
     """One convex cell: output = weight @ uv + bias on it."""
 
-    partition: Partition
+    partition: PartitionData
     index: int
 
     @property

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from splinecam._util.csr import offsets_of, owners_of, places_of, take, take_rows
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
 
 if TYPE_CHECKING:
-    from splinecam._partition import Partition
     from splinecam.analysis.curves import Curves
     from splinecam.geometry.subdivision import Mesh
 
@@ -37,7 +37,7 @@ def sample_segments(
 
 
 def sample_regions(
-    part: Partition,
+    part: PartitionData,
     n: int,
     *,
     regions: Tensor | Sequence[int] | int | None = None,

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
-
 from splinecam._util.backend import backend_of
+from splinecam.analysis.partition_data import PartitionData
 
 __all__ = ["Slopes", "slopes", "slopes_in_input_space"]
 
@@ -25,7 +22,7 @@ class Slopes:
     frobenius: Tensor
 
 
-def slopes(part: Partition) -> Slopes:
+def slopes(part: PartitionData) -> Slopes:
     """Norms of the derivative within the plane, (n_out, 2) on each region."""
     weight = part.maps.weight
     blocks = torch.split(weight, _rows(part, 2 * weight.shape[1]))
@@ -33,7 +30,7 @@ def slopes(part: Partition) -> Slopes:
     return Slopes(torch.cat(spectral) / part.frame.scale, torch.cat(frobenius) / part.frame.scale)
 
 
-def slopes_in_input_space(part: Partition) -> Slopes:
+def slopes_in_input_space(part: PartitionData) -> Slopes:
     """Norms of the derivative by all inputs, (n_out, D) on each region."""
     if part.domain.dim == 2:  # the plane is the input space
         return slopes(part)
@@ -50,7 +47,7 @@ def slopes_in_input_space(part: Partition) -> Slopes:
     return found
 
 
-def _rows(part: Partition, numbers: int) -> int:
+def _rows(part: PartitionData, numbers: int) -> int:
     """How many regions with so many numbers each make up a block."""
     return max(1, backend_of(part.values.device).numbers // max(1, numbers))
 

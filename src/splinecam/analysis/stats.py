@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,10 +11,9 @@ from torch import Tensor
 
 from splinecam._util.csr import lengths
 from splinecam._util.text_table import TextTable, number_text
+from splinecam.analysis.boundary import decision_boundary
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.analysis.region_table import centroid_values, measures, table
-
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
 
 __all__ = ["SHORT", "Stats", "stats", "table"]
 
@@ -32,7 +31,7 @@ _ONLY_FULL = ("slope_spectral_full", "slope_frobenius_full", "lipschitz_input")
 _SHOWN = 12  # layers and outputs that are printed
 
 
-def stats(part: Partition, *, full: bool = False) -> Stats:
+def stats(part: PartitionData, *, full: bool = False) -> Stats:
     """Statistics of a partition: a dict of plain numbers that prints as a table.
 
     - ``NR``, ``ARV``, ``ANV``, ``ARE`` as in the paper: the number of regions, and plain averages
@@ -69,7 +68,7 @@ def stats(part: Partition, *, full: bool = False) -> Stats:
         if full:
             numbers["lipschitz_input"] = summaries["slope_spectral_full"]["max"]
         numbers |= _outputs(part)
-        numbers["boundary_length"] = part.decision_boundary().length
+        numbers["boundary_length"] = decision_boundary(part).length
     return Stats(_flat(numbers))
 
 
@@ -174,7 +173,7 @@ def _paper(summaries: dict[str, dict[str, float]], regions: int) -> dict[str, An
     return {**{short: named[name] for short, name in SHORT.items()}, **named}
 
 
-def _sizes(part: Partition) -> dict[str, Any]:
+def _sizes(part: PartitionData) -> dict[str, Any]:
     a, b = part.mesh.uv[part.edges].unbind(1)
     return {
         "num_vertices": part.mesh.num_vertices,
@@ -186,12 +185,12 @@ def _sizes(part: Partition) -> dict[str, Any]:
     }
 
 
-def _edges(part: Partition) -> dict[str, Any]:
+def _edges(part: PartitionData) -> dict[str, Any]:
     border, *counts = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1).tolist()
     return {_LAYERS: dict(zip(part.layers, counts, strict=True)), "border_edges": border}
 
 
-def _outputs(part: Partition) -> dict[str, Any]:
+def _outputs(part: PartitionData) -> dict[str, Any]:
     # An affine function is at the centroid what it is on average, and largest at a corner.
     mean = part.areas @ centroid_values(part) / part.areas.sum()
 

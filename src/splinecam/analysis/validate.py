@@ -12,12 +12,12 @@ from splinecam._util.csr import owners_of, take_rows
 from splinecam._util.progress import progress_bar
 from splinecam._util.tolerances import EPS, SAFETY, UNRESOLVED_REACH, UV_ERROR
 from splinecam.analysis.model_checks import Sites, check_model, switches
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import ValidationError
 from splinecam.geometry.checks import Check, check_mesh
 from splinecam.geometry.point_location import signed_distances
 
 if TYPE_CHECKING:
-    from splinecam._partition import Partition
     from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["Check", "Report", "check_mesh", "validate"]
@@ -63,7 +63,7 @@ class Report:
 
 
 def validate(
-    part: Partition,
+    part: PartitionData,
     *,
     samples: int | None = None,
     thorough: bool = False,
@@ -93,7 +93,7 @@ def validate(
 
 
 def _validate(
-    part: Partition, samples: int | None, thorough: bool, seed: int, progress: bool
+    part: PartitionData, samples: int | None, thorough: bool, seed: int, progress: bool
 ) -> Report:
     trusted = ~_unresolved(part)
     checks = check_mesh(part.mesh, float(part.domain.area) / part.frame.scale**2, trusted)
@@ -123,7 +123,7 @@ def _validate(
     return report
 
 
-def _unresolved(part: Partition) -> Tensor:
+def _unresolved(part: PartitionData) -> Tensor:
     """Regions with a corner at a place that the partition reports as unresolved, (F,)."""
     mesh = part.mesh
     if not part.unresolved:
@@ -140,7 +140,7 @@ def _unresolved(part: Partition) -> Tensor:
 
 
 def _sites(
-    part: Partition,
+    part: PartitionData,
     trusted: Tensor,
     samples: int | None,
     thorough: bool,
@@ -160,7 +160,7 @@ def _sites(
     return Sites(faces, centroids, interior, anywhere[inside], found[inside]), checks
 
 
-def _domain_points(part: Partition, count: int, generator: torch.Generator) -> Tensor:
+def _domain_points(part: PartitionData, count: int, generator: torch.Generator) -> Tensor:
     """Random points anywhere in the domain, in the engine's coordinates, (count, 2)."""
     corners = part.frame.to_local(part.domain.corners.to(part.mesh.uv))
     share = torch.rand((count, corners.shape[0]), generator=generator, dtype=torch.float64)
@@ -168,7 +168,7 @@ def _domain_points(part: Partition, count: int, generator: torch.Generator) -> T
     return (share / share.sum(1, keepdim=True)).to(corners) @ corners
 
 
-def _check_located(part: Partition, uv: Tensor) -> tuple[list[Check], Tensor]:
+def _check_located(part: PartitionData, uv: Tensor) -> tuple[list[Check], Tensor]:
     """Whether ``locate`` finds a region for every point, and one that holds it; the regions."""
     found = part._locator(uv)
     some = (found >= 0).nonzero()[:, 0]
@@ -182,7 +182,7 @@ def _check_located(part: Partition, uv: Tensor) -> tuple[list[Check], Tensor]:
 
 
 def _sample_regions(
-    part: Partition, trusted: Tensor, samples: int, generator: torch.Generator
+    part: PartitionData, trusted: Tensor, samples: int, generator: torch.Generator
 ) -> Tensor:
     """All trusted regions, or the largest, the smallest and random ones."""
     faces = trusted.nonzero()[:, 0]

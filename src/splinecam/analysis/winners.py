@@ -8,21 +8,18 @@ as the line x = 0 for the outputs 0 and -|x|, or the edge of an area on which tw
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from splinecam._util.csr import blocks_of, owners_of, take, take_rows
 from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.arrangement.groups import Groups
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.overlay import Overlay, overlay
 from splinecam.arrangement.refinement import Ambiguities, Refinement
 from splinecam.geometry.subdivision import Mesh
-
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
 
 __all__ = ["Borders", "Winners", "find_winners"]
 
@@ -115,7 +112,7 @@ class Winners:
         return number.index_add_(0, which, differs.int()) == 0
 
 
-def find_winners(part: Partition, *, smallest: bool, level: float, whole: bool) -> Winners:
+def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bool) -> Winners:
     """The winners among a partition's outputs; of a single output 1 is above the level, else 0.
 
     Unless of the whole mesh, only of the faces that have borders in them or along their edges.

@@ -21,7 +21,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import torch
@@ -29,19 +29,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam._util.files import reason_of, replaced
-from splinecam.analysis.class_names import names_of
-from splinecam.analysis.record import Record
-from splinecam.analysis.regions import Unresolved
+from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.engine.affine_maps import AffineMaps
 from splinecam.errors import FileError, SplineCamError
 from splinecam.geometry.checks import check_mesh
 from splinecam.geometry.domain import Domain
-from splinecam.geometry.frame import Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture.outputs import Lost, Output
-
-if TYPE_CHECKING:
-    from splinecam._partition import Partition
 
 __all__ = ["read", "save"]
 
@@ -51,6 +45,7 @@ _FORMAT, _VERSION = "splinecam partition", 1
 _FILE_NAMES = {"edge_layer": "edge_op", "vertex_layer": "vertex_op"}
 
 Arrays = Mapping[str, NDArray[Any]]
+P = TypeVar("P", bound=PartitionData)
 
 
 def _mesh_key(name: str) -> str:
@@ -61,7 +56,7 @@ def _mesh_key(name: str) -> str:
 # -- writing --------------------------------------------------------------------------------------
 
 
-def save(part: Partition, path: str | os.PathLike[str] | BinaryIO) -> None:
+def save(part: PartitionData, path: str | os.PathLike[str] | BinaryIO) -> None:
     """Write everything but the network to a file (conventionally .npz) that ``sc.load`` reads.
 
     The file holds plain arrays (``numpy.load`` reads them) and appears only when it is complete.
@@ -83,7 +78,7 @@ def save(part: Partition, path: str | os.PathLike[str] | BinaryIO) -> None:
         np.savez(file, **arrays)
 
 
-def _arrays(part: Partition) -> dict[str, Any]:
+def _arrays(part: PartitionData) -> dict[str, Any]:
     domain = part.domain
     about = {
         "format": _FORMAT,
@@ -123,17 +118,24 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def read(path: str | os.PathLike[str] | BinaryIO, *, verify: bool = True) -> Record:
+def read(
+    path: str | os.PathLike[str] | BinaryIO,
+    kind: type[P],
+    *,
+    device: torch.device,
+    verify: bool = True,
+) -> P:
     """The partition in a file; a ``FileError`` says what is wrong with a file that holds none.
 
-    verify: also check that the regions fit together and cover the domain. Checksums, types, shapes
-    and the range of indices are checked in any case, so that nothing reads out of bounds.
+    kind: the class of the result. device: where its tensors are to be. verify: also check that the
+    regions fit together and cover the domain. Checksums, types, shapes and the range of indices are
+    checked in any case, so that nothing reads out of bounds.
     """
     if not isinstance(path, str | os.PathLike):
-        return _read(path, "The file", verify)
+        return _moved(_read(path, "The file", kind, verify), device)
     try:
         with Path(path).open("rb") as file:
-            return _read(file, str(path), verify)
+            return _moved(_read(file, str(path), kind, verify), device)
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
     except FileError:
@@ -142,13 +144,23 @@ def read(path: str | os.PathLike[str] | BinaryIO, *, verify: bool = True) -> Rec
         raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
 
 
-def _read(file: BinaryIO, name: str, verify: bool) -> Record:
+def _moved(part: P, device: torch.device) -> P:
+    """The partition with its tensors moved to a device; the domain stays where it is."""
+    part.mesh = part.mesh.to(device)
+    part.values, part.value_error = part.values.to(device), part.value_error.to(device)
+    part.layer_errors = {name: error.to(device) for name, error in part.layer_errors.items()}
+    part.maps = AffineMaps(*(tensor.to(device) for tensor in vars(part.maps).values()))
+    return part
+
+
+def _read(file: BinaryIO, name: str, kind: type[P], verify: bool) -> P:
     arrays, about = _contents(file, name)
     try:
-        record = _record(arrays, about)
+        part = _assembled(arrays, about, kind)
+        _check_shapes(part)
         if verify:
-            _check_mesh(record)
-        return record
+            _check_mesh(part)
+        return part
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SplineCamError) as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else str(error)
         raise FileError(f"{name} is damaged: {what}. Compute the partition again.") from error
@@ -187,8 +199,8 @@ def _begins_as_archive(file: BinaryIO) -> bool:
     return head == b"PK\x03\x04"
 
 
-def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
-    """The arrays as tensors, when they fit together."""
+def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
+    """The partition that consists of the given arrays."""
     layers = tuple(map(str, about["cuts"]))
     domain = Domain(
         origin=_floats(arrays, "domain_origin"),
@@ -200,7 +212,7 @@ def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
         uv=_floats(arrays, "mesh_uv"),
         **{f.name: _whole(arrays, _mesh_key(f.name)) for f in fields(Mesh) if f.name != "uv"},
     )
-    record = Record(
+    part = kind(
         domain=domain,
         mesh=mesh,
         values=_floats(arrays, "values"),
@@ -212,12 +224,11 @@ def _record(arrays: Arrays, about: Mapping[str, Any]) -> Record:
         layers=layers,
         stripped=about["stripped"],
         dtype=_dtype(about["dtype"]),
-        maps=AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps))),
         output=_output_read(about.get("output")),
-        names=names_of(about.get("names"), arrays["values"].shape[-1]),
     )
-    _check_shapes(record)
-    return record
+    part.maps = AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps)))
+    part.names = about.get("names")
+    return part
 
 
 def _output_read(written: Any) -> Output:
@@ -251,10 +262,9 @@ def _dtype(name: str) -> torch.dtype:
     return dtype
 
 
-def _check_shapes(record: Record) -> None:
+def _check_shapes(part: PartitionData) -> None:
     """Every array must have the length that the others imply, and name what is there."""
-    mesh, maps, n = record.mesh, record.maps, record.values.shape[-1]
-    assert maps is not None
+    mesh, maps, n = part.mesh, part.maps, part.values.shape[-1]
     V, E, F = mesh.num_vertices, mesh.num_edges, mesh.num_faces
     H = mesh.corners.numel()
     expected: dict[str, tuple[Tensor, tuple[int, ...]]] = {
@@ -265,8 +275,8 @@ def _check_shapes(record: Record) -> None:
         "mesh_edge_op": (mesh.edge_layer, (E,)),
         "mesh_edge_unit": (mesh.edge_unit, (E,)),
         "mesh_vertex_op": (mesh.vertex_layer, (V,)),
-        "values": (record.values, (V, n)),
-        "value_error": (record.value_error, (n,)),
+        "values": (part.values, (V, n)),
+        "value_error": (part.value_error, (n,)),
         "maps_anchor": (maps.anchor, (F, 2)),
         "maps_value": (maps.value, (F, n)),
         "maps_weight": (maps.weight, (F, n, 2)),
@@ -278,8 +288,8 @@ def _check_shapes(record: Record) -> None:
     limits = {
         "mesh_edges": (mesh.edges, 0, V),
         "mesh_corners": (mesh.corners, 0, 2 * E),
-        "mesh_edge_op": (mesh.edge_layer, -1, len(record.layers)),
-        "mesh_vertex_op": (mesh.vertex_layer, -1, len(record.layers)),
+        "mesh_edge_op": (mesh.edge_layer, -1, len(part.layers)),
+        "mesh_vertex_op": (mesh.vertex_layer, -1, len(part.layers)),
     }
     for name, (index, low, high) in limits.items():
         if index.numel() and not low <= int(index.min()) <= int(index.max()) < high:
@@ -289,10 +299,10 @@ def _check_shapes(record: Record) -> None:
         raise ValueError("mesh_offsets do not divide mesh_corners into polygons")
 
 
-def _check_mesh(record: Record) -> None:
+def _check_mesh(part: PartitionData) -> None:
     """The regions must cover the domain once; unresolved places may be out of shape."""
-    trusted = torch.full((record.mesh.num_faces,), not record.unresolved)
-    area = record.domain.area / Frame.of(record.domain).scale ** 2
-    for check in check_mesh(record.mesh, area, trusted):
+    trusted = torch.full((part.mesh.num_faces,), not part.unresolved)
+    area = part.domain.area / part.frame.scale**2
+    for check in check_mesh(part.mesh, area, trusted):
         if not check.ok:
             raise ValueError(f"the mesh fails a check: {str(check).removeprefix('FAIL ')}")

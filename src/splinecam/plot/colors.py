@@ -23,6 +23,7 @@ from matplotlib.colors import (
 from splinecam.analysis.boundary import output_of
 from splinecam.analysis.class_names import names_of
 from splinecam.analysis.class_regions import class_regions
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
 from splinecam.plot.coloring import color_apart
 from splinecam.plot.fill import Shade
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from splinecam._partition import Partition
     from splinecam.geometry.subdivision import Mesh
     from splinecam.plot.palette import Floats
 
@@ -117,7 +117,7 @@ class Asked:
             ) from None
 
 
-def coloring(part: Partition, color: Any, asked: Asked) -> Coloring:
+def coloring(part: PartitionData, color: Any, asked: Asked) -> Coloring:
     """The colours that ``color`` asks for."""
     if asked.limits is not None and not asked.limits[0] < asked.limits[1]:
         raise ValueError(f"limits are {asked.limits}; give (low, high) with low < high")
@@ -137,7 +137,7 @@ def coloring(part: Partition, color: Any, asked: Asked) -> Coloring:
 # -- kinds ---------------------------------------------------------------------------------------
 
 
-def _by_class(part: Partition, asked: Asked) -> Coloring:
+def _by_class(part: PartitionData, asked: Asked) -> Coloring:
     """The winner's colour, paler where it wins by little; regions are cut at the boundary."""
     cells = class_regions(part, level=asked.level)
     number = cells.cell_class.cpu().numpy()
@@ -170,7 +170,7 @@ def _shown_classes(areas: NDArray[Any], asked: Asked) -> list[int]:
     return found
 
 
-def class_names(part: Partition, names: Sequence[str] | None, level: float) -> list[str]:
+def class_names(part: PartitionData, names: Sequence[str] | None, level: float) -> list[str]:
     """What the classes are called: as asked for, as the partition says, or by their numbers.
 
     A single output has two classes.
@@ -183,13 +183,13 @@ def class_names(part: Partition, names: Sequence[str] | None, level: float) -> l
     return [str(k) for k in range(n)] if n > 1 else [f"{name} ≤ {level:g}", f"{name} > {level:g}"]
 
 
-def _output_name(part: Partition, k: int) -> str:
+def _output_name(part: PartitionData, k: int) -> str:
     """What an output is called: a logit if a final sigmoid or softmax was left out."""
     name = "logit" if part.stripped else "output"
     return name if part.values.shape[1] == 1 else f"{name} {k}"
 
 
-def _by_slope(part: Partition, asked: Asked) -> Coloring:
+def _by_slope(part: PartitionData, asked: Asked) -> Coloring:
     weight, label = part.weight, "slope ‖A‖"
     if asked.output is not None:
         k = output_of(part, asked.output)
@@ -198,11 +198,11 @@ def _by_slope(part: Partition, asked: Asked) -> Coloring:
     return _logarithmic(part, slope, f"{label} (log scale)", asked, "magma_r")
 
 
-def _by_area(part: Partition, asked: Asked) -> Coloring:
+def _by_area(part: PartitionData, asked: Asked) -> Coloring:
     return _logarithmic(part, part.areas.cpu().numpy(), "area (log scale)", asked, "YlGnBu_r")
 
 
-def _by_output(part: Partition, asked: Asked) -> Coloring:
+def _by_output(part: PartitionData, asked: Asked) -> Coloring:
     """The output itself, which is affine in every region."""
     k = output_of(part, asked.output)
     maps = part.maps
@@ -225,7 +225,7 @@ def _by_output(part: Partition, asked: Asked) -> Coloring:
     return Coloring(part.mesh, shade, name, norm, asked.colormap("viridis"), extend)
 
 
-def _by_layer(part: Partition, asked: Asked) -> Coloring:
+def _by_layer(part: PartitionData, asked: Asked) -> Coloring:
     """The last layer that bounds a region."""
     mesh = part.mesh
     op = mesh.edge_layer[mesh.corners >> 1]
@@ -239,7 +239,7 @@ def _by_layer(part: Partition, asked: Asked) -> Coloring:
     return Coloring(mesh, Shade(colors=palette[born]), "last cut", legend=legend)
 
 
-def _by_vertices(part: Partition, asked: Asked) -> Coloring:
+def _by_vertices(part: PartitionData, asked: Asked) -> Coloring:
     corners = part.num_corners.cpu().numpy()
     most = max(int(_quantiles(corners, [0.999])[0] if asked.limits is None else asked.limits[1]), 4)
     ramp = asked.colormap("YlGnBu_r")(np.linspace(1.0, 0.1, most - 2))
@@ -253,12 +253,12 @@ def _by_vertices(part: Partition, asked: Asked) -> Coloring:
     )
 
 
-def _by_chance(part: Partition, asked: Asked) -> Coloring:
+def _by_chance(part: PartitionData, asked: Asked) -> Coloring:
     """Soft colours; regions that share an edge never have the same."""
     return Coloring(part.mesh, _apart(len(part), part.edge_faces.cpu().numpy(), asked))
 
 
-def _by_piece(part: Partition, asked: Asked) -> Coloring:
+def _by_piece(part: PartitionData, asked: Asked) -> Coloring:
     """Soft colours of the pieces with one affine map each, and only the edges between them."""
     pieces = part.merged()
     label, faces = pieces.labels.cpu().numpy(), part.edge_faces.cpu().numpy()
@@ -277,7 +277,7 @@ def _apart(count: int, pairs: NDArray[np.int64], asked: Asked) -> Shade:
     return Shade(colors=_opaque(soft[number % len(soft)]))
 
 
-def _given(part: Partition, color: Any, asked: Asked) -> Coloring:
+def _given(part: PartitionData, color: Any, asked: Asked) -> Coloring:
     """An array with a number or a colour per region."""
     given = color.detach().double().cpu().numpy() if isinstance(color, torch.Tensor) else color
     if isinstance(given, Sequence | np.ndarray) and any(isinstance(c, str) for c in given):
@@ -314,7 +314,7 @@ def _named(names: Any) -> Floats:
         raise ValueError(f"color: {error}; give names of colours of matplotlib") from None
 
 
-_KINDS: dict[str, Callable[[Partition, Asked], Coloring]] = {
+_KINDS: dict[str, Callable[[PartitionData, Asked], Coloring]] = {
     "class": _by_class,
     "slope": _by_slope,
     "area": _by_area,
@@ -329,7 +329,9 @@ _KINDS: dict[str, Callable[[Partition, Asked], Coloring]] = {
 # -- numbers -------------------------------------------------------------------------------------
 
 
-def _logarithmic(part: Partition, numbers: Floats, label: str, asked: Asked, cmap: str) -> Coloring:
+def _logarithmic(
+    part: PartitionData, numbers: Floats, label: str, asked: Asked, cmap: str
+) -> Coloring:
     """Numbers at or above 0 on a logarithmic scale; 0 has the lowest colour."""
     positive = numbers[numbers > 0]
     if asked.limits is not None and not asked.limits[0] > 0:

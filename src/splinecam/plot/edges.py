@@ -9,6 +9,7 @@ import torch
 from matplotlib.colors import is_color_like
 
 from splinecam._util.csr import lengths
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.decorations import clip_to
 from splinecam.plot.lines import Lines, Pen
 from splinecam.plot.palette import PAPER
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
-    from splinecam._partition import Partition
     from splinecam.analysis.curves import Curves
 
 __all__ = ["draw_boundary", "draw_edges"]
@@ -32,7 +32,7 @@ _BOUNDARY, _LEAST_BOUNDARY, _RIM = 1.9, 0.5, 1.6
 _BOUNDARY_SHARE, _APART = 0.25, 0.02
 
 
-def draw_edges(part: Partition, ax: Axes, edges: Any, width: float | None, ink: str) -> None:
+def draw_edges(part: PartitionData, ax: Axes, edges: Any, width: float | None, ink: str) -> None:
     """Edges by the cut that drew them, the first on top: later ones are lighter and thinner.
 
     A layer's width follows from how close the lines of this layer and of those before are, so that
@@ -71,7 +71,7 @@ def _color(name: str) -> str:
     return name
 
 
-def _chosen(part: Partition, edges: Any) -> Tensor:
+def _chosen(part: PartitionData, edges: Any) -> Tensor:
     """Indices of the edges to draw, (N,)."""
     device = part.edges.device
     if isinstance(edges, (bool, np.bool_)):

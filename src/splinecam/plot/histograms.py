@@ -12,6 +12,7 @@ import numpy as np
 
 from splinecam._util.tolerances import EPS
 from splinecam.analysis.comparison import by_name
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.analysis.region_table import table
 from splinecam.errors import SplineCamError
 from splinecam.plot.figures import new_figure, once
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
-
-    from splinecam._partition import Partition
 
     Floats = NDArray[np.float64]
 
@@ -45,7 +44,7 @@ _LABELS = {
 
 
 def plot_histograms(
-    part: Partition | Mapping[str, Partition] | Sequence[Partition],
+    part: PartitionData | Mapping[str, PartitionData] | Sequence[PartitionData],
     *,
     columns: Sequence[str] = ("area", "eccentricity", "vertices", "slope_frobenius"),
     log: bool | None = None,
@@ -90,7 +89,7 @@ def plot_histograms(
     return cast("Figure", once(panels[0].get_figure()))
 
 
-def _read(part: Partition, names: list[str]) -> dict[str, Floats]:
+def _read(part: PartitionData, names: list[str]) -> dict[str, Floats]:
     """The wanted columns of a partition's table, (F,) each."""
     if not hasattr(part, "areas"):
         raise TypeError(f"give partitions, not {type(part).__name__}")
@@ -104,7 +103,7 @@ def _read(part: Partition, names: list[str]) -> dict[str, Floats]:
     return {name: np.asarray(found[name]) for name in names}
 
 
-def _weights(part: Partition, *, by_area: bool, shares: bool) -> Floats:
+def _weights(part: PartitionData, *, by_area: bool, shares: bool) -> Floats:
     """What each region counts, (F,): 1, or its share in percent."""
     areas = part.areas.cpu().numpy().clip(min=0)
     weight = areas if by_area else np.ones_like(areas)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from splinecam._util.csr import lengths
 from splinecam.analysis.growth import regions_by_layer
-from splinecam.analysis.neurons import op_of
+from splinecam.analysis.neurons import neurons, op_of
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.figures import new_figure
 from splinecam.plot.palette import background, ink_on, require_matplotlib, text_color
 from splinecam.plot.regions import plot
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from splinecam._partition import Partition
 
 __all__ = ["plot_layers"]
 
@@ -37,7 +37,7 @@ _MANY = 100_000  # regions up to which curves of units are made with the model
 
 
 def plot_layers(
-    part: Partition,
+    part: PartitionData,
     *,
     unit: Mapping[str | int, int] | Sequence[int | None] | None = None,
     layers: Sequence[str | int] | None = None,
@@ -99,7 +99,7 @@ def _across(columns: int | None, panels: int) -> int:
 # -- what is asked for -----------------------------------------------------------------------
 
 
-def _ops(part: Partition, layers: Sequence[str | int] | None) -> list[int]:
+def _ops(part: PartitionData, layers: Sequence[str | int] | None) -> list[int]:
     """The layers to show, as indices of cuts."""
     if layers is None:
         lines = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1)[1:]
@@ -108,7 +108,7 @@ def _ops(part: Partition, layers: Sequence[str | int] | None) -> list[int]:
 
 
 def _units(
-    part: Partition,
+    part: PartitionData,
     ops: list[int],
     unit: Mapping[str | int, int] | Sequence[int | None] | None,
 ) -> list[int | None]:
@@ -128,7 +128,7 @@ def _units(
     return list(unit)
 
 
-def _longest(part: Partition, op: int) -> int | None:
+def _longest(part: PartitionData, op: int) -> int | None:
     """The unit that drew the most of a layer's lines."""
     edge = (part.edge_layer == op).nonzero()[:, 0]
     if not edge.shape[0]:
@@ -141,7 +141,7 @@ def _longest(part: Partition, op: int) -> int | None:
 # -- drawing ---------------------------------------------------------------------------------
 
 
-def _new_panels(part: Partition, titles: list[str], across: int, size: float) -> Figure:
+def _new_panels(part: PartitionData, titles: list[str], across: int, size: float) -> Figure:
     """Axes with titles, on a figure that is as high as they ask for."""
     from splinecam.plot.decorations import set_frame
     from splinecam.plot.images import font_that_fits
@@ -171,7 +171,7 @@ def _make_room(figure: Figure) -> None:
     figure.set_size_inches(wide + left + right, high + below)
 
 
-def _panel(part: Partition, ax: Axes, op: int, curve: Tensor | None, highlight: str) -> None:
+def _panel(part: PartitionData, ax: Axes, op: int, curve: Tensor | None, highlight: str) -> None:
     """Draw the lines up to a layer, and the curve of a unit, as they are seen on the figure."""
     from matplotlib.colors import to_rgb
 
@@ -189,17 +189,17 @@ def _panel(part: Partition, ax: Axes, op: int, curve: Tensor | None, highlight: 
     draw_border(ax, part.domain)
 
 
-def _curve(part: Partition, op: int, unit: int | None) -> Tensor | None:
+def _curve(part: PartitionData, op: int, unit: int | None) -> Tensor | None:
     """Where a unit switches, (S, 2, 2)."""
     if unit is None:
         return None
     if len(part) <= _MANY:
-        return part.neurons(layer=op, unit=unit).ends
+        return neurons(part, layer=op, unit=unit).ends
     return part.vertices[part.edges[(part.edge_layer == op) & (part.edge_unit == unit)]]
 
 
 def _lines(
-    part: Partition, ax: Axes, ends: Tensor, color: Any, most: float, share: float | None = None
+    part: PartitionData, ax: Axes, ends: Tensor, color: Any, most: float, share: float | None = None
 ) -> None:
     """Segments (S, 2, 2) of a width in points, thinner where they are closer together."""
     from splinecam.plot.lines import Lines, Pen
@@ -214,7 +214,7 @@ def _lines(
 
 
 def _title(
-    part: Partition, op: int, unit: int | None, curve: Tensor | None, counts: list[int]
+    part: PartitionData, op: int, unit: int | None, curve: Tensor | None, counts: list[int]
 ) -> str:
     """Which layer it is, the regions so far, and the unit."""
     text = f"layer {op + 1} of {len(part.layers)} ({part.layers[op]!r})\n{_regions(counts[op])}"

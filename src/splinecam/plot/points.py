@@ -14,6 +14,7 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import DomainError, SplineCamError
 from splinecam.plot.colors import class_names
 from splinecam.plot.palette import INK, PAPER, class_colors
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from splinecam._partition import Partition
     from splinecam.geometry.domain import Domain
     from splinecam.plot.palette import Floats
 
@@ -55,7 +55,7 @@ class Classes:
 
     @classmethod
     def of(
-        cls, part: Partition, names: Sequence[str] | None, level: float, *, any_label: bool
+        cls, part: PartitionData, names: Sequence[str] | None, level: float, *, any_label: bool
     ) -> Classes:
         """Those of a partition's outputs; if ``any_label`` may come, a single output has none."""
         given = part.names if names is None else names

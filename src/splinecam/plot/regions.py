@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
+from splinecam.analysis.boundary import decision_boundary
 from splinecam.analysis.class_names import class_number
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.palette import INK, flat_axes, new_axes, require_matplotlib
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from splinecam._partition import Partition
     from splinecam.plot.colors import Coloring
     from splinecam.plot.decorations import AxesStyle
     from splinecam.plot.points import Classes, Samples
@@ -25,7 +26,7 @@ __all__ = ["default_color", "plot"]
 
 
 def plot(
-    part: Partition,
+    part: PartitionData,
     *,
     ax: Axes | None = None,
     color: Any = None,
@@ -121,7 +122,7 @@ def plot(
         if (classes or several) if boundary is None else boundary:
             line = ink if boundary_color is None else boundary_color
             rim = ink == INK and not classes
-            draw_boundary(ax, part.decision_boundary(level=level), line, rim=rim)
+            draw_boundary(ax, decision_boundary(part, level=level), line, rim=rim)
         samples = _draw_samples(part, ax, points, labels, images, known, apart=classes)
     below = is_flat(part.domain)
     if colorbar and made.norm is not None:
@@ -133,7 +134,7 @@ def plot(
     return ax
 
 
-def default_color(part: Partition) -> str:
+def default_color(part: PartitionData) -> str:
     """What regions are coloured by if nothing is asked for."""
     return "class" if part.values.shape[1] > 1 or part.stripped else "output"
 
@@ -149,7 +150,7 @@ def _pair(limits: Any) -> tuple[float, float] | None:
     return low, high
 
 
-def _shown(part: Partition, legend: Any, known: Classes) -> Any:
+def _shown(part: PartitionData, legend: Any, known: Classes) -> Any:
     """The classes that are to be in the legend: None for those that occur, or "all", or which."""
     if isinstance(legend, bool | np.bool_) or legend is None:
         return None
@@ -174,7 +175,7 @@ def _forget(ax: Axes) -> None:
 
 
 def _draw_samples(
-    part: Partition,
+    part: PartitionData,
     ax: Axes,
     points: Any,
     labels: Any,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splinecam.analysis.boundary import output_of, winners_of
+from splinecam.analysis.boundary import decision_boundary, output_of, winners_of
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
 from splinecam.plot.palette import INK, PAPER, require_matplotlib
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from mpl_toolkits.mplot3d import Axes3D
     from numpy.typing import NDArray
 
-    from splinecam._partition import Partition
     from splinecam.analysis.winners import Winners
     from splinecam.geometry.subdivision import Mesh
     from splinecam.plot.colors import Coloring
@@ -40,7 +40,7 @@ _ELEVATION, _AZIMUTHS = 33.0, (-60.0, 30.0, 120.0, -150.0)
 
 
 def plot_surface(
-    part: Partition,
+    part: PartitionData,
     *,
     output: int | None = None,
     ax: Axes3D | None = None,
@@ -115,7 +115,7 @@ def plot_surface(
     return ax
 
 
-def _check(part: Partition, ax: Any, plane: bool) -> None:
+def _check(part: PartitionData, ax: Any, plane: bool) -> None:
     """Whether the options go together."""
     if ax is not None and not hasattr(ax, "view_init"):
         raise TypeError(
@@ -149,7 +149,7 @@ class _Solid:
     winners: Winners | None = None
 
     @classmethod
-    def of(cls, part: Partition, k: int, level: float, *, cut: bool) -> _Solid:
+    def of(cls, part: PartitionData, k: int, level: float, *, cut: bool) -> _Solid:
         """The regions below output k, or the cells into which the decision boundary cuts them."""
         if not cut:
             points, region = _lifted(part, part.mesh, part.values[:, k]), np.arange(len(part))
@@ -182,7 +182,7 @@ def _numpy(x: torch.Tensor) -> Any:
     return x.detach().cpu().numpy()
 
 
-def _lifted(part: Partition, mesh: Mesh, z: torch.Tensor) -> Floats:
+def _lifted(part: PartitionData, mesh: Mesh, z: torch.Tensor) -> Floats:
     return np.asarray(np.concatenate([_numpy(part.frame.to_plane(mesh.uv)), _numpy(z)[:, None]], 1))
 
 
@@ -230,7 +230,7 @@ def _lines(
     )
 
 
-def _edges(solid: _Solid, part: Partition) -> Items:
+def _edges(solid: _Solid, part: PartitionData) -> Items:
     """The cells' edges but those of the boundary, thinner and paler for later layers."""
     from matplotlib.colors import to_rgba
 
@@ -249,7 +249,7 @@ def _edges(solid: _Solid, part: Partition) -> Items:
     return _lines(solid.points, ends, beside, solid.half[beside[:, 0]], 1, color, width)
 
 
-def _boundary(part: Partition, solid: _Solid, k: int, level: float, color: Any) -> Items:
+def _boundary(part: PartitionData, solid: _Solid, k: int, level: float, color: Any) -> Items:
     """The decision boundary, on the surface."""
     from matplotlib.colors import to_rgba
 
@@ -259,7 +259,7 @@ def _boundary(part: Partition, solid: _Solid, k: int, level: float, color: Any) 
     if solid.winners is not None:  # it runs along edges of the cells
         edge = _numpy(solid.winners.borders().edge)
         return _lines(solid.points, _numpy(solid.mesh.edges)[edge], solid.beside[edge], *style)
-    found = part.decision_boundary(level=level)
+    found = decision_boundary(part, level=level)
     cells = _twice(_numpy(found.regions))
     maps, inside = part.maps, torch.as_tensor(cells[:, :1], device=found.points.device)
     shift = found.local_ends - maps.anchor[inside]
@@ -268,7 +268,7 @@ def _boundary(part: Partition, solid: _Solid, k: int, level: float, color: Any) 
     return _lines(points, np.arange(len(points)).reshape(-1, 2), cells, *style)
 
 
-def _plane(part: Partition, level: float) -> Items:
+def _plane(part: PartitionData, level: float) -> Items:
     """The domain at the height of the level."""
     from splinecam.plot.scene import Items
 
@@ -329,7 +329,7 @@ def _face_colors(made: Coloring) -> Floats:
     return np.asarray(made.cmap(made.norm(numbers)), np.float64)
 
 
-def _steepness(part: Partition, solid: _Solid, k: int, height: float) -> Floats:
+def _steepness(part: PartitionData, solid: _Solid, k: int, height: float) -> Floats:
     """Slopes of the cells on the page, where the plane has the width 1, (F, 2)."""
     extent = np.ptp(solid.points, axis=0)
     stretch = height * extent[0] / (extent[2] or 1.0)

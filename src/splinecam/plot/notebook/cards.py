@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from splinecam._util.text_table import number_text
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.notebook.pictures import Picture, by_class, curves_picture, partition_picture
 from splinecam.plot.notebook.png import data_uri
 from splinecam.plot.palette import CLASSES, hues
@@ -16,7 +18,6 @@ from splinecam.plot.palette import CLASSES, hues
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from splinecam._partition import Partition
     from splinecam.analysis.boundary import Boundary
     from splinecam.analysis.class_regions import ClassRegions
     from splinecam.analysis.curves import Curves
@@ -35,7 +36,7 @@ _ROOM = 0.35  # around a region, of its longer side
 Rows = list[tuple[str, str]]  # of text, or HTML where they are made by ``_swatch``
 
 
-def partition_card(part: Partition) -> str:
+def partition_card(part: PartitionData) -> str:
     """The regions with their classes or output, and how many there are of everything."""
     picture, mesh = partition_picture(part), part.mesh
     rows = [
@@ -142,7 +143,7 @@ def domain_card(domain: Domain) -> str:
 # -- what is said --------------------------------------------------------------------------------
 
 
-def _outputs(part: Partition) -> str:
+def _outputs(part: PartitionData) -> str:
     count = f"{part.values.shape[1]:,}"
     return f"{count} (final {part.stripped} left out)" if part.stripped else count
 
@@ -168,7 +169,7 @@ def _short(word: str) -> str:
     return word if len(word) <= _LONG else f"{word[: _LONG - 1]}…"
 
 
-def _name(part: Partition, k: int) -> str:
+def _name(part: PartitionData, k: int) -> str:
     if part.names is not None:
         return _short(part.names[k])
     return str(k) if part.values.shape[1] > 1 else ("at or below the level", "above it")[k]
@@ -212,7 +213,7 @@ def _table(rows: Iterable[tuple[str, str]], *, escaped: bool = False) -> str:
     return f'<table style="{style}">{body}</table>'
 
 
-def _legend(part: Partition, picture: Picture) -> str:
+def _legend(part: PartitionData, picture: Picture) -> str:
     """The colours of the classes that are seen."""
     colors = hues(max(picture.classes, default=0) + 1)
     shown = [_swatch(colors[k], _name(part, k)) for k in picture.classes[:_FEW]]
@@ -250,7 +251,7 @@ def _region_svg(region: Region, neighbours: tuple[int, ...]) -> str:
     room = _ROOM * (float((high - low).max()) or 1.0)
     others = [
         _polygon(
-            region.partition[k].vertices.cpu().numpy(),
+            replace(region, index=k).vertices.cpu().numpy(),
             "fill:none;stroke:currentColor;stroke-opacity:.45",
         )
         for k in neighbours[:_NEIGHBOURS]

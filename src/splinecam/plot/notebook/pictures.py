@@ -16,6 +16,7 @@ from splinecam._util.csr import owners_of, take_rows
 from splinecam._util.tolerances import EPS
 from splinecam.analysis.boundary import LevelSet
 from splinecam.analysis.neurons import NeuronCurves
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.geometry.subdivision import polygon_mesh
 from splinecam.plot.palette import CLASSES, INK, PAPER, hues
 from splinecam.plot.raster import Cells, Grid
@@ -23,7 +24,6 @@ from splinecam.plot.raster import Cells, Grid
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from splinecam._partition import Partition
     from splinecam.analysis.curves import Curves
     from splinecam.geometry.subdivision import Mesh
 
@@ -51,12 +51,12 @@ class Picture:
     classes: tuple[int, ...] = ()
 
 
-def by_class(part: Partition) -> bool:
+def by_class(part: PartitionData) -> bool:
     """Whether a picture shows the classes: of several outputs, or where a sigmoid was left out."""
     return part.values.shape[1] > 1 or part.stripped is not None
 
 
-def partition_picture(part: Partition, *, edges: bool = True, level: float = 0.0) -> Picture:
+def partition_picture(part: PartitionData, *, edges: bool = True, level: float = 0.0) -> Picture:
     """The regions, coloured by class or by their single output."""
     with torch.no_grad():
         fine = _FINE if len(part) < _MANY else 1
@@ -126,7 +126,7 @@ def _coarseness(owner: Whole, outputs: int) -> int:
     return max(_FINE, int(np.ceil((owner.size * outputs / _NUMBERS) ** 0.5)))
 
 
-def _values(part: Partition, owner: Whole, x: Floats, y: Floats, step: int) -> Floats:
+def _values(part: PartitionData, owner: Whole, x: Floats, y: Floats, step: int) -> Floats:
     """The outputs (rows, columns, n) at points of a grid, in the coordinates of the mesh."""
     regions, place = np.unique(np.maximum(owner, 0), return_inverse=True)
     fit = _fitted(part, torch.from_numpy(regions).to(part.mesh.uv.device))
@@ -140,7 +140,7 @@ def _values(part: Partition, owner: Whole, x: Floats, y: Floats, step: int) -> F
     return found
 
 
-def _fitted(part: Partition, regions: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _fitted(part: PartitionData, regions: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Affine functions through the outputs at the corners of some regions (R,).
 
     The mean of the corners (R, 2), the outputs there (R, n), and their slopes (R, 2, n); of a

@@ -1,0 +1,336 @@
+"""The data of a partition: a mesh with the network's output on it, and what follows from both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from splinecam._util.backend import backend_of
+from splinecam._util.tolerances import EPS, PLANAR, SAFETY, VALUE_PRECISION
+from splinecam.analysis.class_names import few, names_of
+from splinecam.engine.affine_maps import AffineMaps, affine_maps, gradients
+from splinecam.engine.merge import Merged, merge
+from splinecam.errors import SplineCamError
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
+from splinecam.geometry.point_location import Locator
+from splinecam.geometry.subdivision import Mesh
+from splinecam.network.capture import capture
+from splinecam.network.capture.outputs import Lost, Output, check_output
+from splinecam.network.program import Program
+
+__all__ = ["PartitionData", "Unresolved"]
+
+_COMPARED = 1000  # vertices at which a model is compared with a partition from a file
+_ABSENT = (
+    "This needs the network, and the partition was loaded without it. Give the same model: "
+    "sc.load(path, model=model), or part.attach(model)."
+)
+
+
+class Unresolved(NamedTuple):
+    """A place (u, v) of the plane that float64 could not settle, the layer, and the reason."""
+
+    place: tuple[float, float]
+    layer: str
+    reason: str
+
+
+@dataclass(eq=False, repr=False)
+class PartitionData:
+    """A convex polygon divided into V vertices, E edges and F regions, as flat tensors.
+
+    domain: the polygon; mesh: its subdivision, in the coordinates of ``frame``; values: (V, n_out)
+    the network's output at the vertices; value_error: (n_out,) the rounding error of the output;
+    layer_errors: by the name of a layer, the rounding errors of its units, (n,) each; unresolved:
+    places that float64 could not settle, usually none; layers: the names of the non-linearities, in
+    the order of evaluation; stripped: the final softmax, sigmoid or tanh that was left out, if any;
+    dtype: the model's floating-point type; output: the selected output of a model with several.
+    """
+
+    domain: Domain
+    mesh: Mesh
+    values: Tensor
+    value_error: Tensor
+    layer_errors: dict[str, Tensor]
+    unresolved: tuple[Unresolved, ...]
+    layers: tuple[str, ...]
+    stripped: str | None
+    dtype: torch.dtype
+    output: Output = None
+    _names: tuple[str, ...] | None = field(default=None, init=False)
+    _model: nn.Module | None = field(default=None, init=False)
+    _program: Program | None = field(default=None, init=False)
+
+    def __len__(self) -> int:
+        return self.mesh.num_faces
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the classes are called, or None; set it to a list of names, or to None.
+
+        Two names for a model with one output: of the class at or below the level, and above it.
+
+        >>> import splinecam as sc
+        >>> part = sc.partition(nn.Linear(2, 3), Domain.box(-1, 1), names=["cat", "dog", "bird"])
+        >>> part.names = ["a", "b", "c"]
+        >>> part.names
+        ('a', 'b', 'c')
+        """
+        return self._names
+
+    @names.setter
+    def names(self, names: Sequence[str] | None) -> None:
+        self._names = names_of(names, self.values.shape[1])
+
+    # -- the network --------------------------------------------------------------------------
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that was partitioned; an error if the partition was loaded without it."""
+        if self._model is None:
+            raise SplineCamError(_ABSENT)
+        return self._model
+
+    @property
+    def program(self) -> Program:
+        """The captured network; an error if the partition was loaded without its model."""
+        if self._program is None:
+            raise SplineCamError(_ABSENT)
+        return self._program
+
+    def attach(self, model: nn.Module, *, output: Output = None) -> None:
+        """Give a loaded partition its model back; an error if it is another one.
+
+        output: which of several outputs, by default the one that the partition was made of.
+        """
+        check_output(output)
+        output = self.output if output is None else output
+        if isinstance(output, Lost):
+            raise SplineCamError(
+                f"The partition is of an output that the function {output.name} selects, and files "
+                "hold no functions. Give the function again: output=..., along with the model."
+            )
+        with torch.inference_mode(False), torch.no_grad():
+            device = self.mesh.uv.device
+            program = capture(model, self.domain.input_shape, device=device, output=output)
+            layers = tuple(layer.name for layer in program.layers)
+            some = slice(None, None, max(1, self.mesh.num_vertices // _COMPARED))
+            found = program(self.domain.embed(self.vertices[some])).flatten(1)
+        if layers != self.layers or found.shape[1] != self.values.shape[1]:
+            raise SplineCamError(
+                f"The model is not the one that was partitioned: it has {found.shape[1]} outputs "
+                f"and the layers {layers}; the partition has {self.values.shape[1]} and "
+                f"{self.layers}."
+            )
+        spread = self.values.amax(0) - self.values.amin(0) + EPS * self.values.abs().amax(0)
+        off = (found - self.values[some]).abs()
+        if bool((off > VALUE_PRECISION * spread.max() + SAFETY * self.value_error).any()):
+            raise SplineCamError(
+                "The model is not the one that was partitioned: its outputs at the vertices differ "
+                f"by up to {float(off.max()):.3g}. Were its weights changed since?"
+            )
+        self._model, self._program, self.output = model, program, output
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The engine's own coordinates."""
+        return Frame.of(self.domain)
+
+    # -- arrays -------------------------------------------------------------------------------
+
+    @cached_property
+    def vertices(self) -> Tensor:
+        """Plane coordinates of the vertices, (V, 2)."""
+        return self.frame.to_plane(self.mesh.uv)
+
+    @property
+    def edges(self) -> Tensor:
+        """End vertices of each edge, (E, 2)."""
+        return self.mesh.edges
+
+    @property
+    def edge_layer(self) -> Tensor:
+        """Index into ``cuts`` of what drew each edge, -1 for the domain's border, (E,)."""
+        return self.mesh.edge_layer
+
+    @property
+    def edge_unit(self) -> Tensor:
+        """Unit (flat index) of that cut which switches on each edge, -1 for the border, (E,).
+
+        Of maxima the group, which is a unit of the result; of two sorted units the first.
+        """
+        return self.mesh.edge_unit
+
+    @property
+    def vertex_layer(self) -> Tensor:
+        """Index into ``cuts`` of what made each vertex, -1 for the domain's corners, (V,)."""
+        return self.mesh.vertex_layer
+
+    @property
+    def face_offsets(self) -> Tensor:
+        """Where each region's corners begin in ``face_vertices``, (F + 1,)."""
+        return self.mesh.offsets
+
+    @cached_property
+    def face_vertices(self) -> Tensor:
+        """Vertices of all regions, counter-clockwise, region after region, (H,)."""
+        return self.mesh.corner_vertices()
+
+    @property
+    def num_corners(self) -> Tensor:
+        """Number of vertices of each region, (F,)."""
+        return self.mesh.counts()
+
+    @cached_property
+    def areas(self) -> Tensor:
+        """Area of each region, (F,)."""
+        return self._areas_and_centroids[0] * self.frame.scale**2
+
+    @cached_property
+    def centroids(self) -> Tensor:
+        """Centroid of each region, (F, 2)."""
+        return self.frame.to_plane(self._areas_and_centroids[1])
+
+    @cached_property
+    def _areas_and_centroids(self) -> tuple[Tensor, Tensor]:
+        return self.mesh.areas_and_centroids()
+
+    @cached_property
+    def maps(self) -> AffineMaps:
+        """The affine maps in the engine's own coordinates, anchored inside each region."""
+        with torch.no_grad():
+            return affine_maps(
+                self.mesh, self.values, self.value_error, self.program, self.domain, self.frame
+            )
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """Slope of each region's affine map in plane coordinates, (F, n_out, 2)."""
+        return self.maps.weight / self.frame.scale
+
+    @cached_property
+    def bias(self) -> Tensor:
+        """Offset of each region's affine map: output = weight @ uv + bias, (F, n_out)."""
+        anchor = self.frame.to_plane(self.maps.anchor)
+        return self.maps.value - (self.weight @ anchor[:, :, None])[:, :, 0]
+
+    @cached_property
+    def edge_faces(self) -> Tensor:
+        """Regions left and right of each edge, -1 outside the domain, (E, 2)."""
+        return self.mesh.halfedge_face().view(-1, 2)
+
+    # -- questions ----
+
+    def locate(self, x: Tensor) -> Tensor:
+        """Region of each input (N, ...), (N,); -1 outside the domain or off its plane.
+
+        Mind that Python takes index -1 for the last element: look before you index with it.
+        Inputs in single precision may be as far off the plane as their rounding.
+        """
+        uv, distance = self.domain.project(x)
+        local = self.frame.to_local(uv.to(self.mesh.uv))
+        reach = float(self.domain.origin.abs().max()) + self.domain.diameter
+        coarse = isinstance(x, Tensor) and x.is_floating_point()
+        rounding = torch.finfo(x.dtype).eps * self.domain.dim**0.5 if coarse else 0.0
+        off = distance.to(local.device) > max(PLANAR, rounding) * reach
+        return torch.where(off, -1, self._locator(local))
+
+    @cached_property
+    def _locator(self) -> Locator:
+        return Locator(self.mesh)
+
+    def neighbours(self, region: int) -> Tensor:
+        """Regions that share an edge with the given one, ascending."""
+        index = int(self._indices(region)[0])
+        start, end = self.mesh.offsets[index], self.mesh.offsets[index + 1]
+        twins = self.mesh.corners[start:end] ^ 1
+        found: Tensor = torch.unique(self.edge_faces.view(-1)[twins])
+        return found[found >= 0]
+
+    def _indices(self, regions: Tensor | Sequence[int] | int) -> Tensor:
+        """Region numbers as a tensor (N,); negative ones count from the end. Or a mask (F,)."""
+        index = torch.as_tensor(regions, device=self.mesh.uv.device).reshape(-1)
+        if index.dtype == torch.bool:
+            if index.shape[0] != len(self):
+                raise IndexError(f"a mask of {index.shape[0]} for {len(self):,} regions")
+            return index.nonzero()[:, 0]
+        if index.is_floating_point() and index.numel():
+            raise TypeError("regions are numbered by whole numbers")
+        index = index.long()
+        index = torch.where(index < 0, index + len(self), index)
+        if bool(((index < 0) | (index >= len(self))).any()):
+            raise IndexError(f"the partition has {len(self):,} regions, numbered from 0")
+        return index
+
+    def patterns(self, regions: Tensor | Sequence[int] | int | None = None) -> dict[str, Tensor]:
+        """Which piece each unit is on, per cut, (N, units) each.
+
+        Functions of one variable: how many knots lie below the unit's value (from the table's
+        first on, if it is periodic). Maxima: which unit of the cut's input wins each group, as a
+        flat index. Sorting: whether the first of two units is the larger one, for the pairs 01, 02,
+        ..., 12, ... of each group. Registered operations: whether each function is positive.
+        """
+        chosen = slice(None) if regions is None else self._indices(regions)
+        return self._patterns_at(self.mesh.means()[chosen])
+
+    def _patterns_at(self, local: Tensor, errors: float = 1.0) -> dict[str, Tensor]:
+        """Patterns at points (N, 2) in the engine's coordinates, blind to so many errors."""
+        blind = {name: errors * error for name, error in self.layer_errors.items()}
+        widest = max([self.domain.dim, *(len(error) for error in blind.values())])
+        with torch.no_grad():
+            blocks = [
+                self.program.patterns(self.domain.embed(self.frame.to_plane(block)), blind)
+                for block in torch.split(local, max(1, backend_of(local.device).numbers // widest))
+            ]
+        return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
+
+    def jacobian(self, regions: Tensor | Sequence[int] | int) -> Tensor:
+        """Derivative of the output in input space, (N, n_out, ...)."""
+        chosen = self._indices(regions)
+        if not chosen.shape[0]:
+            return self.values.new_zeros((0, self.values.shape[1], *self.domain.input_shape))
+        return gradients(
+            self.program, self.domain.embed(self.frame.to_plane(self.mesh.means()[chosen]))
+        )
+
+    def merged(self) -> Merged:
+        """Unite neighbouring regions that have the same affine map."""
+        return merge(self.mesh, self.maps, self.areas)
+
+    def inputs(
+        self,
+        uv: Tensor,
+        *,
+        dtype: torch.dtype | None = None,
+        device: str | torch.device | None = None,
+    ) -> Tensor:
+        """The inputs (N, ...) at plane coordinates (N, 2), ready for the model.
+
+        By default they have the model's floating-point type and are on the domain's device.
+        """
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"dtype must be a floating-point type, not {dtype}")
+        return self.domain.embed(uv).to(device or self.domain.origin.device, dtype or self.dtype)
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{len(self):,} region{'s' * (len(self) != 1)}",
+            f"{self.mesh.num_edges:,} edges",
+            f"{self.values.shape[1]} output{'s' * (self.values.shape[1] != 1)}",
+            f"{len(self.layers)} layer{'s' * (len(self.layers) != 1)}",
+        ]
+        if self.stripped:
+            parts.append(f"final {self.stripped} left out")
+        if self.unresolved:
+            parts.append(f"{len(self.unresolved):,} unresolved places")
+        if self.names is not None:
+            parts.append(f"classes {few(self.names)}")
+        if self._model is None:
+            parts.append("without its model")
+        return f"{type(self).__name__}({', '.join(parts)}, on {self.mesh.uv.device})"
