@@ -336,7 +336,7 @@ def test_samples_by_name_level_and_unit(pictures: sc.Partition) -> None:
     levels = pictures.level_set([level], output=0).plot_samples(2)
     assert [t.get_text() for t in levels.axes[0].texts] == [f"{level:.4g}"] * 2
     units = pictures.neurons(layer=0, unit=int(pictures.edge_unit[pictures.edge_layer == 0][0]))
-    assert units.plot_samples(1).axes[0].texts[0].get_text().startswith(pictures.cuts[0])
+    assert units.plot_samples(1).axes[0].texts[0].get_text().startswith(pictures.layers[0])
     assert (
         not pictures.decision_boundary().plot_samples(2, titles=False).axes[0].texts[0].get_text()
     )
