@@ -42,7 +42,7 @@ test: $(STAMP)  ## run all tests
 	$(BIN)/python -m pytest -q -n 2
 
 test-tensors: $(STAMP)  ## run the tests of the geometry without the compiled kernel
-	SPLINECAM_KERNEL=off $(BIN)/python -m pytest -q -n 2 tests/test_bending.py \
+	SPLINECAM_KERNEL=off $(BIN)/python -m pytest -q -n 2 tests/engine/test_line_values.py \
 	  $(addprefix tests/arrangement/test_,properties.py degenerate.py refine.py blocks.py)
 
 lint: $(STAMP)  ## check format, style and types

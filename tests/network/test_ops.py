@@ -364,14 +364,14 @@ def test_table() -> None:
 
 
 def test_the_documented_table_is_the_registry() -> None:
-    page = Path(__file__).parents[1] / "docs" / "ops.md"
+    page = Path(__file__).parents[2] / "docs" / "ops.md"
     assert page.read_text() == op_table_markdown(), "run `make docs`"
 
 
 def test_the_bound_of_a_relu_is_that_of_any_knot(monkeypatch: pytest.MonkeyPatch) -> None:
-    (cut,) = capture(nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 1)), (2,)).cuts
+    (layer,) = capture(nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 1)), (2,)).layers
     low, width = torch.randn(40).double(), torch.rand(40).double()
     before = Bound(torch.rand(1, 40).double() + 4, torch.rand(1, 40).double())
-    quick = cut.bound(before, low, low + width)
-    monkeypatch.setattr(type(cut), "rectifies", False)
-    assert all(map(torch.equal, quick, cut.bound(before, low, low + width)))
+    quick = layer.bound(before, low, low + width)
+    monkeypatch.setattr(type(layer), "rectifies", False)
+    assert all(map(torch.equal, quick, layer.bound(before, low, low + width)))

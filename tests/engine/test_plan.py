@@ -134,7 +134,7 @@ def test_only_units_that_change_sign_are_expected_to_cut() -> None:
     program = capture(network(2, 3, 1), (2,))
     low, high = torch.tensor([-1.0, 0.5, -2.0]), torch.tensor([1.0, 1.0, -1.0])
     assert crossing_units(program.layers[0], low, high) == 1
-    pool = capture(nn.Sequential(nn.Unflatten(1, (1, 3)), nn.MaxPool1d(3)), (3,)).cuts[0]
+    pool = capture(nn.Sequential(nn.Unflatten(1, (1, 3)), nn.MaxPool1d(3)), (3,)).layers[0]
     assert crossing_units(pool, low, high) == 3
 
 
