@@ -18,7 +18,7 @@ import splinecam as sc
 from drawing import cut_up, network, pixels
 from splinecam._util.amounts import bytes_of
 from splinecam._util.options import memory_of
-from splinecam.cli import words
+from splinecam.cli import option_types
 from splinecam.plot.palette import class_colors
 from splinecam.plot.side_layout import SideLegend
 
@@ -137,7 +137,7 @@ def test_a_loaded_domain_is_the_same(part: sc.Partition, tmp_path: Path) -> None
     ],
 )
 def test_memory_in_words(word: str, number: int) -> None:
-    assert memory_of(word) == bytes_of(word) == words.bytes_of_memory(word) == number
+    assert memory_of(word) == bytes_of(word) == option_types.bytes_of_memory(word) == number
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_memory_in_other_words(word: str) -> None:
     with pytest.raises(ValueError, match='is not an amount of memory: write "500MB", "4GB"'):
         sc.partition(nn.Linear(2, 1), BOX, memory=word)
     with pytest.raises(Exception, match="is not an amount of memory"):
-        words.bytes_of_memory(word)
+        option_types.bytes_of_memory(word)
 
 
 def test_memory_in_words_limits_a_partition() -> None:

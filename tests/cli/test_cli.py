@@ -617,13 +617,13 @@ def test_when_the_boundary_of_one_output_is_drawn(
     run: Run, words: list[str], drawn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[float] = []
-    real = sc.Partition.decision_boundary
 
     def noted(part: sc.Partition, *, level: float = 0.0, **options: Any) -> sc.Boundary:
         asked.append(level)
-        return real(part, level=level, **options)
+        return part.decision_boundary(level=level, **options)
 
-    monkeypatch.setattr(sc.Partition, "decision_boundary", noted)
+    for module in ("regions", "surface"):
+        monkeypatch.setattr(f"splinecam.plot.{module}.decision_boundary", noted)
     assert run("partition", "little.py:single", *BOX, "--out", "a", "--no-plot")[0] == 0
     asked.clear()
     assert run("plot", "a/partition.npz", *words, "--dpi", "20")[0] == 0
@@ -713,7 +713,7 @@ def test_check(run: Run) -> None:
     _, out, _ = run("check", "image.pt2")
     assert "output  (3,), before a final softmax" in out
     assert "aten.max_pool2d" in out
-    assert run("check", "torch.nn:Identity", *BOX)[1].rstrip().endswith("there is nothing to cut.")
+    assert run("check", "torch.nn:Identity", *BOX)[1].rstrip().endswith("it has one region.")
 
 
 def test_check_tells_all_that_stands_in_the_way(run: Run) -> None:

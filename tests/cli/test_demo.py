@@ -12,7 +12,7 @@ import torch
 
 import splinecam as sc
 from splinecam import cli
-from splinecam.cli.demo import main, train, two_spirals
+from splinecam.cli.demo import train, two_spirals
 
 SMALL = ["--device", "cpu", "--steps", "5", "--dpi", "40"]
 
@@ -62,9 +62,3 @@ def test_what_to_try_next_works(
         "new/demo.npz",
         "new/zoom/partition.npz",
     ]
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_as_a_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--out", str(tmp_path), *SMALL])
-    assert str(tmp_path / "demo.png") in capsys.readouterr().out

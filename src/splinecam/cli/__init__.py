@@ -1,9 +1,10 @@
 """The command ``splinecam``: partitions, pictures and statistics from a terminal.
 
-``parser`` has the options and their help, ``words`` what may be written for them and ``usage``
-which of them go together; ``commands`` has what each command does; ``models`` and ``exported``
-find the network, ``samples`` the domain; ``console`` writes; ``completion`` is for shells. Exit
-codes: 0 success, 1 an error of the user's or the model's, 2 wrong usage, 130 interrupted.
+``parser`` has the options and their help, ``option_types`` reads their values, and ``usage`` says
+which of them go together. ``commands`` has one function a command; ``models``, ``exported`` and
+``tensor_files`` read the network, and ``samples`` the domain; ``pictures`` draws, and ``console``
+writes. Exit codes: 0 success, 1 an error in the model, the domain or a file, 2 wrong usage, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and answer with its exit code.
+    """Run one command and return its exit code.
 
     >>> main(["ops", "--search", "relu6"])
     Piecewise linear, of one variable
@@ -42,31 +43,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(options)
     except KeyboardInterrupt:
         return _interrupted()
-    except BrokenPipeError:  # whoever read the results has seen enough
-        _print_no_more()
+    except BrokenPipeError:  # the reader of the results has stopped
+        _drop_output()
         return 0
     except Exception as error:
         if any(isinstance(cause, KeyboardInterrupt) for cause in _causes(error)):
             return _interrupted()
-        complain(_told(error, debug=options.debug))
-        _print_no_more()
+        complain(_message(error, debug=options.debug))
+        _drop_output()
         return 1
 
 
 def _run(options: Namespace) -> int:
-    if options.command == "completion":  # nor need a shell that starts
+    if options.command == "completion":  # which a shell that starts need not wait for
         return print_script(make_parser(), options)
-    from splinecam.cli.commands import COMMANDS  # so that --help need not wait for it
+    from splinecam.cli.commands import COMMANDS  # so that --help need not wait for torch
 
     code = COMMANDS[options.command](options)
     if sys.stdout is not None:
-        with printing():  # a broken pipe or a full disk is to be met here
+        with printing():  # a broken pipe or a full disk shows here
             sys.stdout.flush()
     return code
 
 
-def _print_no_more() -> None:
-    """Let go what cannot be printed; Python would try once more at its end."""
+def _drop_output() -> None:
+    """Drop what cannot be printed, so that Python does not try again at exit."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()
         return
@@ -80,14 +81,14 @@ def _interrupted() -> int:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, what led to it, and so on: modules half imported fail for another reason."""
+    """Yield an error, its cause, the cause of that, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
-def _told(error: Exception, *, debug: bool) -> str:
-    """An error as the user is told of it."""
+def _message(error: Exception, *, debug: bool) -> str:
+    """Return the message about an error."""
     if debug:
         return "".join(traceback.format_exception(error))
     notes = "".join(f"{note}\n" for note in getattr(error, "__notes__", ()))

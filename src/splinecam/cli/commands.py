@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shlex
 import shutil
@@ -10,27 +12,22 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from splinecam import __version__
 from splinecam._partition import Partition, load, partition
-from splinecam._util.files import replaced, writing
+from splinecam._util.files import writing
 from splinecam._util.options import device_of
 from splinecam.analysis.comparison import compare
 from splinecam.analysis.stats import Stats
 from splinecam.cli import demo
 from splinecam.cli.console import Console, claim, plain, printing, write_text
-from splinecam.cli.models import find_model
+from splinecam.cli.models import Found, find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
 from splinecam.cli.samples import domain_of, picked, read_samples
-from splinecam.errors import (
-    CaptureError,
-    DomainError,
-    SplineCamError,
-    UnsupportedOpError,
-)
+from splinecam.errors import CaptureError, DomainError, SplineCamError, UnsupportedOpError
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture import capture
 from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_markdown
@@ -86,9 +83,9 @@ def _partition(options: Namespace) -> int:
 
 
 def _computed(options: Namespace, domain: Domain, console: Console) -> Partition:
-    """The partition of a model, checked unless that is not wanted."""
+    """Return the partition of a model, checked unless --no-validate is given."""
     with console.timed("model"):
-        found = find_model(options.model, arguments=dict(options.arg), weights=options.weights)
+        found = _model_of(options)
     _require_shape(options.model, found.input_shape, domain)
     if options.output is not None or options.level is not None or options.color == "output":
         program = capture(found.model, domain.input_shape, output=options.result)
@@ -142,7 +139,8 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
             "area": domain.area,
             "diameter": domain.diameter,
         },
-        "cuts": part.layers,
+        "layers": part.layers,
+        "cuts": part.layers,  # the deprecated name
         "stripped": part.stripped,
         "output": getattr(part.output, "name", part.output),  # of a function
         "stats": stats.nested(),
@@ -179,7 +177,7 @@ def _plot(options: Namespace) -> int:
 
 
 def _note_boundary(part: Partition, options: Namespace, console: Console) -> None:
-    """Say so if the boundary that was asked for is nowhere on the domain."""
+    """Say so if the requested boundary does not meet the domain."""
     asked, level = options.boundary or options.level is not None, options.level or 0.0
     low, high = float(part.values.min()), float(part.values.max())
     if asked and part.values.shape[1] == 1 and not low <= level <= high:
@@ -187,11 +185,8 @@ def _note_boundary(part: Partition, options: Namespace, console: Console) -> Non
 
 
 def _loaded(path: Path, options: Namespace) -> Partition:
-    """A saved partition, with its model where that is given."""
-    if options.model is None:
-        return load(path)
-    found = find_model(options.model, arguments=dict(options.arg), weights=options.weights)
-    return load(path, model=found.model)
+    """Return a saved partition, with its model if that is given."""
+    return load(path, model=None if options.model is None else _model_of(options).model)
 
 
 # -- statistics -----------------------------------------------------------------------------------
@@ -220,37 +215,28 @@ def _stats(options: Namespace) -> int:
 
 
 def _write_table(part: Partition, path: Path) -> None:
-    """One line per region, with or without pandas."""
+    """Write one line per region, in the same form with and without pandas."""
     rows = part.table()
+    columns = [np.asarray(rows[name]).tolist() for name in rows]
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replaced(path) as file:
-            _write_rows(part, rows, file)
-
-
-def _write_rows(part: Partition, rows: Any, file: IO[bytes]) -> None:
-    if hasattr(rows, "to_csv"):
-        rows.to_csv(file, mode="wb")
-        return
-    columns = {"region": np.arange(len(part)), **rows}
-    whole = [column.dtype.kind in "iu" for column in columns.values()]
-    np.savetxt(
-        file,
-        np.column_stack(list(columns.values())),
-        fmt=["%d" if is_whole else "%.17g" for is_whole in whole],
-        delimiter=",",
-        header=",".join(columns),
-        comments="",
-    )
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["region", *rows])
+    writer.writerows(zip(range(len(part)), *columns, strict=True))
+    write_text(path, text.getvalue())
 
 
 # -- models ---------------------------------------------------------------------------------------
 
 
+def _model_of(options: Namespace) -> Found:
+    return find_model(options.model, arguments=dict(options.arg), weights=options.weights)
+
+
 def _check(options: Namespace) -> int:
     console = Console()
-    chosen = domain_of(options)
-    found = find_model(options.model, arguments=dict(options.arg), weights=options.weights)
+    chosen, found = domain_of(options), _model_of(options)
     if chosen is not None:
         _require_shape(options.model, found.input_shape, chosen[0])
     shape = chosen[0].input_shape if chosen else options.input_shape or found.input_shape
@@ -268,7 +254,7 @@ def _check(options: Namespace) -> int:
 
 
 def _obstacles(model: str, error: UnsupportedOpError) -> str:
-    """Every operation that stands in the way, with its place and the reason."""
+    """List every unsupported operation with its place and the reason."""
     count = len(error.ops)
     stand = "operation stands" if count == 1 else "operations stand"
     width = max(len(op.name) for op in error.ops)
@@ -281,28 +267,24 @@ def _obstacles(model: str, error: UnsupportedOpError) -> str:
         return found.rstrip()
     return (
         f"{found}\nReplace each of them; splinecam ops lists what is supported. Operations that "
-        "are\ncontinuous and piecewise linear can be taught: splinecam.register_op."
+        "are\ncontinuous and piecewise linear can be added: splinecam.register_op."
     )
 
 
 def _description(program: Program) -> str:
-    """The input, the output, and the layers with their units."""
+    """Describe the input, the output, and the layers with their units."""
     layers = program.layers
+    sizes = [prod(layer.shape) for layer in layers]
     rows = [("layer", "operation", "input shape", "units")]
-    rows += [
-        (layer.name, layer.target, str(layer.shape), f"{prod(layer.shape):,}") for layer in layers
-    ]
-    total = sum(prod(layer.shape) for layer in layers)
-    rows.append(("all", "", "", f"{total:,}"))
-    wide = [max(len(row[k]) for row in rows) for k in range(4)]
-    lines = [
-        f"  {name:<{wide[0]}}  {op:<{wide[1]}}  {shape:<{wide[2]}}  {units:>{wide[3]}}"
-        for name, op, shape, units in rows
-    ]
+    for layer, size in zip(layers, sizes, strict=True):
+        rows.append((layer.name, layer.target, str(layer.shape), f"{size:,}"))
+    rows.append(("all", "", "", f"{sum(sizes):,}"))
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(["", *map(str.ljust, row[:3], wide), row[3].rjust(wide[3])]) for row in rows]
     final = f", before a final {program.stripped}" if program.stripped else ""
     ends = f"input   {program.input_shape}\noutput  {program.output_shape}{final}"
     if not layers:
-        return f"{ends}\n\nIt is affine: there is nothing to cut."
+        return f"{ends}\n\nIt is affine: it has one region."
     return "\n".join([ends, "", *lines])
 
 
@@ -316,7 +298,7 @@ def _ops(options: Namespace) -> int:
     if not rows:
         raise SplineCamError(
             f"No operation with {options.search!r} is known. Unknown operations are rejected, "
-            "unless they are taught: splinecam.register_op."
+            "unless they are added: splinecam.register_op."
         )
     blocks = [
         _op_block(title, [row for row in rows if row.kind == kind])
@@ -332,19 +314,16 @@ def _letters(text: str) -> str:
 
 
 def _op_block(title: str, rows: Sequence[OpRow]) -> str:
-    """Operations of one kind, those that have the same notes together."""
+    """List operations of one kind; those that have the same notes stand together."""
     page = min(100, max(40, shutil.get_terminal_size((100, 24)).columns))
     together: dict[str, list[str]] = {}
     for row in rows:
         together.setdefault(row.notes, []).append(row.op.removeprefix("aten."))
     lines = [title]
-    for notes in sorted(together, key=bool):  # those without notes first
-        indent = "    " if notes else "  "
-        names = ", ".join(together[notes])
-        lines += textwrap.wrap(
-            f"{notes}:", page, initial_indent="  ", subsequent_indent="  "
-        ) * bool(notes)
-        lines += textwrap.wrap(names, page, initial_indent=indent, subsequent_indent=indent)
+    for notes, names in sorted(together.items(), key=lambda item: bool(item[0])):  # without: first
+        paragraphs = [("  ", f"{notes}:"), ("    ", ", ".join(names))]
+        for indent, text in paragraphs if notes else [("  ", ", ".join(names))]:
+            lines += textwrap.wrap(text, page, initial_indent=indent, subsequent_indent=indent)
     return "\n".join(lines)
 
 

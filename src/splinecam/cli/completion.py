@@ -25,19 +25,19 @@ for it, and start a new shell:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of ``splinecam completion``."""
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"{', '.join(SHELLS)}")
 
 
 def print_script(parser: ArgumentParser, options: Namespace) -> int:
-    """Print the script of a shell; the exit code."""
+    """Print the script of a shell and return the exit code."""
     sys.stdout.write(script(parser, options.shell).rstrip("\n") + "\n")
     sys.stdout.flush()
     return 0
 
 
 def script(parser: ArgumentParser, shell: str) -> str:
-    """What a shell reads to complete the commands and options of a parser.
+    """Return the script with which a shell completes the commands and options of a parser.
 
     Raises an error that says what to install when shtab is missing.
     """
@@ -58,7 +58,7 @@ def script(parser: ArgumentParser, shell: str) -> str:
 
 
 def _actions(parser: ArgumentParser) -> Iterator[Action]:
-    """All arguments of a parser and of its commands."""
+    """Yield all arguments of a parser and of its commands."""
     for action in parser._actions:
         if isinstance(action, _SubParsersAction):
             for command in action.choices.values():
@@ -68,7 +68,7 @@ def _actions(parser: ArgumentParser) -> Iterator[Action]:
 
 
 def _completed(action: Action, shtab: Any) -> Any:
-    """What stands for an argument: a folder, a file of some kind, or nothing that is known."""
+    """Return how an argument is completed: by folders, by files of some kind, or not (None)."""
     if action.metavar == "DIR":
         return shtab.DIRECTORY
     if action.metavar == "SAVED.npz":

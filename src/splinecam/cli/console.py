@@ -22,7 +22,7 @@ __all__ = ["Console", "claim", "complain", "in_options", "plain", "printing", "w
 _PAUSE = 5.0  # seconds between two lines of progress
 
 _DOMAINS = r"(box|polygon|through|around)\b"
-# The library's messages name what one writes in Python; these are the options that do the same.
+# What messages of the library name, and the options that do the same.
 _OPTIONS = (
     (r"\b([Cc]hoose one with) output='?([\w.-]+)'?", r"\1 --result \2"),
     (r"\boutput='?([\w.-]+)'? gives", r"--result \1 gives"),
@@ -41,7 +41,7 @@ _OPTIONS = (
 
 
 def in_options(text: str) -> str:
-    """A message of the library in the words of the command line.
+    """Return a message of the library with the names of options in place of Python's.
 
     >>> in_options("Raise max_regions. For more inputs than two use Domain.through or around")
     'Raise --max-regions. For more inputs than two use --through or --around'
@@ -58,36 +58,36 @@ def in_options(text: str) -> str:
 
 @dataclass
 class Console:
-    """Where a command writes, and how long its steps took."""
+    """Writes results and messages, and knows how long each step took."""
 
     quiet: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
 
     def out(self, text: str = "") -> None:
-        """A result."""
+        """Print a result."""
         if not self.quiet:
             with printing():
                 sys.stdout.write(text + "\n")
 
     def note(self, label: str, text: str) -> None:
-        """A message about what was done, under a short label."""
+        """Write a message about what was done, after a short label."""
         if not self.quiet:
             complain(f"{label:<10} {text}".rstrip() + "\n")
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
-        """Note how long a step takes."""
+        """Measure how long a step takes."""
         start = perf_counter()
         yield
         self.seconds[step] = perf_counter() - start
 
     def took(self, step: str) -> str:
-        """How long a step took, in words."""
+        """Return how long a step took, as text."""
         return f"{self.seconds[step]:.2f} s"
 
     @contextmanager
     def progress(self) -> Iterator[None]:
-        """Where no bar can be shown, tell from time to time how far a partition is."""
+        """Report the progress of a partition from time to time if no bar can be shown."""
         logger, handler = logging.getLogger("splinecam"), _Lines(self)
         level = logger.level
         if self.quiet or sys.stderr is None or sys.stderr.isatty():
@@ -103,7 +103,7 @@ class Console:
 
 
 class _Lines(logging.Handler):
-    """Lines of progress, none in the first seconds and then no more than one in a while."""
+    """Writes lines of progress, at most one every few seconds."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.INFO)
@@ -119,7 +119,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Turn what the system raises while results are printed into an error that says so."""
+    """Turn errors of the system while results are printed into a ``FileError``."""
     if sys.stdout is None:
         raise FileError("The results cannot be printed: standard output is closed.")
     try:
@@ -135,7 +135,7 @@ def printing() -> Iterator[None]:
 
 
 def complain(text: str) -> None:
-    """Write a message to stderr, if there is anybody to read it."""
+    """Write a message to stderr, if it is open."""
     with suppress(OSError):
         if sys.stderr is not None:
             sys.stderr.write(text)
@@ -143,13 +143,13 @@ def complain(text: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file, which appears when it is complete."""
+    """Write a file that appears when it is complete."""
     with replaced(path) as file:
         file.write(text.encode())
 
 
 def claim(paths: Sequence[Path], *, force: bool) -> None:
-    """An error if the files, all in one folder, cannot be written or may not be overwritten."""
+    """Raise an error if files of one folder cannot be written or may not be overwritten."""
     taken = [path for path in paths if path.exists()]
     if taken and not force:
         others = f" (and {len(taken) - 1} more)" if len(taken) > 1 else ""
@@ -165,29 +165,14 @@ def claim(paths: Sequence[Path], *, force: bool) -> None:
     if not there.is_dir():
         raise FileError(f"{folder} cannot be a folder: {there} is a file.")
     try:
-        with _made(folder), tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
         raise FileError(f"Nothing can be written to {folder}: {reason_of(error)}.") from error
 
 
-@contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """A folder for as long as it takes to try it out."""
-    absent = [place for place in (folder, *folder.parents) if not place.exists()]
-    made: list[Path] = []
-    try:
-        for place in reversed(absent):
-            place.mkdir()
-            made.append(place)
-        yield
-    finally:
-        for place in reversed(made):
-            place.rmdir()
-
-
 def plain(value: Any) -> Any:
-    """A value as JSON knows it: mappings, lists, and numbers that are finite or null."""
+    """Return a value that JSON has: mappings, lists, and numbers that are finite or null."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -21,11 +20,11 @@ from splinecam._util.files import replaced, writing
 from splinecam.geometry.domain import Domain
 from splinecam.plot import plot, plot_layers, plot_surface, require_matplotlib
 
-__all__ = ["main", "run", "train", "two_spirals"]
+__all__ = ["run", "train", "two_spirals"]
 
 
 def two_spirals(count: int, *, turns: float = 2.0, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Two interleaved noisy spirals: points ``(count, 2)`` in [-1, 1]^2, labels ``(count,)``."""
+    """Return points ``(count, 2)`` of two noisy spirals in [-1, 1]^2, and labels ``(count,)``."""
     generator = torch.Generator().manual_seed(seed)
     label = torch.arange(count) % 2
     radius = 0.1 + 0.82 * torch.rand(count, generator=generator).sqrt()
@@ -37,7 +36,7 @@ def two_spirals(count: int, *, turns: float = 2.0, seed: int = 0) -> tuple[Tenso
 def train(
     x: Tensor, label: Tensor, *, width: int = 64, depth: int = 3, steps: int = 800, seed: int = 1
 ) -> nn.Sequential:
-    """A ReLU network with one output whose sign tells the classes of ``x: (N, 2)`` apart."""
+    """Train a ReLU network with one output whose sign is the class of ``x: (N, 2)``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers: list[nn.Module] = []
@@ -56,7 +55,7 @@ def train(
 
 
 def pictures(part: Partition, x: Tensor, label: Tensor) -> dict[str, Any]:
-    """Figures by name: the regions with the training points, the graph, the layers."""
+    """Draw the regions with the training points, the graph and the layers; return them by name."""
     return {
         "demo": plot(part, color="class", points=x, labels=label, axes="off", legend=False).figure,
         "demo-surface": plot_surface(part).figure,
@@ -103,7 +102,7 @@ def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) ->
     content = {"stats": stats.nested(), "seconds": seconds}
     with replaced(out / "demo.json") as file:
         file.write((json.dumps(content, indent=2) + "\n").encode())
-    print(f"\n{stats}\n\n{_farewell(out)}")
+    print(f"\n{stats}\n\n{_next_steps(out)}")
 
 
 def _trained(x: Tensor, label: Tensor, steps: int) -> nn.Module:
@@ -122,12 +121,12 @@ def _export(model: nn.Module, path: Path) -> None:
         torch.export.save(program, path)
 
 
-def _farewell(out: Path) -> str:
-    """Where everything is, and what to try next."""
+def _next_steps(out: Path) -> str:
+    """Say what was written, and what to try next."""
     rows = [
         ("demo.png", "all regions, the decision boundary and the training points"),
         ("demo-surface.png", "the network's output over the plane, a facet per region"),
-        ("demo-layers.png", "which regions each layer adds, and the line of one neuron"),
+        ("demo-layers.png", "the regions that each layer adds, and the line of one neuron"),
         ("demo.json", "the statistics above"),
         ("demo.npz", "the partition, for splinecam plot, splinecam stats and sc.load"),
         ("demo.pt2", "the network, as torch.export.save writes it"),
@@ -145,25 +144,5 @@ Try next:
 
 
 def _command() -> str:
-    """How the command line is called from here."""
-    if shutil.which("splinecam"):
-        return "splinecam"
-    script = Path(sys.executable).with_name("splinecam")
-    if not script.exists():
-        return f"{sys.executable} -m splinecam"
-    return str(script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script)
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """The demo by itself: ``python -m splinecam.cli.demo``."""
-    parser = argparse.ArgumentParser(prog="python -m splinecam.cli.demo", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the results")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--dpi", type=int, default=200, help="resolution of the picture")
-    parser.add_argument("--steps", type=int, default=800, help="training steps")
-    options = parser.parse_args(argv)
-    run(options.out, device=options.device, dpi=options.dpi, steps=options.steps)
-
-
-if __name__ == "__main__":
-    main()
+    """Return how to call the command line from a shell."""
+    return "splinecam" if shutil.which("splinecam") else f"{sys.executable} -m splinecam"

@@ -1,4 +1,4 @@
-"""Exported programs (.pt2) from files, without unpickling anything but tensors."""
+"""Exported programs (.pt2), read without unpickling anything but tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from splinecam.errors import CaptureError, FileError
-from splinecam.network.capture.graph import first_line
+from splinecam.network.capture.diagnosis import first_line
 
 __all__ = ["EXPORT", "read_program"]
 
@@ -33,7 +33,7 @@ _FORCE, _FORBID = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_
 
 
 def read_program(path: Path) -> tuple[nn.Module, tuple[int, ...] | None]:
-    """The module in an exported program, and the shape of one input if it is fixed."""
+    """Return the module in an exported program, and the shape of one input if it is fixed."""
     _refuse_objects(path)
     try:
         with _tensors_only(), path.open("rb") as file:
@@ -49,7 +49,7 @@ def read_program(path: Path) -> tuple[nn.Module, tuple[int, ...] | None]:
 
 
 def _refuse_objects(path: Path) -> None:
-    """Programs may carry pickled objects and compiled code, which would be run when opened."""
+    """Raise an error if a program holds pickled objects or compiled code, which opening runs."""
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             if "/aotinductor/" in name:
@@ -68,7 +68,7 @@ def _refuse_objects(path: Path) -> None:
 
 @contextmanager
 def _tensors_only() -> Iterator[None]:
-    """While torch reads a file, let it unpickle tensors alone, and keep its logs to itself."""
+    """Let torch unpickle tensors only, and silence its logs and warnings."""
     saved = {name: os.environ.pop(name, None) for name in (_FORCE, _FORBID)}
     disabled = logging.root.manager.disable
     os.environ[_FORCE] = "1"
@@ -84,7 +84,7 @@ def _tensors_only() -> Iterator[None]:
 
 
 def _input_shape(exported: Any, path: Path) -> tuple[int, ...] | None:
-    """The shape of one input; an error where the program is not for a batch of any size."""
+    """Return the shape of one input; raise an error unless a batch may have any size."""
     nodes = {node.name: node for node in exported.graph.nodes}
     names = [name for name in exported.graph_signature.user_inputs if name in nodes]
     if len(names) != 1:
@@ -107,7 +107,7 @@ def _input_shape(exported: Any, path: Path) -> tuple[int, ...] | None:
 
 
 def _limited(batch: Any, ranges: Mapping[Any, Any]) -> str | None:
-    """The sizes of a batch for which a program was exported, if those are not all."""
+    """Return the batch sizes that a program was exported for, or None if it takes all."""
     if isinstance(batch, int):
         return f"exactly {batch}"
     limits = ranges.get(batch.node.expr)

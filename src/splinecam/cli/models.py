@@ -1,4 +1,4 @@
-"""From the word MODEL of a command to a module: made by Python code, or an exported program."""
+"""From the argument MODEL of a command to a module: Python code or an exported program."""
 
 from __future__ import annotations
 
@@ -8,28 +8,25 @@ import importlib.util
 import inspect
 import sys
 import traceback
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from splinecam.cli.exported import EXPORT, read_program
-from splinecam.cli.samples import load_tensors, require_file
+from splinecam.cli.tensor_files import load_numpy, load_torch, require_file
 from splinecam.errors import FileError, SplineCamError
-from splinecam.network.capture.graph import first_line
+from splinecam.network.capture.diagnosis import first_line
 from splinecam.network.model_files import KINDS, SUFFIXES, kind_of_file
 
 __all__ = ["Found", "find_model"]
 
 _FRAMES = 3  # of the user's own code, shown when it raises
-_NOT_THEIRS = ("importlib", "/torch/", "\\torch\\", __file__)  # files that they do not look into
+_FOREIGN = ("importlib", "/torch/", "\\torch\\", __file__)  # files that are not the user's
 _WRAPPED = ("state_dict", "model_state_dict", "model")  # where checkpoints keep their weights
 _PREFIXES = ("module.", "_orig_mod.")  # of data parallelism and torch.compile
 _CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors", ".npz")
@@ -46,9 +43,9 @@ class Found:
 def find_model(
     word: str, *, arguments: Mapping[str, Any] | None = None, weights: Path | None = None
 ) -> Found:
-    """The model that a word names: ``net.pt2``, ``package.module:factory`` or ``net.py:factory``.
+    """Return the model that ``net.pt2``, ``package.module:factory`` or ``net.py:factory`` names.
 
-    arguments: for the factory; weights: a state dict for the module that it makes.
+    arguments: of the factory; weights: a file with a state dict for the module that it makes.
     """
     source, _, name = word.rpartition(":")
     if not source or Path(word).is_file() or Path(word).suffix == ".pt2":
@@ -87,7 +84,7 @@ def _is_model(path: Path) -> bool:
 
 
 def _instead(path: Path) -> str:
-    """What to do with a file that is no exported program."""
+    """Return what to do with a file that is not an exported program."""
     kind = kind_of_file(path)
     if KINDS[kind].foreign or kind == "transformers":
         code = KINDS[kind].code.format(path=str(path))
@@ -110,12 +107,12 @@ def _instead(path: Path) -> str:
 
 
 def _imported(source: str) -> ModuleType:
-    """The module in a file or of a name; the folder it is in, or the current one, is importable."""
+    """Import the module in a file, or of a name; its folder, or the current one, is importable."""
     path = Path(source)
     if path.suffix != ".py":
-        return _module(source)
+        return _imported_by_name(source)
     require_file(path)
-    _importable(path.parent)
+    _make_importable(path.parent)
     spec = importlib.util.spec_from_file_location(f"splinecam_model_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -126,16 +123,15 @@ def _imported(source: str) -> ModuleType:
     return module
 
 
-def _module(source: str) -> ModuleType:
-    _importable(Path())
+def _imported_by_name(source: str) -> ModuleType:
+    _make_importable(Path())
     try:
         with _users_code(f"Importing {source}"):
             return importlib.import_module(source)
     except SplineCamError as error:
         cause = error.__cause__
-        absent = isinstance(cause, ModuleNotFoundError) and f"{source}.".startswith(
-            f"{cause.name}."
-        )
+        missing = cause.name if isinstance(cause, ModuleNotFoundError) else None
+        absent = missing is not None and f"{source}.".startswith(f"{missing}.")
         if not (absent or isinstance(cause, TypeError)):
             raise
         raise SplineCamError(
@@ -145,17 +141,17 @@ def _module(source: str) -> ModuleType:
 
 
 def _is_module(word: str) -> bool:
-    """Whether a word that is no file names a module of Python."""
+    """Return whether a word that is no file names a Python module."""
     if Path(word).is_file() or Path(word).suffix.lower() in SUFFIXES:
         return False
-    _importable(Path())
+    _make_importable(Path())
     try:
         return importlib.util.find_spec(word) is not None
     except (ImportError, ValueError):
         return False
 
 
-def _importable(folder: Path) -> None:
+def _make_importable(folder: Path) -> None:
     place = str(folder.resolve())
     if place not in sys.path:
         sys.path.insert(0, place)
@@ -163,7 +159,7 @@ def _importable(folder: Path) -> None:
 
 
 def _built(module: ModuleType, source: str, name: str, arguments: Mapping[str, Any]) -> nn.Module:
-    """The module of that name, or the one that the callable of that name makes."""
+    """Return the ``nn.Module`` of that name, or what the callable of that name returns."""
     target: Any = module
     for part in name.split("."):
         if not hasattr(target, part):
@@ -187,18 +183,17 @@ def _built(module: ModuleType, source: str, name: str, arguments: Mapping[str, A
 
 
 def _require_arguments(factory: Any, name: str, arguments: Mapping[str, Any]) -> None:
-    """An error that says how to give a factory what it needs."""
+    """Raise an error that names the arguments which a factory still needs."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError):
-        return  # some that are written in C do not tell
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return  # some functions written in C have no signature
     absent = [
-        parameter.name
-        for parameter in parameters
-        if parameter.default is parameter.empty
-        and parameter.kind not in several
-        and parameter.name not in arguments
+        each.name
+        for each in parameters
+        if each.default is each.empty
+        and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        and each.name not in arguments
     ]
     if absent:
         given = " ".join(f"--arg {word}=..." for word in absent)
@@ -206,21 +201,19 @@ def _require_arguments(factory: Any, name: str, arguments: Mapping[str, Any]) ->
 
 
 def _offers(module: ModuleType) -> str:
-    """The names of what a module defines that may be factories."""
+    """List the names in a module that may be factories."""
 
-    def fits(name: str, item: Any) -> bool:
-        if name.startswith("_") or isinstance(item, nn.Module):
-            return not name.startswith("_")
+    def fits(item: Any) -> bool:
         own = getattr(item, "__module__", None) == module.__name__
-        return own and (inspect.isfunction(item) or inspect.isclass(item))
+        return isinstance(item, nn.Module) or (own and isinstance(item, (FunctionType, type)))
 
-    names = [name for name, item in vars(module).items() if fits(name, item)]
+    names = [name for name, item in vars(module).items() if name[0] != "_" and fits(item)]
     return f"It defines: {', '.join(names[:12])}." if names else "It defines no functions."
 
 
 @contextmanager
 def _users_code(what: str) -> Iterator[None]:
-    """Turn whatever code of the user raises into a short error; what it prints is no result."""
+    """Turn an error of the user's code into a short one; send what it prints to stderr."""
     try:
         with redirect_stdout(sys.stderr):
             yield
@@ -229,7 +222,7 @@ def _users_code(what: str) -> Iterator[None]:
         places = [
             f"\n  {frame.filename}:{frame.lineno}, in {frame.name}: {frame.line}"
             for frame in traceback.extract_tb(error.__traceback__)
-            if not any(part in frame.filename for part in _NOT_THEIRS)
+            if not any(part in frame.filename for part in _FOREIGN)
         ]
         raise SplineCamError(
             f"{what} raised {type(error).__name__}{text}{''.join(places[-_FRAMES:])}"
@@ -253,23 +246,17 @@ def _load_weights(model: nn.Module, path: Path) -> None:
 
 
 def _state_dict(path: Path) -> dict[str, Tensor]:
-    """The tensors in a file by the names that parameters and buffers have."""
+    """Return the tensors in a file by the names of their parameters and buffers."""
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        require_file(path)
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                return {name: torch.from_numpy(file[name]) for name in file.files}
-        except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise FileError(f"{path} cannot be read as weights: {first_line(error)}") from error
+        return load_numpy(path)
     if suffix == ".safetensors":
         return _safetensors(path)
-    found = load_tensors(path)
+    found = load_torch(path)
     for key in _WRAPPED:
         if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
             found = found[key]
-    tensors = isinstance(found, Mapping) and all(isinstance(x, Tensor) for x in found.values())
-    if not tensors:
+    if not (isinstance(found, Mapping) and all(isinstance(x, Tensor) for x in found.values())):
         raise FileError(
             f"{path} holds no state dict. Write one with "
             'torch.save(model.state_dict(), "weights.pt").'
@@ -292,7 +279,7 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _plain_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Without the prefix that wrappers put before every name."""
+    """Remove the prefix that wrappers put before every name."""
     for prefix in _PREFIXES:
         if state and all(name.startswith(prefix) for name in state):
             state = {name.removeprefix(prefix): tensor for name, tensor in state.items()}

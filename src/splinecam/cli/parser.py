@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from splinecam import __version__
-from splinecam.cli import completion, words
+from splinecam.cli import completion, option_types
 
 __all__ = ["COLORS", "DPI", "FORMATS", "KINDS", "make_parser"]
 
@@ -30,7 +30,7 @@ checkpoints (--weights) are opened with weights_only, which runs no code.
 
 
 def make_parser() -> ArgumentParser:
-    """The parser of all commands."""
+    """Return the parser of all commands."""
     parser = ArgumentParser(
         prog="splinecam",
         description="The exact linear regions of a piecewise-linear network on a 2-D domain.",
@@ -39,9 +39,8 @@ def make_parser() -> ArgumentParser:
     )
     parser.add_argument("-V", "--version", action="version", version=f"splinecam {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-
-    def command(name: str, arguments: str, summary: str, text: str) -> ArgumentParser:
-        found = commands.add_parser(
+    for name, (arguments, summary, text, add_options) in _COMMANDS.items():
+        command = commands.add_parser(
             name,
             usage=f"splinecam {name} {arguments}",
             help=summary,
@@ -49,18 +48,35 @@ def make_parser() -> ArgumentParser:
             epilog=text,
             formatter_class=_wide,
         )
-        found.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        found.set_defaults(fail=found.error)
-        return found
-
-    for name, (arguments, summary, text, add_options) in _COMMANDS.items():
-        add_options(command(name, arguments, summary, text))
+        _flag(command, "--debug", "show the traceback of an error")
+        command.set_defaults(fail=command.error)
+        add_options(command)
     return parser
 
 
 def _wide(prog: str) -> RawDescriptionHelpFormatter:
     """Help with room for the options' names."""
     return RawDescriptionHelpFormatter(prog, max_help_position=30)
+
+
+# `Any` stands for a parser or a group of options, whose common class argparse keeps private.
+
+
+def _option(
+    parser: Any, name: str, kind: Callable[[str], Any], metavar: str, text: str, **more: Any
+) -> None:
+    """Add an option with a value, which ``kind`` reads from its text."""
+    parser.add_argument(name, type=kind, metavar=metavar, help=text, **more)
+
+
+def _choice(parser: Any, name: str, values: tuple[str, ...], text: str, **more: Any) -> None:
+    """Add an option whose value is one of a few words."""
+    parser.add_argument(name, choices=values, help=text, **more)
+
+
+def _flag(parser: Any, name: str, text: str) -> None:
+    """Add an option without a value."""
+    parser.add_argument(name, action="store_true", help=text)
 
 
 # -- commands -----------------------------------------------------------------------------------
@@ -73,20 +89,11 @@ examples:
 
 
 def _demo(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--out", type=Path, default=Path("out"), metavar="DIR", help="folder to write to (out)"
-    )
+    _option(parser, "--out", Path, "DIR", "folder to write to (out)", default=Path("out"))
     _add_device(parser)
-    parser.add_argument(
-        "--dpi",
-        type=words.resolution,
-        default=DPI,
-        metavar="N",
-        help=f"dots per inch of the pictures ({DPI})",
-    )
-    parser.add_argument(
-        "--steps", type=words.count, default=800, metavar="N", help="training steps (800)"
-    )
+    dots = f"dots per inch of the pictures ({DPI})"
+    _option(parser, "--dpi", option_types.resolution, "N", dots, default=DPI)
+    _option(parser, "--steps", option_types.count, "N", "training steps (800)", default=800)
 
 
 _PARTITION = f"""\
@@ -106,35 +113,20 @@ def _partition(parser: ArgumentParser) -> None:
     _add_model(parser)
     _add_domain(parser, required=True)
     outputs = parser.add_argument_group("results")
-    outputs.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder to write to; made if needed"
-    )
+    _option(outputs, "--out", Path, "DIR", "folder to write to; made if needed", required=True)
     _add_force(outputs)
-    outputs.add_argument(
-        "--format",
-        nargs="+",
-        choices=FORMATS,
-        metavar="KIND",
-        help="format of the picture: png, pdf, svg, or several of them (png)",
-    )
-    outputs.add_argument("--no-plot", action="store_true", help="draw no picture")
+    formats = "format of the picture: png, pdf, svg, or several of them (png)"
+    _choice(outputs, "--format", FORMATS, formats, nargs="+", metavar="KIND")
+    _flag(outputs, "--no-plot", "draw no picture")
     _add_picture(outputs)
     how = parser.add_argument_group("computation")
     _add_device(how)
-    how.add_argument(
-        "--memory",
-        type=words.bytes_of_memory,
-        metavar="BYTES",
-        help="memory to use, such as 500MB or 2GB",
-    )
-    how.add_argument("--max-regions", type=words.amount, metavar="N", help="stop if there are more")
-    how.add_argument(
-        "--validate",
-        action=BooleanOptionalAction,
-        default=True,
-        help="check the result against the model (yes)",
-    )
-    how.add_argument("--thorough", action="store_true", help="check every region, not a sample")
+    memory = "memory to use, such as 500MB or 2GB"
+    _option(how, "--memory", option_types.bytes_of_memory, "BYTES", memory)
+    _option(how, "--max-regions", option_types.amount, "N", "stop if there are more")
+    check = "check the result against the model (yes)"
+    how.add_argument("--validate", action=BooleanOptionalAction, default=True, help=check)
+    _flag(how, "--thorough", "check every region, not a sample")
     _add_quiet(how)
 
 
@@ -150,25 +142,13 @@ examples:
 
 
 def _plot(parser: ArgumentParser) -> None:
-    parser.add_argument("saved", type=Path, metavar="SAVED.npz", help="a saved partition")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="picture to write, .png, .pdf or .svg (SAVED.png)",
-    )
+    _option(parser, "saved", Path, "SAVED.npz", "a saved partition")
+    _option(parser, "--out", Path, "FILE", "picture to write, .png, .pdf or .svg (SAVED.png)")
     _add_force(parser)
-    parser.add_argument(
-        "--kind",
-        choices=KINDS,
-        default=KINDS[0],
-        metavar="KIND",
-        help=f"what to draw: {', '.join(KINDS)} (regions)",
-    )
+    kinds = f"what to draw: {', '.join(KINDS)} (regions)"
+    _choice(parser, "--kind", KINDS, kinds, default=KINDS[0], metavar="KIND")
     _add_picture(parser)
-    parser.add_argument(
-        "--points", type=Path, metavar="FILE", help="mark samples: .npy, .npz or .pt of a batch"
-    )
+    _option(parser, "--points", Path, "FILE", "mark samples: .npy, .npz or .pt of a batch")
     _add_pick(parser, "all")
     _add_model_option(parser, "the network, which --kind layers needs to show units")
     _add_quiet(parser)
@@ -185,17 +165,11 @@ examples:
 
 
 def _stats(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "saved", type=Path, nargs="+", metavar="SAVED.npz", help="saved partitions, one or several"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--table", type=Path, metavar="FILE.csv", help="write one row per region to a file"
-    )
+    _option(parser, "saved", Path, "SAVED.npz", "saved partitions, one or several", nargs="+")
+    _flag(parser, "--json", "print JSON")
+    _option(parser, "--table", Path, "FILE.csv", "write one row per region to a file")
     _add_force(parser)
-    parser.add_argument(
-        "--full", action="store_true", help="also the slopes in input space, which need --model"
-    )
+    _flag(parser, "--full", "also the slopes in input space, which need --model")
     _add_model_option(parser, "the network, for --full")
 
 
@@ -226,10 +200,11 @@ examples:
 
 def _ops(parser: ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--search", metavar="WORD", help="only those with this word")
-    which.add_argument("--markdown", action="store_true", help="print a page in Markdown")
+    _option(which, "--search", str, "WORD", "only those with this word")
+    _flag(which, "--markdown", "print a page in Markdown")
 
 
+# Each command: its arguments, a summary, what its help ends with, and the function of its options.
 _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
     "demo": ("[options]", "train a small classifier and show its regions", _DEMO, _demo),
     "partition": (
@@ -265,35 +240,23 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
 
 
 def _add_model(parser: ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="the network: see below")
+    _option(parser, "model", str, "MODEL", "the network: see below")
     _add_factory(parser)
-    parser.add_argument(
-        "--result", type=words.key, metavar="KEY", help="which of several results: a name or index"
-    )
+    which = "which of several results: a name or index"
+    _option(parser, "--result", option_types.index_or_name, "KEY", which)
 
 
 def _add_model_option(parser: ArgumentParser, summary: str) -> None:
-    parser.add_argument(
-        "--model", metavar="MODEL", help=f"{summary}; written as for splinecam partition"
-    )
+    _option(parser, "--model", str, "MODEL", f"{summary}; written as for splinecam partition")
     _add_factory(parser)
 
 
 def _add_factory(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--arg",
-        action="append",
-        default=[],
-        type=words.argument,
-        metavar="NAME=VALUE",
-        help="argument of the factory; may be repeated",
-    )
-    parser.add_argument(
-        "--weights",
-        type=Path,
-        metavar="FILE",
-        help="state dict for what the factory makes: .pt, .pth, .npz or .safetensors",
-    )
+    repeated: dict[str, Any] = {"action": "append", "default": []}
+    text = "argument of the factory; may be repeated"
+    _option(parser, "--arg", option_types.argument, "NAME=VALUE", text, **repeated)
+    text = "state dict for what the factory makes: .pt, .pth, .npz or .safetensors"
+    _option(parser, "--weights", Path, "FILE", text)
 
 
 def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
@@ -301,99 +264,50 @@ def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
         "domain", "a polygon of the input space; FILE is .npy, .npz or .pt of a batch of inputs"
     )
     which = group.add_mutually_exclusive_group(required=required)
-    which.add_argument(
-        "--box",
-        type=words.numbers,
-        nargs="+",
-        metavar="X",
-        help="a rectangle, for models with two inputs: LO HI, or XMIN YMIN XMAX YMAX",
-    )
-    which.add_argument(
-        "--through", type=Path, metavar="FILE", help="a square in the plane through three samples"
-    )
-    which.add_argument(
-        "--around", type=Path, metavar="FILE", help="a square in a random plane around a sample"
-    )
-    which.add_argument(
-        "--polygon", type=Path, metavar="FILE", help="the convex polygon with these corners"
-    )
+    text = "a rectangle, for models with two inputs: LO HI, or XMIN YMIN XMAX YMAX"
+    _option(which, "--box", option_types.numbers, "X", text, nargs="+")
+    _option(which, "--through", Path, "FILE", "a square in the plane through three samples")
+    _option(which, "--around", Path, "FILE", "a square in a random plane around a sample")
+    _option(which, "--polygon", Path, "FILE", "the convex polygon with these corners")
     _add_pick(group, "the first ones; of --polygon all")
-    group.add_argument(
-        "--input-shape",
-        type=words.shape,
-        metavar="1,28,28",
-        help="the shape of one input, if the samples in FILE have another one",
-    )
-    group.add_argument(
-        "--margin",
-        type=words.share,
-        metavar="X",
-        help="with --through: room on each side, as a share of the samples' extent (0.2)",
-    )
-    group.add_argument(
-        "--tight", action="store_true", help="with --through: a tight rectangle, not a square"
-    )
-    group.add_argument(
-        "--side", type=words.positive, metavar="X", help="with --around: side of the square (1)"
-    )
-    group.add_argument(
-        "--seed", type=int, metavar="N", help="with --around: which random plane (0)"
-    )
+    text = "the shape of one input, if the samples in FILE have another one"
+    _option(group, "--input-shape", option_types.shape, "1,28,28", text)
+    text = "with --through: room on each side, as a share of the samples' extent (0.2)"
+    _option(group, "--margin", option_types.not_negative, "X", text)
+    _flag(group, "--tight", "with --through: a tight rectangle, not a square")
+    text = "with --around: side of the square (1)"
+    _option(group, "--side", option_types.positive, "X", text)
+    _option(group, "--seed", int, "N", "with --around: which random plane (0)")
 
 
 def _add_pick(parser: Any, default: str) -> None:
-    parser.add_argument(
-        "--pick",
-        type=int,
-        nargs="+",
-        metavar="I",
-        help=f"which samples of FILE, counted from 0 ({default})",
-    )
-    parser.add_argument("--key", metavar="NAME", help="which array, if FILE holds several")
+    text = f"which samples of FILE, counted from 0 ({default})"
+    _option(parser, "--pick", int, "I", text, nargs="+")
+    _option(parser, "--key", str, "NAME", "which array, if FILE holds several")
 
 
 def _add_picture(parser: Any) -> None:
-    parser.add_argument(
-        "--color", choices=COLORS, metavar="BY", help=f"colour by {', '.join(COLORS)}"
-    )
-    parser.add_argument(
-        "--output",
-        type=int,
-        metavar="K",
-        help="which output: of --color slope or output, or of a surface",
-    )
-    parser.add_argument(
-        "--boundary",
-        action=BooleanOptionalAction,
-        help="draw the decision boundary (by default on classes and with several outputs)",
-    )
-    parser.add_argument(
-        "--level",
-        type=words.number,
-        metavar="X",
-        help="draw the boundary where the only output has this value (0)",
-    )
-    parser.add_argument("--no-edges", action="store_true", help="draw no edges of regions")
-    parser.add_argument(
-        "--axes", choices=AXES, metavar="STYLE", help="a scale bar, ticks or off (scale)"
-    )
-    parser.add_argument("--size", type=words.inches, metavar="INCHES", help="width of the picture")
-    parser.add_argument("--dpi", type=words.resolution, metavar="N", help=f"dots per inch ({DPI})")
+    _choice(parser, "--color", COLORS, f"colour by {', '.join(COLORS)}", metavar="BY")
+    text = "which output: of --color slope or output, or of a surface"
+    _option(parser, "--output", int, "K", text)
+    text = "draw the decision boundary (by default on classes and with several outputs)"
+    parser.add_argument("--boundary", action=BooleanOptionalAction, help=text)
+    text = "draw the boundary where the only output has this value (0)"
+    _option(parser, "--level", option_types.number, "X", text)
+    _flag(parser, "--no-edges", "draw no edges of regions")
+    _choice(parser, "--axes", AXES, "a scale bar, ticks or off (scale)", metavar="STYLE")
+    _option(parser, "--size", option_types.inches, "INCHES", "width of the picture")
+    _option(parser, "--dpi", option_types.resolution, "N", f"dots per inch ({DPI})")
 
 
 def _add_device(parser: Any) -> None:
-    parser.add_argument(
-        "--device",
-        type=words.device,
-        default="auto",
-        metavar="D",
-        help="auto, cpu or cuda (auto: a GPU if there is one)",
-    )
+    text = "auto, cpu or cuda (auto: a GPU if there is one)"
+    _option(parser, "--device", option_types.device, "D", text, default="auto")
 
 
 def _add_force(parser: Any) -> None:
-    parser.add_argument("--force", action="store_true", help="overwrite files that exist")
+    _flag(parser, "--force", "overwrite files that exist")
 
 
 def _add_quiet(parser: Any) -> None:
-    parser.add_argument("--quiet", action="store_true", help="print errors only")
+    _flag(parser, "--quiet", "print errors only")

@@ -1,4 +1,4 @@
-"""The pictures that options ask for, written to files."""
+"""Draws the pictures that the options describe, and writes them to files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ from torch import Tensor
 from splinecam._util.files import replaced
 from splinecam.cli.parser import DPI
 from splinecam.errors import SplineCamError
-from splinecam.plot import (
-    plot,
-    plot_histograms,
-    plot_layers,
-    plot_surface,
-    require_matplotlib,
-)
+from splinecam.plot import plot, plot_histograms, plot_layers, plot_surface, require_matplotlib
 
 if TYPE_CHECKING:
     from splinecam._partition import Partition
@@ -35,9 +29,9 @@ _THUMBNAILS = 16  # samples up to which images are shown beside their points
 
 
 def prepare_pictures(*, otherwise: str = "") -> None:
-    """See to it that pictures can be drawn, without a screen.
+    """Raise an error unless matplotlib is there, and let it draw without a screen.
 
-    otherwise: what an error says can be done without them.
+    otherwise: what the error proposes instead.
     """
     try:
         require_matplotlib()
@@ -49,7 +43,7 @@ def prepare_pictures(*, otherwise: str = "") -> None:
 
 
 def require_outputs(options: Namespace, outputs: int, *, kind: str = "regions") -> None:
-    """An error if a picture is asked for that a model with so many outputs does not have."""
+    """Raise an error if the options do not fit a model with so many outputs."""
     several = f"The model has {outputs} output{'s' * (outputs != 1)}"
     if options.output is not None and not -outputs <= options.output < outputs:
         raise SplineCamError(
@@ -71,7 +65,7 @@ def draw(
     kind: str = "regions",
     anchors: Tensor | None = None,
 ) -> None:
-    """One picture, in each of the files; anchors: samples (N, ...) to be marked in it."""
+    """Draw one picture to each of the files; anchors: samples (N, ...) to mark in it."""
     if not paths:
         return
     import matplotlib.pyplot as plt
@@ -91,17 +85,16 @@ def draw(
 
 
 def _style(options: Namespace) -> dict[str, Any]:
-    """What the function that draws is to be given."""
+    """Return the keyword arguments of the function that draws."""
     words = {name: getattr(options, name) for name in ("color", "output", "level", "axes")}
     words["edges"] = False if options.no_edges else None
-    # Whoever names a level wants to see where it is.
-    implied = None if options.level is None else True
+    implied = None if options.level is None else True  # --level asks for the boundary
     words["boundary"] = implied if options.boundary is None else options.boundary
     return {name: value for name, value in words.items() if value is not None}
 
 
 def _are_images(samples: Tensor) -> bool:
-    """Whether samples (N, ...) are a few in the shape of pictures: grey or in colour."""
+    """Return whether samples (N, ...) are a few images, in grey or in colour."""
     *channels, high, wide = samples.shape[1:] if samples.ndim > 2 else (0, 0)
     few = len(samples) <= _THUMBNAILS
     return few and min(high, wide) > 3 and (not channels or channels in ([1], [3]))

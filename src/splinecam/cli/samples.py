@@ -1,30 +1,25 @@
-"""Samples in files, and the domain that the options of a command ask for."""
+"""Samples in files, and the domain that the options of a command describe."""
 
 from __future__ import annotations
 
-import pickle
-import zipfile
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam.cli.tensor_files import load_numpy, load_torch
 from splinecam.errors import DomainError, FileError
 from splinecam.geometry.domain import Domain
 
-__all__ = ["domain_of", "load_tensors", "picked", "read_samples", "require_file"]
-
-_PICKLED = "it holds pickled objects, which are not opened, because opening them can run any code"
-_FOREIGN = "it was not written by NumPy (np.save, np.savez)"
+__all__ = ["domain_of", "picked", "read_samples"]
 
 
 def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
-    """The domain that --box, --through, --around or --polygon describes, and its own samples."""
+    """Return the domain of --box, --through, --around or --polygon, and the samples in it."""
     shape = options.input_shape
     if options.box is not None:
         return Domain.box(*options.box, input_shape=shape), None
@@ -45,7 +40,7 @@ def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
 
 
 def picked(samples: Tensor, pick: Sequence[int] | None, path: Path) -> Tensor:
-    """The samples with the given numbers, by default all; an error unless they are finite."""
+    """Return the samples with the given numbers, by default all; they must be finite."""
     pick = range(len(samples)) if pick is None else pick
     beyond = [i for i in pick if not -len(samples) <= i < len(samples)]
     if beyond:
@@ -66,15 +61,12 @@ def picked(samples: Tensor, pick: Sequence[int] | None, path: Path) -> Tensor:
     return chosen
 
 
-# -- files ------------------------------------------------------------------------------------
-
-
 def read_samples(
     path: Path, *, key: str | None = None, input_shape: Sequence[int] | None = None
 ) -> Tensor:
-    """The samples ``(N, *input_shape)`` in an .npy, .npz, .pt or .pth file.
+    """Return the samples ``(N, *input_shape)`` in an .npy, .npz, .pt or .pth file.
 
-    key: which array, where a file holds several; input_shape: the shape to give to each sample.
+    key: which array, if the file holds several; input_shape: the shape to give to each sample.
     """
     arrays = _arrays(path)
     if key is None and len(arrays) > 1:
@@ -106,13 +98,13 @@ def _names(arrays: Mapping[str, Tensor]) -> str:
 
 
 def _arrays(path: Path) -> dict[str, Tensor]:
-    """Every array in a file by its name; a file of one array has it under no name."""
+    """Return every tensor in a file by its name; a file of one tensor has it under no name."""
     suffix = path.suffix.lower()
     if suffix in (".npy", ".npz"):
-        return _numpy_arrays(path)
+        return load_numpy(path)
     if suffix not in (".pt", ".pth"):
         raise FileError(f"{path} cannot be read as samples: give an .npy, .npz, .pt or .pth file.")
-    found = load_tensors(path)
+    found = load_torch(path)
     if isinstance(found, Tensor):
         return {"": found}
     if isinstance(found, (list, tuple)) and found and all(isinstance(x, Tensor) for x in found):
@@ -124,54 +116,3 @@ def _arrays(path: Path) -> dict[str, Tensor]:
     if not tensors:
         raise FileError(f"{path} holds no tensors, but {type(found).__name__}.")
     return tensors
-
-
-def _numpy_arrays(path: Path) -> dict[str, Tensor]:
-    require_file(path)
-    try:
-        found: Any = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return {"": _numbers(found, path)}
-        with found:
-            arrays = {name: found[name] for name in found.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        reason = f"it is damaged ({error})"
-        if "allow_pickle" in str(error):  # which NumPy also says of files that are not its own
-            with path.open("rb") as file:
-                reason = _PICKLED if file.read(1) in (b"\x93", b"\x80", b"P") else _FOREIGN
-        raise FileError(f"{path} cannot be read: {reason}.") from error
-    kept = {name: array for name, array in arrays.items() if array.dtype.kind in "biufc"}
-    if not kept:
-        raise FileError(f"{path} holds no arrays of numbers.")
-    return {name: _numbers(array, path) for name, array in kept.items()}
-
-
-def _numbers(array: Any, path: Path) -> Tensor:
-    if array.dtype.kind not in "biufc":
-        raise FileError(f"{path} holds {array.dtype}, not numbers.")
-    wide = np.complex128 if array.dtype.kind == "c" else np.float64
-    return torch.from_numpy(np.ascontiguousarray(array, wide))
-
-
-def load_tensors(path: Path) -> Any:
-    """What a .pt or .pth file holds, if that is tensors in plain containers."""
-    require_file(path)
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise FileError(
-            f"{path} cannot be read: {_PICKLED}. Save tensors alone: "
-            'torch.save(model.state_dict(), "weights.pt"), or torch.save(x, "samples.pt").'
-        ) from error
-    except (RuntimeError, EOFError, OSError, ValueError) as error:
-        raise FileError(
-            f"{path} cannot be read: it is damaged, or not written by torch.save."
-        ) from (error)
-
-
-def require_file(path: Path) -> None:
-    """An error that says so when a file is not there or is a folder."""
-    if path.is_dir():
-        raise FileError(f"{path} is a folder, not a file.")
-    if not path.exists():
-        raise FileError(f"There is no file {path}.")

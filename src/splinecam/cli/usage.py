@@ -1,4 +1,4 @@
-"""Which options go together: what the command line alone shows to be wrong."""
+"""Which options go together: what is wrong whatever the model and the files hold."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import chain
 from math import prod
 from typing import Any
 
+from splinecam.cli.option_types import without_exponents
 from splinecam.cli.parser import DPI, FORMATS, make_parser
-from splinecam.cli.words import without_exponents
 
 __all__ = ["NOT_FOR", "parse"]
 
-# Each of these options is for one of those beside it.
-_BELONGS = {
+# Each of these options needs one of the others.
+_NEEDS = {
     "pick": ("through", "around", "polygon", "points"),
     "key": ("through", "around", "polygon", "points"),
     "margin": ("through",),
@@ -34,7 +34,7 @@ _PIXELS = 25_000  # that a picture may be wide
 
 
 def parse(argv: Sequence[str] | None = None) -> Namespace:
-    """The options of a command; wrong ones end it with exit code 2.
+    """Return the options of a command; wrong ones end the program with exit code 2.
 
     >>> parse(["plot", "out/partition.npz", "--level", "-1e-3"]).level
     -0.001
@@ -48,7 +48,7 @@ def parse(argv: Sequence[str] | None = None) -> Namespace:
 
 def _problems(options: Namespace) -> Iterator[str]:
     given = {name: value for name, value in vars(options).items() if _is_given(name, value)}
-    for name, needed in _BELONGS.items():
+    for name, needed in _NEEDS.items():
         if name in given and not any(other in given for other in needed):
             known = [_option(other) for other in needed if hasattr(options, other)]
             yield f"{_option(name)} goes with {_either(known)}"

@@ -11,8 +11,8 @@ import pytest
 import splinecam as sc
 from splinecam.cli import main
 from splinecam.cli.console import in_options
+from splinecam.cli.option_types import amount, bytes_of_memory, device
 from splinecam.cli.usage import parse
-from splinecam.cli.words import amount, bytes_of_memory, device
 
 PARTITION = "partition m:f --out x"
 BOX = f"{PARTITION} --box -1 1"

@@ -1,4 +1,4 @@
-"""What may be written for an option: numbers, amounts, shapes, arguments, devices."""
+"""The types of options: functions from a word of the command line to its value."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ __all__ = [
     "count",
     "device",
     "inches",
+    "index_or_name",
+    "not_negative",
     "number",
     "numbers",
     "positive",
     "resolution",
     "shape",
-    "share",
     "without_exponents",
 ]
 
@@ -35,7 +36,7 @@ _NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?(,.*)?", re.IGNORECAS
 
 
 def without_exponents(words: Iterable[str]) -> Iterator[str]:
-    """Negative numbers as argparse knows them: it takes -1e3 and -1,1 for options.
+    """Yield the words with negative numbers as argparse knows them: -1e3 and -1,1 are no options.
 
     >>> list(without_exponents(["--box", "-1e3", "-2.5,1", "--level", "-1E-2"]))
     ['--box', '-1000', '-2.5', '1', '--level', '-0.01']
@@ -48,14 +49,18 @@ def without_exponents(words: Iterable[str]) -> Iterator[str]:
             yield format(Decimal(part), "f") if _NEGATIVE.fullmatch(part) else part
 
 
+def _require(valid: bool, message: str) -> None:
+    if not valid:
+        raise ArgumentTypeError(message)
+
+
 def number(word: str) -> float:
     """A finite number."""
     try:
         found = float(word)
     except ValueError:
         found = math.nan
-    if not math.isfinite(found):
-        raise ArgumentTypeError(f"{word!r} is not a finite number")
+    _require(math.isfinite(found), f"{word!r} is not a finite number")
     return found
 
 
@@ -69,71 +74,61 @@ def numbers(word: str) -> list[float]:
 
 def positive(word: str) -> float:
     """A number above 0."""
-    found = number(word)
-    if found <= 0:
-        raise ArgumentTypeError(f"{word!r} is not a number above 0")
-    return found
+    _require(number(word) > 0, f"{word!r} is not a number above 0")
+    return number(word)
 
 
-def share(word: str) -> float:
+def not_negative(word: str) -> float:
     """A number that is at least 0."""
-    found = number(word)
-    if found < 0:
-        raise ArgumentTypeError(f"{word!r} is below 0")
-    return found
+    _require(number(word) >= 0, f"{word!r} is below 0")
+    return number(word)
 
 
 def inches(word: str) -> float:
     """The width of a picture."""
-    found = number(word)
-    if not _SMALLEST <= found <= _LARGEST:
-        raise ArgumentTypeError(f"{word!r} is not a width of {_SMALLEST} to {_LARGEST:g} inches")
-    return found
+    fits = _SMALLEST <= number(word) <= _LARGEST
+    _require(fits, f"{word!r} is not a width of {_SMALLEST} to {_LARGEST:g} inches")
+    return number(word)
 
 
 def count(word: str) -> int:
     """A whole number above 0."""
-    if not (word.isdecimal() and int(word)):
-        raise ArgumentTypeError(f"{word!r} is not a whole number above 0")
+    _require(word.isdecimal() and int(word) > 0, f"{word!r} is not a whole number above 0")
     return int(word)
 
 
 def resolution(word: str) -> int:
     """Dots per inch."""
-    if count(word) > _FINEST:
-        raise ArgumentTypeError(f"{word!r} is too fine: at most {_FINEST} dots per inch")
+    _require(count(word) <= _FINEST, f"{word!r} is too fine: at most {_FINEST} dots per inch")
     return int(word)
 
 
 def amount(word: str) -> int:
     """A whole number, which may be written 1e6, 2k or 2M."""
-    found = amount_of(word)
-    if found is None:
-        raise ArgumentTypeError(f"{word!r} is not a whole number above 0, such as 500000 or 1e6")
+    found = amount_of(word) or 0
+    _require(found > 0, f"{word!r} is not a whole number above 0, such as 500000 or 1e6")
     return found
 
 
 def bytes_of_memory(word: str) -> int:
     """A number of bytes, which may be written 2e9, 2G, 2GB or 2GiB."""
-    found = bytes_of(word)
-    if found is None or found < _LEAST_MEMORY:
-        raise ArgumentTypeError(f"{word!r} is not an amount of memory, such as 500MB or 2GB")
+    found = bytes_of(word) or 0
+    _require(found >= _LEAST_MEMORY, f"{word!r} is not an amount of memory, such as 500MB or 2GB")
     return found
 
 
 def shape(word: str) -> tuple[int, ...]:
     """Numbers with commas, or with ``x`` between them."""
     sizes = word.strip("()").replace("x", ",").replace(" ", "").rstrip(",").split(",")
-    if not all(size.isdecimal() and int(size) for size in sizes):
-        raise ArgumentTypeError(f"{word!r} is not a shape such as 2 or 1,28,28")
+    whole = all(size.isdecimal() and int(size) for size in sizes)
+    _require(whole, f"{word!r} is not a shape such as 2 or 1,28,28")
     return tuple(map(int, sizes))
 
 
 def argument(word: str) -> tuple[str, Any]:
     """``width=64``: a name, and a Python literal or else a plain word."""
     name, equals, value = word.partition("=")
-    if not (equals and name.isidentifier()):
-        raise ArgumentTypeError(f"{word!r} is not NAME=VALUE")
+    _require(bool(equals) and name.isidentifier(), f"{word!r} is not NAME=VALUE")
     try:
         return name, ast.literal_eval(value)
     except (ValueError, SyntaxError):
@@ -142,11 +137,11 @@ def argument(word: str) -> tuple[str, Any]:
 
 def device(word: str) -> str:
     """The name of a device, whether it is there or not."""
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", word):
-        raise ArgumentTypeError(f"{word!r} is not auto, cpu or cuda")
+    known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", word)
+    _require(known is not None, f"{word!r} is not auto, cpu or cuda")
     return word
 
 
-def key(word: str) -> int | str:
+def index_or_name(word: str) -> int | str:
     """The index of an output, or its name."""
     return int(word) if re.fullmatch(r"-?\d+", word) else word
