@@ -24,7 +24,7 @@ from splinecam.analysis import neurons as _neurons
 from splinecam.analysis import stats as _stats
 from splinecam.analysis import validate as _validate
 from splinecam.analysis.class_names import names_of
-from splinecam.analysis.growth import regions_by_layer
+from splinecam.analysis.layers import regions_by_layer
 from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.analysis.regions import Region, Regions, RegionViews
 from splinecam.analysis.sampling import sample_regions
@@ -106,7 +106,7 @@ def _partition(
     program = capture(model, domain.input_shape, device=first, output=output)
     plan = Plan.of(program, device_of(device), memory)
     called = names_of(names, prod(program.output_shape))
-    with progress_bar(len(program.layers), "cut", progress) as bar, torch.no_grad():
+    with progress_bar(len(program.layers), "layer", progress) as bar, torch.no_grad():
 
         def report(name: str, regions: int, share: float) -> None:
             tell(bar, name, regions)

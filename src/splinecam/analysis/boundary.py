@@ -82,13 +82,13 @@ class Boundary(Curves):
         """The two classes."""
         return divmod(label, self.n_classes)
 
-    def _what(self) -> str:
+    def _summary(self) -> str:
         met = torch.unique(self.label).tolist()
         names = self.partition.names or range(self.n_classes)
         who = f"{len(met)} pairs of classes"
         if len(met) == 1:
             who = "classes {} and {}".format(*(names[k] for k in self.key(met[0])))
-        return f"{self.kind}, {who}, {super()._what()}"
+        return f"{self.kind}, {who}, {super()._summary()}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,10 +118,10 @@ class LevelSet(Curves):
         """The level."""
         return self.levels[label]
 
-    def _what(self) -> str:
+    def _summary(self) -> str:
         count = len(self.levels)
         which = f"level {self.levels[0]:.4g}" if count == 1 else f"{count} levels"
-        return f"{which} of output {self.output}, {super()._what()}"
+        return f"{which} of output {self.output}, {super()._summary()}"
 
 
 def decision_boundary(

@@ -1,34 +1,25 @@
-"""Curves in the plane: segments that know their regions and hang together in polylines."""
+"""Curves in the plane: segments, and the questions that can be asked about them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from splinecam._util.bvh import BoxTree
-from splinecam._util.csr import lengths
-from splinecam.analysis.partition_data import PartitionData
+from splinecam.analysis.nearest import nearest
 from splinecam.analysis.polylines import Polylines, polylines
-
-if TYPE_CHECKING:
-    from splinecam.analysis.nearest import Nearest
+from splinecam.analysis.sampling import sample_segments
+from splinecam.analysis.segments import Segments
 
 __all__ = ["Curves"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Curves:
-    """S segments between P points of the plane.
-
-    points: (P, 2) plane coordinates; segments: (S, 2) start and end, as indices of points;
-    regions: (S, 2) the regions left and right of each segment, the same twice inside a region and
-    -1 outside the domain; label: (S,) the curve that it belongs to (see ``key``).
-
-    Further fields of subclasses are tensors with S rows, or no tensors.
+class Curves(Segments):
+    """Segments that form curves, with the questions that can be asked about them.
 
     >>> import splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
@@ -42,48 +33,12 @@ class Curves:
     tensor([0.2500], dtype=torch.float64)
     """
 
-    partition: PartitionData
-    points: Tensor
-    segments: Tensor
-    regions: Tensor
-    label: Tensor
-
-    def __len__(self) -> int:
-        return int(self.segments.shape[0])
-
-    @cached_property
-    def ends(self) -> Tensor:
-        """Plane coordinates of both ends of each segment, (S, 2, 2)."""
-        return self.points[self.segments]
-
-    @cached_property
-    def lengths(self) -> Tensor:
-        """Length of each segment, (S,)."""
-        return lengths(self.ends[:, 1] - self.ends[:, 0])
-
-    @property
-    def length(self) -> float:
-        """Length of all segments together."""
-        return float(self.lengths.sum())
+    nearest = nearest
 
     @cached_property
     def polylines(self) -> Polylines:
         """The segments in order, as lines that end where not just two of one label meet."""
         return polylines(self)
-
-    def key(self, label: int) -> Any:
-        """What a label means to the reader, such as a pair of classes."""
-        return label
-
-    def select(self, chosen: Tensor) -> Self:
-        """Only some of the segments, (N,) indices or (S,) booleans."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        rows: dict[str, Any] = {
-            name: value[chosen]
-            for name, value in values.items()
-            if isinstance(value, Tensor) and name != "points"
-        }
-        return replace(self, **rows)
 
     def sample(
         self,
@@ -102,25 +57,7 @@ class Curves:
 
     def sample_uv(self, n: int, *, generator: torch.Generator | None = None) -> Tensor:
         """Plane coordinates (n, 2) of random points on the curves, uniform by length."""
-        from splinecam.analysis.sampling import sample_segments
-
         return sample_segments(self, n, generator)[0]
-
-    def nearest(self, x: Any) -> Nearest:
-        """The closest point of the curves to each input."""
-        from splinecam.analysis.nearest import nearest
-
-        return nearest(self, x)
-
-    @cached_property
-    def local_ends(self) -> Tensor:
-        """Both ends of each segment in the engine's own coordinates, (S, 2, 2)."""
-        return self.partition.frame.to_local(self.ends)
-
-    @cached_property
-    def tree(self) -> BoxTree:
-        """The boxes of the segments, for searching, in the engine's own coordinates."""
-        return BoxTree(self.local_ends.amin(1), self.local_ends.amax(1))
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw the curves; see ``splinecam.plot.plot_curves``."""
@@ -134,19 +71,18 @@ class Curves:
 
         return plot_samples(self, n, **style)
 
-    def _what(self) -> str:
-        """What there is, as the reader sees it first."""
-        return f"{len(self):,} segment{'s' * (len(self) != 1)}"
-
     def _repr_html_(self) -> str:
-        """A small picture and the main numbers, as notebooks show it."""
         from splinecam.plot.notebook import curves_card
 
         return curves_card(self)
 
+    def _summary(self) -> str:
+        """The first words of the representation: what the curves are."""
+        return f"{len(self):,} segment{'s' * (len(self) != 1)}"
+
     def __repr__(self) -> str:
         lines = len(self.polylines)
         return (
-            f"{type(self).__name__}({self._what()}, {lines:,} polyline{'s' * (lines != 1)}, "
+            f"{type(self).__name__}({self._summary()}, {lines:,} polyline{'s' * (lines != 1)}, "
             f"length {self.length:.4g})"
         )

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from splinecam._util.bvh import BoxTree
 from splinecam._util.csr import lengths, take
+from splinecam.analysis.segments import Segments
 from splinecam.geometry.distances import closest
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
 
-if TYPE_CHECKING:
-    from splinecam._util.bvh import BoxTree
-    from splinecam.analysis.curves import Curves
-    from splinecam.geometry.domain import Domain
-    from splinecam.geometry.frame import Frame
-
-__all__ = ["Nearest", "closest", "nearest"]
+__all__ = ["Nearest", "nearest"]
 
 _BLOCK = 1 << 15  # points that look for their segments at once
 _GUESSES = 4  # segments that each point tries first
@@ -37,7 +35,7 @@ class Nearest:
     Where there is nothing: nan, inf (nan for inputs that are not finite), -1 and False.
     """
 
-    curves: Curves
+    curves: Segments
     uv: Tensor
     distance: Tensor
     segment: Tensor
@@ -87,7 +85,7 @@ class Nearest:
         return f"Nearest({inputs}, {reach}, {int(self.certain.sum()):,} certain)"
 
 
-def nearest(curves: Curves, x: Any) -> Nearest:
+def nearest(curves: Segments, x: Any) -> Nearest:
     """The closest point of the curves to each input.
 
     x: a batch (N, ...), a flat batch, or one input, on the plane or off it. For the decision
@@ -119,7 +117,7 @@ def nearest(curves: Curves, x: Any) -> Nearest:
     )
 
 
-def _search(curves: Curves, points: Tensor) -> tuple[Tensor, Tensor]:
+def _search(curves: Segments, points: Tensor) -> tuple[Tensor, Tensor]:
     """Segment and distance of the closest points, (N,) each, in the engine's coordinates."""
     # What is not finite, or has no finite square, would look everywhere; as nan it looks nowhere.
     squares = points.square().sum(1)

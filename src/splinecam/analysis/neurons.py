@@ -1,19 +1,19 @@
 """Neuron curves: where in the domain single units switch, and which units never do.
 
-An edge names the first unit that drew it. Others may switch on it as well (a unit twice, a later
-one that bends where an earlier one does), so that the patterns of the two regions beside an edge
-say which units' curves it belongs to.
+An edge records the first unit that drew it. Other units may switch on the same edge, such as a copy
+of the unit, or a unit of a later layer. The activation patterns of the two regions beside an edge
+therefore tell which curves the edge belongs to.
 """
 
 from __future__ import annotations
 
-import operator
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from math import prod
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -21,8 +21,8 @@ from torch import Tensor
 from splinecam._util.backend import backend_of
 from splinecam._util.csr import offsets_of, take
 from splinecam.analysis.curves import Curves
+from splinecam.analysis.layers import layer_index, layer_names
 from splinecam.analysis.partition_data import PartitionData
-from splinecam.errors import SplineCamError
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,
@@ -30,42 +30,50 @@ from splinecam.network.nonlinearities import (
     SortNonlinearity,
 )
 
-__all__ = ["NeuronCurves", "fixed_units", "neurons", "op_of"]
+__all__ = ["NeuronCurves", "fixed_units", "neurons"]
 
 _TABLE = 1 << 26  # pieces of units held at a time
+
+Units = int | Sequence[int] | Tensor | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NeuronCurves(Curves):
-    """The segments on which units switch; each has a unit's higher piece on its left.
+    """The segments on which units switch; the unit's higher piece is on the left of each segment.
 
-    Every segment is an edge of the partition, as often as units switch on it. ``label`` counts the
-    units of all cuts one after the other and ascends; ``op`` and ``unit`` say the same in two
-    numbers, as ``part.edge_layer`` and ``part.edge_unit`` do. A unit with several knots has several
-    curves of one label. The unit of a maximum is a group, and the winner's flat index is the piece;
-    the unit of a sorting is the first of the two that change places; a registered operation's unit
-    is one of its functions.
+    Every segment is an edge of the partition, and occurs once for each unit that switches on it.
+    ``label`` numbers the units of all layers consecutively and ascends; ``layer`` and ``unit`` say
+    the same in two numbers, as ``part.edge_layer`` and ``part.edge_unit`` do. A unit with several
+    breakpoints has several curves with one label. The unit of a maximum is a group, and its piece
+    is the winner's flat index; the unit of a sorting is the first of the two that change places;
+    the unit of a registered operation is one of its functions.
     """
 
     @cached_property
+    def layer(self) -> Tensor:
+        """Index into the partition's ``layers``, (S,)."""
+        return self._layer_of(self.label)
+
+    @property
     def op(self) -> Tensor:
-        """Index into the partition's ``cuts``, (S,)."""
-        return torch.searchsorted(self._first, self.label, right=True) - 1
+        """The earlier name of ``layer``; deprecated."""
+        warnings.warn("curves.op is now curves.layer", DeprecationWarning, stacklevel=2)
+        return self.layer
 
     @cached_property
     def unit(self) -> Tensor:
-        """Flat index of the unit in its cut, (S,)."""
-        return self.label - self._first[self.op]
+        """Flat index of the unit in its layer, (S,)."""
+        return self.label - self._first[self.layer]
 
     def key(self, label: int) -> tuple[str, int]:
-        """The name of the cut and the unit that a label stands for."""
-        op = int(torch.searchsorted(self._first, label, right=True)) - 1
-        return self.partition.layers[op], int(label - self._first[op])
+        """The name of the layer and the unit that a label stands for."""
+        layer = int(self._layer_of(self.label.new_tensor(label)))
+        return self.partition.layers[layer], int(label - self._first[layer])
 
-    def of(
-        self, *, layer: str | int | None = None, unit: int | Sequence[int] | Tensor | None = None
-    ) -> Self:
-        """Only the curves of some units, named as for ``neurons``; the layer if there are several.
+    def of(self, *, layer: str | int | None = None, unit: Units = None) -> Self:
+        """Only the curves of some units, given as for ``part.neurons``.
+
+        layer: may be left out where the curves are of one layer.
 
         >>> from torch import nn
         >>> import splinecam as sc
@@ -74,58 +82,53 @@ class NeuronCurves(Curves):
         >>> part.neurons(layer="1").of(unit=2)
         NeuronCurves(1 unit of '1', ...
         """
-        ops = torch.unique(self.op).tolist()
-        if layer is None and unit is not None and len(ops) == 1:
-            layer = ops[0]
+        layers = torch.unique(self.layer).tolist()
+        if layer is None and unit is not None and len(layers) == 1:
+            layer = layers[0]
         return self.select(_chosen(self.partition, layer, unit)[self.label])
 
     @cached_property
     def units(self) -> Tensor:
-        """The units that switch somewhere, as (op, unit), ascending, (U, 2)."""
-        label = torch.unique_consecutive(torch.sort(self.label).values)
-        op = torch.searchsorted(self._first, label, right=True) - 1
-        return torch.stack([op, label - self._first[op]], 1)
+        """The units that switch somewhere, as (layer, unit), ascending, (U, 2)."""
+        label: Tensor = torch.unique(self.label)
+        layer = self._layer_of(label)
+        return torch.stack([layer, label - self._first[layer]], 1)
 
     @cached_property
     def unit_lengths(self) -> Tensor:
-        """How long the curves of each of ``units`` are, (U,)."""
+        """Length of the curves of each of ``units``, (U,)."""
         place = torch.unique(self.label, return_inverse=True)[1]
         return self.lengths.new_zeros(self.units.shape[0]).index_add_(0, place, self.lengths)
 
     def longest(self) -> Self:
-        """The curves of the unit that has most of them, by length."""
-        return self.select(self.label == self._longest)
-
-    @property
-    def _longest(self) -> int:
-        """The label of that unit; -1 if there is none."""
+        """The curves of the unit whose curves are longest."""
         if not len(self):
-            return -1
-        op, unit = self.units[self.unit_lengths.argmax()]
-        return int(self._first[op] + unit)
+            return self
+        layer, unit = self.units[self.unit_lengths.argmax()]
+        return self.select(self.label == self._first[layer] + unit)
 
     @cached_property
     def _first(self) -> Tensor:
         return _first_labels(self.partition)
 
-    def _what(self) -> str:
-        units, cuts = self.units.shape[0], torch.unique(self.units[:, 0]).tolist()
-        of = f" of {self.partition.layers[cuts[0]]!r}" if len(cuts) == 1 else ""
-        return f"{units:,} unit{'s' * (units != 1)}{of}, {super()._what()}"
+    def _layer_of(self, label: Tensor) -> Tensor:
+        return torch.searchsorted(self._first, label, right=True) - 1
+
+    def _summary(self) -> str:
+        count, layers = self.units.shape[0], torch.unique(self.units[:, 0]).tolist()
+        of = f" of {self.partition.layers[layers[0]]!r}" if len(layers) == 1 else ""
+        return f"{count:,} unit{'s' * (count != 1)}{of}, {super()._summary()}"
 
 
 def neurons(
-    part: PartitionData,
-    *,
-    layer: str | int | None = None,
-    unit: int | Sequence[int] | Tensor | None = None,
+    part: PartitionData, *, layer: str | int | None = None, unit: Units = None
 ) -> NeuronCurves:
-    """The curves on which units switch: of all, of one layer, or of some units of a layer.
+    """The curves on which units switch: of all units, of one layer, or of some units of a layer.
 
-    layer: a name of ``part.layers``, the module in which only one of them is (``"block1"`` for
-    ``"block1.relu"``), the module right before it (``"fc2"`` of ``relu(fc2(x))``), or an index into
-    them. unit: flat index or indices in that cut; of maxima the group, of sorted units the first of
-    a pair.
+    layer: a name of ``part.layers``, or an index into them; or a module in which there is only one
+    layer (``"block1"`` for ``"block1.relu"``), or the module right before the layer (``"fc2"`` for
+    ``relu(fc2(x))``). unit: flat index or indices in that layer; the group of a maximum, and the
+    first of a pair of sorted units.
 
     The domain's border belongs to no curve.
 
@@ -142,20 +145,21 @@ def neurons(
     """
     with torch.no_grad():
         chosen = _chosen(part, layer, unit)
-        own = _own_edges(part, chosen)
-        edge, label, turned = _merged(part, [*_differences(part, chosen), own])
-        ends, regions = part.edges[edge], part.edge_faces[edge]
-        ends, regions = (torch.where(turned[:, None], x.flip(1), x) for x in (ends, regions))
+        found = _merged(part, [*_differences(part, chosen), _own_edges(part, chosen)])
+        ends, regions = (
+            torch.where(found.reversed[:, None], pair.flip(1), pair)
+            for pair in (part.edges[found.edge], part.edge_faces[found.edge])
+        )
         vertices, segments = torch.unique(ends, return_inverse=True)
-        return NeuronCurves(part, part.vertices[vertices], segments, regions, label)
+        return NeuronCurves(part, part.vertices[vertices], segments, regions, found.label)
 
 
 def fixed_units(part: PartitionData) -> dict[str, Tensor]:
-    """Per cut the piece that each unit keeps on the whole domain, -1 if it switches, (units,).
+    """By layer, the piece that each unit keeps on the whole domain, -1 if it switches, (units,).
 
-    Laid out as ``part.patterns()``. Of a ReLU 0 is never active and 1 always; of a maximum the
-    number is that of the unit that always wins; of a function with a period the piece is counted
-    modulo its knots, so that none is negative.
+    The layout is that of ``part.patterns()``. A ReLU with 0 is never active, and one with 1 always
+    is; the number of a maximum is the unit that always wins; the piece of a periodic function is
+    counted modulo its breakpoints, so that it is not negative.
 
     >>> from torch import nn
     >>> import splinecam as sc
@@ -164,157 +168,128 @@ def fixed_units(part: PartitionData) -> dict[str, Tensor]:
     >>> sc.partition(model, sc.Domain.box(-1, 1), progress=False).fixed_units()
     {'1': tensor([ 0, -1,  1])}
     """
-    cuts = part.program.layers
-    ends: dict[int, Tensor] = {}  # the lowest and the highest piece of every unit so far
+    layers = part.program.layers
+    extremes: dict[int, Tensor] = {}  # the lowest and the highest piece of every unit so far
     with torch.no_grad():
-        for op, pieces in _pieces(part, part.mesh.means(), range(len(cuts))):
-            seen = torch.cat([ends[op], pieces]) if op in ends else pieces
-            ends[op] = torch.stack([seen.amin(0), seen.amax(0)])
+        for index, pieces in _pieces(part, part.mesh.means(), range(len(layers))):
+            seen = torch.cat([extremes[index], pieces]) if index in extremes else pieces
+            extremes[index] = torch.stack([seen.amin(0), seen.amax(0)])
     found = {}
-    for op, cut in enumerate(cuts):
-        lowest, highest = ends[op].long()
+    for index, layer in enumerate(layers):
+        lowest, highest = extremes[index].long()
         fixed = lowest == highest
-        if isinstance(cut, PiecewiseScalar) and cut.period is not None:
-            lowest = lowest % cut.levels.shape[0]
-        found[cut.name] = torch.where(fixed, lowest, -1)
+        if isinstance(layer, PiecewiseScalar) and layer.period is not None:
+            lowest = lowest % layer.levels.shape[0]
+        found[layer.name] = torch.where(fixed, lowest, -1)
     return found
 
 
-# ----------------------------------------------------------------------------- which units
+# -- which units ------------------------------------------------------------------------------
 
 
-def _num_units(cut: Nonlinearity) -> int:
+def _num_units(layer: Nonlinearity) -> int:
     """Number of units that can draw an edge."""
-    return int(cut.members.shape[0]) if isinstance(cut, MaxNonlinearity) else prod(cut.shape)
+    return int(layer.members.shape[0]) if isinstance(layer, MaxNonlinearity) else prod(layer.shape)
 
 
-def _unit_of_piece(cut: Nonlinearity, device: torch.device) -> Tensor:
-    """The unit of each column of a cut's pieces, (n,)."""
-    if isinstance(cut, SortNonlinearity):
-        return cut.pairs[0]
-    return torch.arange(_num_units(cut), device=device)
+def _unit_of_piece(layer: Nonlinearity, device: torch.device) -> Tensor:
+    """The unit of each column of a layer's pieces, (n,)."""
+    if isinstance(layer, SortNonlinearity):
+        return layer.pairs[0]
+    return torch.arange(_num_units(layer), device=device)
 
 
 def _first_labels(part: PartitionData) -> Tensor:
-    """The label of each cut's first unit, and the number of all labels, (C + 1,)."""
-    counts = [_num_units(cut) for cut in part.program.layers]
+    """The label of each layer's first unit, and the number of all labels, (L + 1,)."""
+    counts = [_num_units(layer) for layer in part.program.layers]
     return offsets_of(torch.tensor(counts, dtype=torch.int64, device=part.mesh.uv.device))
 
 
-def _chosen(
-    part: PartitionData, layer: str | int | None, unit: int | Sequence[int] | Tensor | None
-) -> Tensor:
-    """Which labels are meant, (U,) booleans."""
+def _chosen(part: PartitionData, layer: str | int | None, unit: Units) -> Tensor:
+    """A mask of the labels that are meant, (U,)."""
     first = _first_labels(part)
     chosen = torch.zeros(int(first[-1]), dtype=torch.bool, device=first.device)
     if layer is None and unit is None:
         return ~chosen
     if layer is None and len(part.layers) != 1:
-        raise ValueError(f"unit {unit} of which layer? Give layer=, one of {_names(part)}")
-    op = 0 if layer is None else op_of(part, layer)
-    start, end = first[op : op + 2].tolist()
+        raise ValueError(f"unit {unit} of which layer? Give layer=, one of {layer_names(part)}")
+    index = 0 if layer is None else layer_index(part, layer)
+    start, end = first[index : index + 2].tolist()
     if unit is None:
         chosen[start:end] = True
         return chosen
     try:
-        index = torch.as_tensor(unit, device=first.device).reshape(-1)
+        units = torch.as_tensor(unit, device=first.device).reshape(-1)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"units are numbered by whole numbers, not {unit!r}") from None
-    if index.numel() and (index.is_floating_point() or index.dtype == torch.bool):
+    if units.numel() and (units.is_floating_point() or units.dtype == torch.bool):
         raise TypeError(f"units are numbered by whole numbers, not {unit!r}")
-    wrong = index[(index < 0) | (index >= end - start)]
+    wrong = units[(units < 0) | (units >= end - start)]
     if wrong.numel():
         raise IndexError(
-            f"unit {int(wrong[0])} of layer {part.layers[op]!r}, "
+            f"unit {int(wrong[0])} of layer {part.layers[index]!r}, "
             f"whose units are 0 to {end - start - 1}"
         )
-    chosen[start + index.long()] = True
+    chosen[start + units.long()] = True
     return chosen
 
 
-def op_of(part: PartitionData, layer: str | int) -> int:
-    """The index of the cut that is meant."""
-    cuts = part.layers
-    if not isinstance(layer, str):
-        try:
-            op = operator.index(layer)
-        except TypeError:
-            raise TypeError(
-                f"layer must be the name or the number of one cut, not {layer!r}: {_names(part)}"
-            ) from None
-        if not -len(cuts) <= op < len(cuts):
-            raise IndexError(f"layer {op} of {len(cuts)} cuts: {_names(part)}")
-        return op % len(cuts)
-    if layer in cuts:
-        return cuts.index(layer)
-    within = [op for op, name in enumerate(cuts) if name.startswith(f"{layer}.")]
-    # A ReLU that is called as a function is named by the module before it.
-    within = within or [op for op, cut in enumerate(part.program.layers) if cut.after == layer]
-    if len(within) != 1:
-        what = f"{len(within)} cuts are" if within else "no cut is"
-        raise SplineCamError(
-            f"{what} called {layer!r}; give one of {_names(part)}, or the module right before it"
-        )
-    return within[0]
+# -- which edges ------------------------------------------------------------------------------
 
 
-def _names(part: PartitionData) -> str:
-    return ", ".join(map(repr, part.layers)) or "none, as the network is affine"
+class _Switches(NamedTuple):
+    """Edges (N,) on which units switch, their labels, and whether the segment is reversed."""
+
+    edge: Tensor
+    label: Tensor
+    reversed: Tensor
 
 
-# ----------------------------------------------------------------------------- which edges
-
-# Finds are (edge, label, turned), each (N,): the segment runs against the edge if ``turned``.
-_Finds = tuple[Tensor, Tensor, Tensor]
-
-
-def _own_edges(part: PartitionData, chosen: Tensor) -> _Finds:
-    """Edges that a chosen unit drew."""
+def _own_edges(part: PartitionData, chosen: Tensor) -> _Switches:
+    """The edges that a chosen unit drew."""
     edge = (part.edge_layer >= 0).nonzero()[:, 0]
     label = _first_labels(part)[part.edge_layer[edge]] + part.edge_unit[edge]
-    mine = chosen[label].nonzero()[:, 0]
-    edge, label = edge[mine], label[mine]
-    return edge, label, torch.zeros_like(edge, dtype=torch.bool)
+    own = chosen[label].nonzero()[:, 0]
+    return _Switches(edge[own], label[own], torch.zeros_like(own, dtype=torch.bool))
 
 
-def _differences(part: PartitionData, chosen: Tensor) -> Iterator[_Finds]:
-    """Edges beside which the pieces of a chosen unit differ."""
+def _differences(part: PartitionData, chosen: Tensor) -> Iterator[_Switches]:
+    """The edges on whose two sides a chosen unit has different pieces."""
     first = _first_labels(part)
-    columns: dict[int, Tensor] = {}
-    for op, cut in enumerate(part.program.layers):
-        column = chosen[first[op] + _unit_of_piece(cut, first.device)].nonzero()[:, 0]
+    columns, units = {}, {}
+    for index, layer in enumerate(part.program.layers):
+        unit = _unit_of_piece(layer, first.device)
+        column = chosen[first[index] + unit].nonzero()[:, 0]
         if column.numel():
-            columns[op] = column
+            columns[index], units[index] = column, unit[column]
     if not columns:
         return
     means = part.mesh.means()
-    for edges in _strips(part, means, sum(x.numel() for x in columns.values())):
+    for edges in _strips(part, means, sum(column.numel() for column in columns.values())):
         faces, place = torch.unique(part.edge_faces[edges], return_inverse=True)
-        tables: dict[int, list[Tensor]] = {op: [] for op in columns}
-        for op, pieces in _pieces(part, means[faces], columns):
-            tables[op].append(pieces[:, columns[op]])
-        for op, blocks in tables.items():
-            unit = _unit_of_piece(part.program.layers[op], first.device)[columns[op]]
-            for row, column, turned in _unequal(torch.cat(blocks), place):
-                yield edges[row], first[op] + unit[column], turned
+        tables: dict[int, list[Tensor]] = {index: [] for index in columns}
+        for index, pieces in _pieces(part, means[faces], columns):
+            tables[index].append(pieces[:, columns[index]])
+        for index, blocks in tables.items():
+            for row, column, less in _unequal(torch.cat(blocks), place):
+                yield _Switches(edges[row], first[index] + units[index][column], less)
 
 
 def _unequal(table: Tensor, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Where the two rows of a table (R, n) that each pair (N, 2) names differ.
+    """Where the two rows of a table (R, n) that each pair (N, 2) names differ, block by block.
 
-    A block of pairs at a time: the pair, the column, and whether the second row has the more.
+    Yields the pair, the column, and whether the first row has the lower number there.
     """
     width = table.shape[1]
     step = max(1, backend_of(table.device).numbers // width)
     for start in range(0, pairs.shape[0], step):
         left, right = (take(table, row) for row in pairs[start : start + step].unbind(1))
-        place = _places(left != right)
-        turned = (left < right).view(-1)[place]
-        yield start + place // width, place % width, turned
+        place = _true_places(left != right)
+        yield start + place // width, place % width, (left < right).view(-1)[place]
 
 
-def _places(mask: Tensor) -> Tensor:
-    """Flat indices of the true entries, ascending; ``nonzero`` takes longer where they are few."""
+def _true_places(mask: Tensor) -> Tensor:
+    """Flat indices of the true entries, ascending; faster than ``nonzero`` where they are few."""
     flat = mask.view(-1)
     flat = torch.nn.functional.pad(flat, (0, -flat.shape[0] % 8))
     words = flat.view(torch.int64).nonzero()[:, 0]
@@ -323,7 +298,10 @@ def _places(mask: Tensor) -> Tensor:
 
 
 def _strips(part: PartitionData, means: Tensor, pieces: int) -> Iterator[Tensor]:
-    """Inner edges in strips of the domain, with so few regions that their pieces can be held."""
+    """The inner edges, strip by strip of the domain, so that the pieces of a strip fit in memory.
+
+    pieces: how many each region has.
+    """
     inner = (part.edge_faces >= 0).all(1).nonzero()[:, 0]
     size = max(1, _TABLE // pieces)
     if means.shape[0] <= size or not inner.shape[0]:
@@ -332,33 +310,32 @@ def _strips(part: PartitionData, means: Tensor, pieces: int) -> Iterator[Tensor]
     order = torch.sort(means[:, 1]).indices
     rank = torch.empty_like(order)
     rank[order] = torch.arange(order.shape[0], device=order.device)
-    strip = rank[part.edge_faces[inner]].amin(1) // size
-    strip, order = torch.sort(strip)
+    strip, order = torch.sort(rank[part.edge_faces[inner]].amin(1) // size)
     counts = torch.unique_consecutive(strip, return_counts=True)[1]
     yield from torch.split(inner[order], counts.tolist())
 
 
 def _pieces(
-    part: PartitionData, local: Tensor, ops: Collection[int]
+    part: PartitionData, local: Tensor, layers: Collection[int]
 ) -> Iterator[tuple[int, Tensor]]:
-    """The pieces (B, units) of some cuts at points (N, 2) in the engine's coordinates.
+    """The pieces (B, units) of some layers at points (N, 2) in local coordinates.
 
-    A block of points at a time, and no further through the network than to the last of ``ops``.
+    The points are taken in blocks, and the network is evaluated as far as the last of ``layers``.
     """
-    widest = max([part.domain.dim, *(prod(cut.shape) for cut in part.program.layers)])
+    widest = max([part.domain.dim, *(prod(layer.shape) for layer in part.program.layers)])
     step = max(1, backend_of(local.device).numbers // widest)
     for block in torch.split(local, step):
         walk = part.program.walk(part.domain.embed(part.frame.to_plane(block)))
-        for op, (cut, z) in enumerate(islice(walk, max(ops, default=-1) + 1)):
-            if op in ops:
-                yield op, cut.pieces(z, part.layer_errors[cut.name])
+        for index, (layer, z) in enumerate(islice(walk, max(layers, default=-1) + 1)):
+            if index in layers:
+                yield index, layer.pieces(z, part.layer_errors[layer.name])
 
 
-def _merged(part: PartitionData, finds: list[_Finds]) -> _Finds:
-    """Every find once, the first of equals, in the order of labels and edges."""
-    edge, label, turned = (torch.cat(parts) for parts in zip(*finds, strict=True))
+def _merged(part: PartitionData, several: list[_Switches]) -> _Switches:
+    """Every switch once, the first of equal ones, in the order of labels and edges."""
+    edge, label, reversed_ = (torch.cat(columns) for columns in zip(*several, strict=True))
     key, order = torch.sort(label * part.mesh.num_edges + edge, stable=True)
     fresh = torch.ones_like(key, dtype=torch.bool)
     fresh[1:] = key[1:] != key[:-1]
     order = order[fresh]
-    return edge[order], label[order], turned[order]
+    return _Switches(edge[order], label[order], reversed_[order])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,14 +12,12 @@ from torch import Tensor
 from splinecam._util.connectivity import chains
 from splinecam._util.csr import offsets_of, owners_of, take
 from splinecam._util.views import Views
-
-if TYPE_CHECKING:
-    from splinecam.analysis.curves import Curves
+from splinecam.analysis.segments import Segments
 
 __all__ = ["Polyline", "Polylines", "polylines"]
 
 
-def polylines(curves: Curves) -> Polylines:
+def polylines(curves: Segments) -> Polylines:
     """The longest chains of segments of one label through points where just two of them meet.
 
     They are ordered by label, then by lowest segment, and have the direction of that segment;
@@ -49,7 +47,7 @@ class Polylines(Views["Polyline"]):
     which begin at ``segment_offsets``; closed, label: (L,).
     """
 
-    curves: Curves
+    curves: Segments
     offsets: Tensor
     points: Tensor
     segments: Tensor

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from splinecam._util.csr import offsets_of, owners_of, places_of, take, take_rows
 from splinecam.analysis.partition_data import PartitionData
+from splinecam.analysis.segments import Segments
 from splinecam.errors import SplineCamError
-
-if TYPE_CHECKING:
-    from splinecam.analysis.curves import Curves
-    from splinecam.geometry.subdivision import Mesh
+from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["sample_regions", "sample_segments"]
 
 
 def sample_segments(
-    curves: Curves, n: int, generator: torch.Generator | None
+    curves: Segments, n: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     """Random points on the segments, uniform by length: coordinates (n, 2) and segments (n,)."""
     n = _count(n)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from splinecam.analysis.boundary import Boundary, LevelSet
+from splinecam.analysis.sampling import sample_segments
 from splinecam.errors import SplineCamError
 from splinecam.plot.figures import new_figure, once
 from splinecam.plot.palette import require_matplotlib, text_color
@@ -112,8 +113,6 @@ def plot_samples(
     >>> len(figure.axes[0].images)
     10
     """
-    from splinecam.analysis.sampling import sample_segments
-
     part = curves.partition
     _image_shape(part.domain.input_shape if shape is None else tuple(shape), flat=shape is None)
     uv, segment = sample_segments(curves, n, generator)

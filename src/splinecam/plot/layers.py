@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from splinecam._util.csr import lengths
-from splinecam.analysis.growth import regions_by_layer
-from splinecam.analysis.neurons import neurons, op_of
+from splinecam.analysis.layers import layer_index, regions_by_layer
+from splinecam.analysis.neurons import neurons
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.figures import new_figure
 from splinecam.plot.palette import background, ink_on, require_matplotlib, text_color
@@ -104,7 +104,7 @@ def _ops(part: PartitionData, layers: Sequence[str | int] | None) -> list[int]:
     if layers is None:
         lines = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1)[1:]
         return torch.nonzero(lines)[:, 0].tolist()
-    return [op_of(part, layer) for layer in ([layers] if isinstance(layers, str) else layers)]
+    return [layer_index(part, layer) for layer in ([layers] if isinstance(layers, str) else layers)]
 
 
 def _units(
@@ -116,7 +116,7 @@ def _units(
     if unit is None:
         return [_longest(part, op) if part._model is not None else None for op in ops]
     if isinstance(unit, Mapping):
-        chosen = {op_of(part, layer): number for layer, number in unit.items()}
+        chosen = {layer_index(part, layer): number for layer, number in unit.items()}
         unseen = set(chosen) - set(ops)
         if unseen:
             names = ", ".join(repr(part.layers[op]) for op in sorted(unseen))

@@ -91,7 +91,7 @@ def curves_card(curves: Curves) -> str:
         levels = [f"{level:.4g}" for level in curves.levels]
         rows = [("output", str(curves.output)), ("levels", _list(levels)), *rows]
     if isinstance(curves, NeuronCurves):
-        layers = [curves.partition.layers[k] for k in np.unique(curves.op.cpu().numpy())]
+        layers = [curves.partition.layers[k] for k in np.unique(curves.layer.cpu().numpy())]
         rows = [("units", f"{len(curves.units):,}"), ("layers", _list(layers)), *rows]
     if getattr(curves, "unresolved", ()):
         rows.append(("unresolved places", f"{len(curves.unresolved):,}"))  # type: ignore[attr-defined]

@@ -209,7 +209,7 @@ def _curve_colors(curves: Curves) -> tuple[Whole, Floats]:
         shades = _rgb(CLASSES[0]) + share * (_rgb(CLASSES[4]) - _rgb(CLASSES[0]))
         return curves.label.cpu().numpy(), shades
     if isinstance(curves, NeuronCurves):
-        return curves.op.cpu().numpy(), hues(len(curves.partition.layers))
+        return curves.layer.cpu().numpy(), hues(len(curves.partition.layers))
     return np.zeros(len(curves), np.int64), _rgb(INK)[None]
 
 

@@ -190,8 +190,8 @@ class Coloured(Curves):
     def key(self, label: int) -> str:
         return f"{self.name} {label}"
 
-    def _what(self) -> str:
-        return f"{self.name}: {super()._what()}"
+    def _summary(self) -> str:
+        return f"{self.name}: {super()._summary()}"
 
 
 @pytest.mark.parametrize(

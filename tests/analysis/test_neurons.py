@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import splinecam as sc
+from splinecam._util.backend import using
 from splinecam._util.tolerances import SAFETY
 from splinecam.analysis import neurons as module
 from splinecam.analysis.neurons import NeuronCurves
@@ -20,15 +21,15 @@ from splinecam.nn import GroupSort, Maxout, PiecewiseLinear
 from strategies import Net, dense, domains, examples, maxima_nets, mlp, nets
 
 
-def cut(model: nn.Module, domain: sc.Domain | None = None) -> sc.Partition:
+def partition(model: nn.Module, domain: sc.Domain | None = None) -> sc.Partition:
     domain = sc.Domain.box(-1, 1) if domain is None else domain
     return sc.partition(model, domain, device="cpu", progress=False)
 
 
 def lengths(curves: NeuronCurves) -> dict[tuple[str, int], float]:
-    """Length by cut and unit."""
+    """Length by layer and unit."""
     names = curves.partition.layers
-    pairs = [(names[op], unit) for op, unit in curves.units.tolist()]
+    pairs = [(names[layer], unit) for layer, unit in curves.units.tolist()]
     return dict(zip(pairs, curves.unit_lengths.tolist(), strict=True))
 
 
@@ -50,11 +51,11 @@ def assert_oriented(curves: NeuronCurves) -> None:
     assert bool((((left - start) * across).sum(1) > 0).all())
     assert bool((((right - start) * across).sum(1) < 0).all())
     patterns = part.patterns()
-    for op, name in enumerate(part.layers):
-        one = part.program.layers[op]
+    for layer, name in enumerate(part.layers):
+        one = part.program.layers[layer]
         if isinstance(one, SortNonlinearity):
             continue  # a unit is in several pairs
-        rows = (curves.op == op).nonzero()[:, 0]
+        rows = (curves.layer == layer).nonzero()[:, 0]
         sides = curves.regions[rows].unbind(1)
         high, low = (patterns[name][side, curves.unit[rows]] for side in sides)
         assert bool((high >= low).all())
@@ -64,7 +65,7 @@ def assert_oriented(curves: NeuronCurves) -> None:
 
 
 def test_one_line() -> None:
-    part = cut(nn.Sequential(dense([[1, 0]], [-0.25]), nn.ReLU()))
+    part = partition(nn.Sequential(dense([[1, 0]], [-0.25]), nn.ReLU()))
     curves = part.neurons(layer="1", unit=0)
     assert_on(curves, 0, 0.25)
     assert curves.length == pytest.approx(2.0)
@@ -76,7 +77,7 @@ def test_one_line() -> None:
 def test_absolute_values_bend_on_the_axes() -> None:
     weight = [[1, 0], [-1, 0], [0, 1], [0, -1]]
     model = nn.Sequential(dense(weight), nn.ReLU(), dense([[1, 1, 1, 1]]))
-    part = cut(model)
+    part = partition(model)
     assert len(part) == 4
     curves = part.neurons()
     assert lengths(curves) == pytest.approx({("1", unit): 2.0 for unit in range(4)})
@@ -91,7 +92,9 @@ def test_absolute_values_bend_on_the_axes() -> None:
 
 def test_a_unit_twice_has_two_equal_curves() -> None:
     row = [0.3, -0.7]
-    part = cut(nn.Sequential(dense([row, [2 * x for x in row], row], [0.1, 0.2, 0.1]), nn.ReLU()))
+    part = partition(
+        nn.Sequential(dense([row, [2 * x for x in row], row], [0.1, 0.2, 0.1]), nn.ReLU())
+    )
     assert part.mesh.num_faces == 2
     found = [part.neurons(unit=unit) for unit in range(3)]
     for curves in found:
@@ -104,7 +107,7 @@ def test_a_later_unit_bends_on_an_earlier_line() -> None:
     model = nn.Sequential(
         dense([[1, 0], [0, 1]]), nn.ReLU(), dense([[1, 0], [1, -1]]), nn.ReLU(), dense([[1, 1]])
     )
-    part = cut(model)
+    part = partition(model)
     curves = part.neurons()
     assert_on(curves.of(layer="3", unit=0), 0, 0.0)
     assert curves.of(layer="3", unit=0).length == pytest.approx(2.0)
@@ -114,15 +117,15 @@ def test_a_later_unit_bends_on_an_earlier_line() -> None:
 
 
 def test_relu_of_relu_switches_where_the_first_does() -> None:
-    part = cut(nn.Sequential(dense([[1, 1]]), nn.ReLU(), nn.ReLU()))
-    first, second = (part.neurons(layer=op) for op in (0, 1))
+    part = partition(nn.Sequential(dense([[1, 1]]), nn.ReLU(), nn.ReLU()))
+    first, second = (part.neurons(layer=layer) for layer in (0, 1))
     assert first.length == pytest.approx(8**0.5)
     assert torch.equal(first.ends, second.ends)
     assert torch.equal(first.regions, second.regions)
 
 
 def test_hardtanh_has_two_parallel_lines_of_one_unit() -> None:
-    part = cut(nn.Sequential(dense([[2, 0]]), nn.Hardtanh()))
+    part = partition(nn.Sequential(dense([[2, 0]]), nn.Hardtanh()))
     curves = part.neurons(unit=0)
     assert_on(curves, 0, -0.5, 0.5)
     assert curves.units.tolist() == [[0, 0]]
@@ -133,11 +136,11 @@ def test_hardtanh_has_two_parallel_lines_of_one_unit() -> None:
 
 def test_a_periodic_function_has_a_line_for_every_knot() -> None:
     wave = PiecewiseLinear([0.0, 0.5, 1.0], [0.0, 1.0, 0.0], extrapolate="periodic")
-    part = cut(nn.Sequential(dense([[1, 0], [0.1, 0]], [0.0, 0.25]), wave))
+    part = partition(nn.Sequential(dense([[1, 0], [0.1, 0]], [0.0, 0.25]), wave))
     assert_on(part.neurons(unit=0), 0, -0.5, 0.0, 0.5)
     assert len(part.neurons(unit=1)) == 0
     assert part.fixed_units()["1"].tolist() == [-1, 1]
-    before = cut(nn.Sequential(dense([[0.1, 0], [0.1, 0]], [-0.25, -0.75]), wave))
+    before = partition(nn.Sequential(dense([[0.1, 0], [0.1, 0]], [-0.25, -0.75]), wave))
     assert before.patterns()["1"].tolist() == [[0, -1]]
     assert before.fixed_units()["1"].tolist() == [0, 1]  # -1 would say that it switches
 
@@ -145,7 +148,7 @@ def test_a_periodic_function_has_a_line_for_every_knot() -> None:
 def test_the_unit_of_a_maximum_is_its_group() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(Maxout(2, 3, 4), nn.Linear(3, 1)).double()
-    part = cut(model, sc.Domain.box(-4, 4))
+    part = partition(model, sc.Domain.box(-4, 4))
     curves = part.neurons()
     assert set(curves.unit.tolist()) <= {0, 1, 2}
     winner = part.patterns()[part.layers[0]]
@@ -158,7 +161,7 @@ def test_the_unit_of_a_maximum_is_its_group() -> None:
 
 def test_maximum_of_three_planes_meets_in_a_point() -> None:
     model = nn.Sequential(dense([[1, 0], [-1, 0], [0, 2]]), nn.Unflatten(1, (1, 3)), Largest())
-    curves = cut(model).neurons(unit=0)
+    curves = partition(model).neurons(unit=0)
     assert len(curves) == 3
     assert len(curves.polylines) == 3  # they meet in the origin
     assert curves.length == pytest.approx(1 + 2 * 1.25**0.5)
@@ -171,7 +174,7 @@ class Largest(nn.Module):
 
 def test_sorted_units_switch_in_pairs_named_by_the_first() -> None:
     # pairs of the group: 0 and 1 where x = y, 0 and 2 where x = 0.5, 1 and 2 where y = 0.5
-    part = cut(nn.Sequential(dense([[1, 0], [0, 1], [0, 0]], [0, 0, 0.5]), GroupSort(3)))
+    part = partition(nn.Sequential(dense([[1, 0], [0, 1], [0, 0]], [0, 0, 0.5]), GroupSort(3)))
     curves = part.neurons()
     expected = {0: 8**0.5 + 2, 1: 2.0}
     assert lengths(curves) == pytest.approx({(part.layers[0], u): x for u, x in expected.items()})
@@ -189,7 +192,7 @@ def test_a_registered_operation_switches_where_its_functions_vanish(
             return torch.where(x > 0.5, 1 - x, x)
 
     sc.register_op(Fold, cuts=lambda module, x: x - 0.5)
-    part = cut(nn.Sequential(dense([[1, 0], [0, 1], [0, 0]]), Fold()))
+    part = partition(nn.Sequential(dense([[1, 0], [0, 1], [0, 0]]), Fold()))
     assert_on(part.neurons(unit=0), 0, 0.5)
     assert_on(part.neurons(unit=1), 1, 0.5)
     assert part.fixed_units()[part.layers[0]].tolist() == [-1, -1, 0]
@@ -199,14 +202,14 @@ def test_units_that_never_switch() -> None:
     model = nn.Sequential(
         dense([[1, 0], [0, 1], [1, 1], [0, 0], [1, 0]], [-5, 5, 0, 0, -1]), nn.ReLU()
     )
-    part = cut(model)
+    part = partition(model)
     # the last one is negative but for the domain's border
     assert part.fixed_units()["1"].tolist() == [0, 1, -1, 0, 0]
     assert part.neurons().units.tolist() == [[0, 2]]
 
 
 def test_an_affine_network_has_no_curves() -> None:
-    part = cut(nn.Sequential(dense([[1, 2]])))
+    part = partition(nn.Sequential(dense([[1, 2]])))
     assert len(part.neurons()) == 0
     assert part.neurons().units.shape == (0, 2)
     assert part.fixed_units() == {}
@@ -215,7 +218,7 @@ def test_an_affine_network_has_no_curves() -> None:
 
 
 def test_one_region_has_no_curves() -> None:
-    part = cut(nn.Sequential(dense([[1, 0], [0, 1]], [7, -7]), nn.ReLU()))
+    part = partition(nn.Sequential(dense([[1, 0], [0, 1]], [7, -7]), nn.ReLU()))
     assert len(part) == 1
     assert len(part.neurons()) == len(part.neurons(layer=0, unit=1)) == 0
     assert part.fixed_units()["1"].tolist() == [1, 0]
@@ -242,7 +245,7 @@ def preactivations(model: nn.Module, x: Tensor) -> list[Tensor]:
 @pytest.fixture(scope="module", params=[(2, 24, 24, 24, 3), (2, 40, 1), (2, 6, 6, 6, 6, 6, 2)])
 def case(request: pytest.FixtureRequest) -> tuple[nn.Module, sc.Partition, NeuronCurves]:
     model = mlp(*request.param, seed=len(request.param))
-    part = cut(model, sc.Domain.box(-3, 3))
+    part = partition(model, sc.Domain.box(-3, 3))
     return model, part, part.neurons()
 
 
@@ -252,10 +255,12 @@ Case = tuple[nn.Module, sc.Partition, NeuronCurves]
 def test_units_are_zero_on_their_curves(case: Case) -> None:
     model, part, curves = case
     middle = part.domain.embed(curves.ends.mean(1))
-    for op, z in enumerate(preactivations(model, middle)):
-        rows = (curves.op == op).nonzero()[:, 0]
+    for layer, z in enumerate(preactivations(model, middle)):
+        rows = (curves.layer == layer).nonzero()[:, 0]
         own = z[rows, curves.unit[rows]].abs()
-        assert bool((own <= SAFETY * part.layer_errors[part.layers[op]][curves.unit[rows]]).all())
+        assert bool(
+            (own <= SAFETY * part.layer_errors[part.layers[layer]][curves.unit[rows]]).all()
+        )
 
 
 def test_all_inner_edges_are_covered(case: Case) -> None:
@@ -309,33 +314,39 @@ def test_fixed_units_agree_with_samples_and_curves(case: Case) -> None:
     model, part, curves = case
     fixed = part.fixed_units()
     x = part.domain.embed(part.centroids)
-    for op, z in enumerate(preactivations(model, x)):
+    for layer, z in enumerate(preactivations(model, x)):
         on = (z > 0).long()
         expected = torch.where(on.amin(0) == on.amax(0), on.amin(0), -1)
-        assert torch.equal(fixed[part.layers[op]], expected)
+        assert torch.equal(fixed[part.layers[layer]], expected)
         switching = (expected == -1).nonzero()[:, 0]
-        assert torch.equal(curves.units[curves.units[:, 0] == op, 1], switching)
+        assert torch.equal(curves.units[curves.units[:, 0] == layer, 1], switching)
 
 
 def test_blocks_and_strips_change_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     _, part, curves = case
     fixed = part.fixed_units()
     monkeypatch.setattr(module, "_TABLE", 4000)
-    monkeypatch.setattr(module, "_BLOCK", {"cpu": 1500})
-    again = part.neurons()
+    with using(numbers=1500):
+        again, fixed_again = part.neurons(), part.fixed_units()
     for name in ("points", "segments", "regions", "label"):
         assert torch.equal(getattr(again, name), getattr(curves, name))
-    for name, pieces in part.fixed_units().items():
+    for name, pieces in fixed_again.items():
         assert torch.equal(pieces, fixed[name])
+
+
+def test_the_earlier_name_of_the_layer_warns_and_agrees() -> None:
+    curves = partition(nn.Sequential(dense([[1, 1]]), nn.ReLU(), nn.ReLU())).neurons()
+    with pytest.warns(DeprecationWarning, match=r"curves\.op is now curves\.layer"):
+        assert curves.op is curves.layer
 
 
 def at_border(curves: NeuronCurves) -> Tensor:
     """Whether each segment's unit is between two pieces in the segment's middle, (S,)."""
     part = curves.partition
     middles = part.domain.embed(curves.ends.mean(1))
-    sources = {cut.name: z for cut, z in part.program.walk(middles)}
+    sources = {layer.name: z for layer, z in part.program.walk(middles)}
     found = torch.zeros(len(curves), dtype=torch.bool)
-    for op, one in enumerate(part.program.layers):
+    for layer, one in enumerate(part.program.layers):
         z, slack = sources[one.name], SAFETY * part.layer_errors[one.name]
         if isinstance(one, MaxNonlinearity):
             between = one.winners(z, slack).sum(2) > 1
@@ -345,7 +356,7 @@ def at_border(curves: NeuronCurves) -> Tensor:
             first = one.pairs[0].expand_as(between)
             many = torch.zeros(len(z), len(slack), dtype=torch.int64)
             between = many.scatter_add_(1, first, between.long()) > 0
-        rows = (curves.op == op).nonzero()[:, 0]
+        rows = (curves.layer == layer).nonzero()[:, 0]
         found[rows] = between[rows, curves.unit[rows]]
     return found
 
@@ -353,7 +364,7 @@ def at_border(curves: NeuronCurves) -> Tensor:
 @examples(40)
 @given(st.one_of(nets(), maxima_nets(depth=2)), domains())
 def test_units_switch_on_their_curves_and_only_there(net: Net, domain: sc.Domain) -> None:
-    part = cut(net.module(), domain)
+    part = partition(net.module(), domain)
     assume(not part.unresolved)
     curves = part.neurons()
     inner = (part.edge_layer >= 0).nonzero()[:, 0]
@@ -366,7 +377,7 @@ def test_units_switch_on_their_curves_and_only_there(net: Net, domain: sc.Domain
     faces = part.edge_faces[inner].sort(1).values
     wanted = torch.cat([own, faces], 1).tolist()
     found = torch.cat(
-        [curves.op[:, None], curves.unit[:, None], curves.regions.sort(1).values], 1
+        [curves.layer[:, None], curves.unit[:, None], curves.regions.sort(1).values], 1
     ).tolist()
     assert set(map(tuple, wanted)) <= set(map(tuple, found))
     assert len(set(map(tuple, found))) == len(found)
@@ -401,18 +412,18 @@ class Image(nn.Module):
 def image() -> tuple[nn.Module, sc.Partition]:
     torch.manual_seed(0)
     model = Image().double().eval()
-    return model, cut(model, sc.Domain.around(torch.randn(1, 4, 4), side=4.0, seed=0))
+    return model, partition(model, sc.Domain.around(torch.randn(1, 4, 4), side=4.0, seed=0))
 
 
 def test_names_of_a_convolutional_network(image: tuple[nn.Module, sc.Partition]) -> None:
     _, part = image
     assert part.layers == ("stem.1", "block.relu", "block.relu#2", "pool")
     curves = part.neurons()
-    assert set(curves.op.tolist()) == {0, 1, 2, 3}
-    for op, name in enumerate(part.layers):
+    assert set(curves.layer.tolist()) == {0, 1, 2, 3}
+    for layer, name in enumerate(part.layers):
         one = part.neurons(layer=name)
-        assert set(one.op.tolist()) == {op}
-        assert torch.equal(one.ends, curves.of(layer=op).ends)
+        assert set(one.layer.tolist()) == {layer}
+        assert torch.equal(one.ends, curves.of(layer=layer).ends)
         assert {one.key(label)[0] for label in one.label.tolist()} == {name}
     assert torch.equal(part.neurons(layer="stem").ends, part.neurons(layer="stem.1").ends)
     assert torch.equal(part.neurons(layer=-1).ends, part.neurons(layer="pool").ends)
@@ -434,15 +445,19 @@ def test_units_of_convolutions_are_zero_on_their_curves(
 @pytest.mark.parametrize(
     ("choice", "error", "message"),
     [
-        ({"layer": "conv9"}, sc.SplineCamError, "no cut is called 'conv9'; give one of 'stem.1'"),
-        ({"layer": "block"}, sc.SplineCamError, "2 cuts are called 'block'; give one of"),
-        ({"layer": "ste"}, sc.SplineCamError, "no cut is called 'ste'"),
-        ({"layer": 4}, IndexError, "layer 4 of 4 cuts: 'stem.1', "),
-        ({"layer": -5}, IndexError, "layer -5 of 4 cuts"),
+        ({"layer": "conv9"}, sc.SplineCamError, "no layer is called 'conv9'; give one of 'stem.1'"),
+        ({"layer": "block"}, sc.SplineCamError, "2 layers are called 'block'; give one of"),
+        ({"layer": "ste"}, sc.SplineCamError, "no layer is called 'ste'"),
+        ({"layer": 4}, IndexError, "layer 4 of 4 layers: 'stem.1', "),
+        ({"layer": -5}, IndexError, "layer -5 of 4 layers"),
         ({"layer": 1.5}, TypeError, "layer must be the name or the number"),
-        ({"layer": "pool", "unit": 8}, IndexError, "unit 8 of cut 'pool', whose units are 0 to 7"),
-        ({"layer": 0, "unit": [0, 32]}, IndexError, "unit 32 of cut 'stem.1'"),
-        ({"layer": 0, "unit": -1}, IndexError, "unit -1 of cut 'stem.1'"),
+        (
+            {"layer": "pool", "unit": 8},
+            IndexError,
+            "unit 8 of layer 'pool', whose units are 0 to 7",
+        ),
+        ({"layer": 0, "unit": [0, 32]}, IndexError, "unit 32 of layer 'stem.1'"),
+        ({"layer": 0, "unit": -1}, IndexError, "unit -1 of layer 'stem.1'"),
         ({"layer": 0, "unit": 0.5}, TypeError, "whole numbers"),
         ({"layer": 0, "unit": [True]}, TypeError, "whole numbers"),
         ({"unit": 3}, ValueError, "unit 3 of which layer"),
@@ -495,7 +510,7 @@ def test_a_function_is_named_by_the_module_before_it() -> None:
     assert part.layers == ("relu", "relu_1")
     assert torch.equal(part.neurons(layer="fc2").label, part.neurons(layer="relu_1").label)
     assert torch.equal(part.neurons(layer="fc1").label, part.neurons(layer=0).label)
-    with pytest.raises(sc.SplineCamError, match="no cut is called 'fc3'"):
+    with pytest.raises(sc.SplineCamError, match="no layer is called 'fc3'"):
         part.neurons(layer="fc3")
 
 

@@ -14,7 +14,7 @@ import splinecam as sc
 from handmade import curves_of, loose, plane
 from splinecam._util.bvh import BoxTree
 from splinecam.analysis.curves import Curves
-from splinecam.analysis.nearest import closest
+from splinecam.geometry.distances import closest
 from strategies import examples
 
 F64 = torch.float64

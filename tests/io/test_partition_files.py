@@ -16,6 +16,9 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam.io import partition_files
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def mlp(outputs: int, *end: nn.Module) -> nn.Sequential:
@@ -70,13 +73,35 @@ def same(part: sc.Partition, again: sc.Partition) -> bool:
         *("vertices", "edges", "edge_layer", "edge_unit", "vertex_layer", "face_offsets", "values"),
         *("face_vertices", "weight", "bias", "areas", "centroids", "value_error", "edge_faces"),
     )
-    plain = ("cuts", "stripped", "unresolved", "dtype")
+    plain = ("layers", "stripped", "unresolved", "dtype")
     return all(torch.equal(getattr(part, name), getattr(again, name)) for name in tensors) and all(
         getattr(part, name) == getattr(again, name) for name in plain
     )
 
 
 # -- there and back -------------------------------------------------------------------------------
+
+
+def test_a_file_of_the_version_before_is_read() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 3))
+    part = sc.load(FIXTURES / "partition_version1.npz", model=model)
+    assert len(part) == 14
+    assert (part.names, part.layers, part.dtype) == (("a", "b", "c"), ("1",), torch.float32)
+    assert part.domain == sc.Domain.box(-2, 2)
+    assert float(part.areas.sum()) == pytest.approx(16)
+    assert part.validate().ok
+    now = sc.partition(model, sc.Domain.box(-2, 2), device="cpu", progress=False)
+    assert torch.equal(part.edge_layer, now.edge_layer)
+    assert torch.equal(part.face_vertices, now.face_vertices)
+    assert torch.allclose(part.vertices, now.vertices, rtol=0, atol=1e-12)
+
+
+def test_pickles_name_a_function_that_stays() -> None:
+    content = (FIXTURES / "partition_version1.npz").read_bytes()
+    restore, (_, *others) = sc.load(io.BytesIO(content)).__reduce__()
+    assert f"{restore.__module__}.{restore.__qualname__}" == "splinecam._partition._unpickled"
+    assert len(restore(content, *others)) == 14
 
 
 def test_everything_comes_back(case: tuple[nn.Module, sc.Partition], tmp_path: Path) -> None:
@@ -163,7 +188,7 @@ def test_whole_numbers_are_stored_narrowly(saved: Path) -> None:
 def test_extremes_of_whole_numbers_fit() -> None:
     for high in (127, 128, 32767, 32768, 2**31 - 1, 2**31):
         array = np.array([-1, high])
-        narrow = sc.io._narrow(array)
+        narrow = partition_files._narrow(array)
         assert np.array_equal(narrow, array)
         assert narrow.dtype.kind == "i"
 
@@ -188,7 +213,7 @@ def test_another_model_is_refused(saved: Path) -> None:
         sc.load(saved, model=other)
     with pytest.raises(sc.SplineCamError, match="it has 3 outputs"):
         sc.load(saved, model=mlp(3))
-    with pytest.raises(sc.SplineCamError, match="the cuts"):
+    with pytest.raises(sc.SplineCamError, match="the layers"):
         sc.load(saved, model=nn.Linear(2, 1))
 
 

@@ -45,8 +45,8 @@ def test_maps_reproduce_the_model(part: sc.Partition, model: nn.Module):
 def test_every_edge_lies_on_the_zero_set_of_its_unit(part: sc.Partition, model: nn.Module):
     double = copy.deepcopy(model).double()
     middle = part.vertices[part.edges].mean(1)
-    for op, depth in ((0, 1), (1, 3)):
-        mine = part.edge_layer == op
+    for layer, depth in ((0, 1), (1, 3)):
+        mine = part.edge_layer == layer
         z = double[:depth](middle[mine]).detach()
         own = z.gather(1, part.edge_unit[mine][:, None])
         assert float(own.abs().max()) < 1e-13
@@ -70,8 +70,8 @@ def test_patterns_differ_between_neighbours_in_the_unit_of_their_edge(part: sc.P
     patterns = part.patterns()
     inner = (part.edge_faces >= 0).all(1)
     a, b = part.edge_faces[inner].unbind(1)
-    for op, name in enumerate(part.layers):
-        mine = part.edge_layer[inner] == op
+    for layer, name in enumerate(part.layers):
+        mine = part.edge_layer[inner] == layer
         unit = part.edge_unit[inner][mine]
         rows = torch.arange(len(unit))
         pieces = patterns[name]
@@ -179,6 +179,21 @@ def test_reprs(part: sc.Partition):
     assert repr(part.regions) == f"Regions({len(part):,})"
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("cuts", "layers"),
+        ("cut_errors", "layer_errors"),
+        ("edge_op", "edge_layer"),
+        ("vertex_op", "vertex_layer"),
+    ],
+)
+def test_earlier_names_warn_and_agree(part: sc.Partition, old: str, new: str):
+    with pytest.warns(DeprecationWarning, match=rf"part\.{old} is now part\.{new}") as caught:
+        assert getattr(part, old) is getattr(part, new)
+    assert caught[0].filename == __file__
+
+
 def test_a_final_softmax_is_left_out_and_said(model: nn.Module):
     part = sc.partition(nn.Sequential(model, nn.Softmax(1)), sc.Domain.box(-2, 2), progress=False)
     assert part.stripped == "softmax"
@@ -186,7 +201,7 @@ def test_a_final_softmax_is_left_out_and_said(model: nn.Module):
     assert part.validate().ok
 
 
-def test_a_network_without_cuts_is_one_region():
+def test_a_network_without_layers_is_one_region():
     part = sc.partition(nn.Linear(2, 2), sc.Domain.box(-1, 1), progress=False)
     assert len(part) == 1
     assert part.validate().ok
@@ -236,7 +251,7 @@ def test_progress_is_silent_when_nobody_watches(
     assert captured.out == captured.err == ""
 
 
-def test_progress_shows_the_cut_and_the_regions(
+def test_progress_shows_the_regions(
     model: nn.Module, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
