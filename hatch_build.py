@@ -17,8 +17,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("src/splinecam/kernels")
-SOURCES = ("refine.c", "rows.c", "pool.c")
-# Of the processor only what all of its kind have: rows.c chooses among instructions at run time.
+SOURCES = ("refine.c", "edges.c", "chords.c", "faces.c", "rows.c", "loops.c", "pool.c")
+# Of the processor only what all of its kind have: loops.c chooses among instructions at run time.
 FLAGS = [
     "-std=c11",
     "-O3",

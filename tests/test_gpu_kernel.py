@@ -24,7 +24,7 @@ from splinecam.engine.plan import Place, Plan
 from splinecam.engine.run import Outcome, run
 from splinecam.kernels import gpu, gpu_kernel_for
 from splinecam.kernels.gpu import GpuKernel
-from splinecam.kernels.nvrtc import source_of, struct_of
+from splinecam.kernels.structures import source_of, structures
 from splinecam.network.capture import capture
 from test_kernel import NETS, _assert_same, _mlp, assert_same_refinement
 
@@ -157,7 +157,7 @@ def test_the_structure_is_as_long_as_in_the_source(source: str, tmp_path: Path) 
     where = f"-I{source_of(source).parent}"
     subprocess.run([COMPILER, where, str(asked), "-o", made, "-lm"], check=True)
     found = subprocess.run([made], check=False).returncode
-    struct = struct_of(source)
+    struct = structures(source)["run_t"]
     assert found == len(struct._fields_) == ctypes.sizeof(struct) / 8
 
 

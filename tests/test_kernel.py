@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from checks import assert_exact, follow_lines
+from splinecam._util.tolerances import EPS
 from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement import refine
 from splinecam.arrangement.functions import Functions
@@ -30,9 +31,9 @@ from splinecam.engine.run import Outcome, run
 from splinecam.geometry.interpolation import InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.kernels import (
-    Cutting,
     Dense,
     Kernel,
+    LayerFunctions,
     LineRows,
     SignRange,
     available,
@@ -85,7 +86,7 @@ def assert_same_refinement(fast: Any, plain: Any) -> None:
         assert torch.allclose(one.t, other.t, atol=1e-12)
     for one, other in zip(fast.breakpoints, plain.breakpoints, strict=True):
         assert torch.equal(one.unit, other.unit)
-        assert torch.allclose(one.bend, other.bend, rtol=1e-9)
+        assert torch.allclose(one.slope_change, other.slope_change, rtol=1e-9)
 
 
 @pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
@@ -311,12 +312,12 @@ def test_range_signs_and_zeros_are_seen(kernel: Kernel, rows: int, units: int) -
     z = torch.randn(rows, units, dtype=torch.float64)
     least, words = torch.full((units,), 1e-9).double(), _words(rows, units)
     sign_range = SignRange(least, words[0], words[1])
-    kernel.see(z, 0, rows, sign_range)
+    kernel.scan(z, 0, rows, sign_range)
     assert torch.equal(torch.stack(sign_range.range()), torch.stack([z.amin(0), z.amax(0)]))
     assert not sign_range.zeros()
     assert torch.equal(torch.stack(set_bits(words[0]), 1), (z > 0).nonzero())
     z[rows // 2, units - 1] = -1e-10
-    kernel.see(z, 0, rows, sign_range)
+    kernel.scan(z, 0, rows, sign_range)
     assert sign_range.zeros()
     assert torch.equal(torch.stack(set_bits(words[1]), 1), (z < -1e-9).nonzero())
 
@@ -332,18 +333,18 @@ def test_products_of_positive_parts(kernel: Kernel, units: int, width: int, rows
     size, error = z.abs().amax(0), 1e-15 * torch.rand(units).double()
     table = torch.empty(rows, width).double()
     for taken, shift, rectified in ((z.clamp(min=0), bias, True), (z, None, False)):
-        layer = Dense(z, rectified, weight, shift, size, error, None, ("direct",) * 2, 1e-16, 8.0)
-        seen = kernel.dense(mesh, layer, table, look=True)
+        layer = Dense(z, rectified, weight, shift, size, error)
+        seen = kernel.dense(mesh, layer, table, signs=True)
         expected = taken @ weight + (0 if shift is None else shift)
         assert torch.allclose(table, expected, atol=1e-13)
         assert torch.equal(torch.cat([seen.low, seen.high]), torch.stack(table.aminmax(dim=0)))
         assert seen.signs is not None
         assert torch.equal(torch.stack(set_bits(seen.signs[0]), 1), (table > 0).nonzero())
         modulus = size @ weight.abs() + (0 if shift is None else shift.abs())
-        spread = (error.square() @ weight.square()).sqrt() + 1e-16 * modulus
+        spread = (error.square() @ weight.square()).sqrt() + EPS * modulus
         assert torch.allclose(seen.modulus[0], modulus)
         assert torch.allclose(seen.error[0], spread, atol=0)
-        assert torch.allclose(seen.later_error[0], spread + 1e-16 * modulus, atol=0)
+        assert torch.allclose(seen.later_error[0], spread + EPS * modulus, atol=0)
         assert torch.equal(seen.positive_modulus, seen.high.clamp(min=0))
         assert torch.equal(seen.positive_error, seen.later_error * (seen.high >= 0))
 
@@ -373,7 +374,7 @@ def test_new_rows_lie_between_their_ends_less_the_slope_changes(kernel: Kernel, 
     for i in range(count):
         for k in range(int(offsets[bends.line[i]]), int(offsets[bends.line[i] + 1])):
             low, high = sorted((float(interpolated.t[i]), float(bends.t[k])))
-            expected[i] -= low * (1 - high) * bends.bend[k] * columns[bends.unit[k]]
+            expected[i] -= low * (1 - high) * bends.slope_change[k] * columns[bends.unit[k]]
     kernel.fill(table, LineRows(rows, interpolated, bends, columns), SignRange.nothing())
     assert torch.allclose(table[rows:], expected, atol=1e-13)
 
@@ -381,16 +382,16 @@ def test_new_rows_lie_between_their_ends_less_the_slope_changes(kernel: Kernel, 
 # -- what is malformed --------------------------------------------------------------------------
 
 
-def _cutting(mesh: Mesh, units: int) -> Cutting:
+def _functions(mesh: Mesh, units: int) -> LayerFunctions:
     """Lines through a square, as a layer of one network cuts it."""
     normal, offset = torch.randn(2, units).double(), torch.randn(units).double() / 4
     z = mesh.uv @ normal + offset
     words = _words(mesh.num_vertices, units)
-    Kernel(1).see(
+    Kernel(1).scan(
         z, 0, mesh.num_vertices, SignRange(torch.zeros(units).double(), words[0], words[1])
     )
     error = torch.full((units,), 1e-16).double()
-    return Cutting(z, words[0], error, torch.ones(units).double(), 4e-16, 8.0, 0, None, 999, 0)
+    return LayerFunctions(z, words[0], error, torch.ones(units).double(), layer=0)
 
 
 def _square() -> Mesh:
@@ -410,15 +411,15 @@ def damages(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 def test_malformed_arrays_are_refused(damage: list[tuple[str, int, int]], seed: int) -> None:
     torch.manual_seed(seed)
     kernel, mesh = Kernel(1), _square()
-    first = kernel.refine(mesh, _cutting(mesh, 6))
+    first = kernel.refine(mesh, _functions(mesh, 6))
     assert not isinstance(first, str)
     mesh = first.mesh.kept()
-    cutting = _cutting(mesh, 70)
+    functions = _functions(mesh, 70)
     for name, place, number in damage:
-        array = getattr(mesh if name in vars(mesh) else cutting, name).view(-1)
+        array = getattr(mesh if name in vars(mesh) else functions, name).view(-1)
         array[place % array.shape[0]] = number
     with suppress(ValueError):  # which says that the arrays do not fit together
-        made = kernel.refine(mesh, cutting)
+        made = kernel.refine(mesh, functions)
         assert isinstance(made, str) or made.mesh.num_faces >= mesh.num_faces
 
 
@@ -439,4 +440,4 @@ def test_malformed_lines_are_refused(data: st.DataObject) -> None:
 
 def test_arrays_must_be_contiguous(kernel: Kernel) -> None:
     with pytest.raises(ValueError, match="contiguous"):
-        kernel.see(torch.randn(4, 4).double().T, 0, 4, SignRange.nothing())
+        kernel.scan(torch.randn(4, 4).double().T, 0, 4, SignRange.nothing())

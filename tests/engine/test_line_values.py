@@ -102,9 +102,9 @@ def _line() -> tuple[Breakpoints, InterpolatedVertices, Tensor]:
     generator = torch.Generator().manual_seed(0)
     t = torch.tensor([0.1, 0.4, 0.5, 0.9, 0.3, 0.7], dtype=torch.float64)
     line = torch.tensor([0, 0, 0, 0, 2, 2])
-    bend = torch.rand(6, generator=generator, dtype=torch.float64)
+    slope_change = torch.rand(6, generator=generator, dtype=torch.float64)
     unit = torch.tensor([0, 3, 1, 2, 4, 0])
-    some = Breakpoints(torch.tensor([0, 4, 4, 6]), t, unit, bend, line, torch.arange(6))
+    some = Breakpoints(torch.tensor([0, 4, 4, 6]), t, unit, slope_change, line, torch.arange(6))
     nothing = torch.zeros(6, dtype=torch.int64)
     columns = torch.randn(5, 7, generator=generator, dtype=torch.float64)
     return some, InterpolatedVertices(nothing, nothing, t), columns
@@ -121,7 +121,9 @@ def test_bags_and_sums_follow_the_formula() -> None:
         for kink in range(6):
             if some.line[vertex] == some.line[kink]:
                 t, at = sorted((float(interpolated.t[vertex]), float(some.t[kink])))
-                expected[vertex] += some.bend[kink] * t * (1 - at) * columns[some.unit[kink]]
+                expected[vertex] += (
+                    some.slope_change[kink] * t * (1 - at) * columns[some.unit[kink]]
+                )
     assert torch.allclose(_off(Bags.of(some, interpolated), columns), expected, atol=1e-15)
     assert torch.allclose(Sums(some, interpolated).off(columns), expected, atol=1e-15)
 

@@ -43,8 +43,8 @@ def _edge_kinks(functions: Functions, cuts: EdgeCrossings) -> Breakpoints:
     else:
         offsets = offsets_of(torch.bincount(cuts.edge, minlength=cuts.extra.shape[0]))
         first = offsets_of(torch.bincount(cuts.group))[:-1]
-    unit, bend = _bends(functions, cuts.column, cuts.change)
-    return Breakpoints(offsets, cuts.at, unit, bend, cuts.group_edge, first)
+    unit, slope_change = _bends(functions, cuts.column, cuts.change)
+    return Breakpoints(offsets, cuts.at, unit, slope_change, cuts.group_edge, first)
 
 
 def _chord_kinks(
@@ -66,8 +66,8 @@ def _chord_kinks(
     if old.shape[0]:
         value[old] = functions.at(take(end, old), take(crossing, old))
     change = value.abs() / torch.maximum(woven.s, 1 - woven.s)
-    unit, bend = _bends(functions, crossing, change)
-    return Breakpoints(woven.offsets, woven.s, unit, bend, woven.chord, woven.place)
+    unit, slope_change = _bends(functions, crossing, change)
+    return Breakpoints(woven.offsets, woven.s, unit, slope_change, woven.chord, woven.place)
 
 
 def _on_edges(functions: Functions, cuts: EdgeCrossings, group: Tensor, column: Tensor) -> Tensor:

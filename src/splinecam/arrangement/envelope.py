@@ -87,7 +87,7 @@ class EnvelopeClassifier:
         """How the contests stand."""
         face, units = contests.face, contests.units
         if self.kernel is not None:
-            return FaceStatus(*self.kernel.judge(self.contest(mesh, contests)))
+            return FaceStatus(*self.kernel.classify(self.contest(mesh, contests)))
         parts = [
             self._judge(mesh, face[rows], units[rows])
             for rows in self._blocks(mesh, units.shape[1], face)
@@ -99,7 +99,7 @@ class EnvelopeClassifier:
         """Units that need not be looked at any more in the contests' faces, (N, R)."""
         face, units = contests.face, contests.units
         if self.kernel is not None:
-            return self.kernel.hopeless(self.contest(mesh, contests))
+            return self.kernel.dominated(self.contest(mesh, contests))
         return torch.cat(
             [
                 _Around.of(mesh, face[rows], self, units[rows]).hopeless()

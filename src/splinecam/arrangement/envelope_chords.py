@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.csr import following, offsets_of, owners_of, take, take_rows
-from splinecam._util.tolerances import SAFETY, UV_ERROR
+from splinecam._util.tolerances import SAFETY
 from splinecam.arrangement.chords import Arrangement, FaceBoundaries
 from splinecam.arrangement.incremental import split_once
 from splinecam.arrangement.refinement import (
@@ -32,8 +32,6 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel, SelectedChords
 
 __all__ = ["Halves", "Wanted", "draw_strokes", "halve"]
-
-_MOST_CHORDS = 1 << 12  # of one face, of which a GPU compares all pairs
 
 
 @dataclass(frozen=True)
@@ -70,14 +68,11 @@ class Wanted:
             unit=self.unit,
             table=self.field.table,
             error=self.error,
-            old=self.field.first,
-            born=self.field.ends,
+            first_new=self.field.first,
+            parents=self.field.ends,
             position_error=self.field.position_error,
-            uv_error=UV_ERROR,
-            safety=SAFETY,
-            op=self.op,
+            layer=self.op,
             max_faces=self.max_faces,
-            max_chords=_MOST_CHORDS,
         )
 
 
@@ -101,7 +96,7 @@ def draw_strokes(mesh: Mesh, wanted: Wanted) -> Refinement:
     if not wanted.key.shape[0]:
         return unrefined(mesh, [])
     if wanted.kernel is not None:
-        fast = wanted.kernel.draw(mesh, wanted.strokes())
+        fast = wanted.kernel.insert_chords(mesh, wanted.strokes())
         if not isinstance(fast, str):
             return Refinement(fast.mesh, fast.on_edges, fast.inside, [])
     pairs, column = wanted.columns()

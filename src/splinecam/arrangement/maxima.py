@@ -223,7 +223,7 @@ class _Work:
         judge, units = self.judge, contests.units
         if judge.kernel is not None:
             given = judge.contest(self.mesh, contests), cut, ends, pair, _ASIDE
-            return judge.kernel.along(*given)
+            return judge.kernel.tied_along_lines(*given)
         first, second = ((units == unit[:, None]).any(1) for unit in pair[cut].unbind(1))
         (a, tolerance), (b, _) = (judge.at(vertex, units) for vertex in ends[cut].unbind(1))
         order = torch.lerp(a, b, _ASIDE).argsort(1)

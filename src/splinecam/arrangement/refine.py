@@ -19,7 +19,6 @@ from torch import Tensor
 from splinecam._util.backend import backend_of
 from splinecam._util.bits import bits_of, rows_with_bits
 from splinecam._util.csr import take
-from splinecam._util.tolerances import SAFETY, UV_ERROR
 from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement.breakpoints import find_kinks
 from splinecam.arrangement.find_chords import Zeros, cross_faces
@@ -35,12 +34,9 @@ from splinecam.arrangement.refinement import (
 )
 from splinecam.arrangement.signs import Signs
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import Cutting, GpuKernel, Kernel, Layer
+from splinecam.kernels import GpuKernel, Kernel, LayerFunctions
 
 __all__ = ["ClearLayer", "in_blocks", "refine", "refine_compiled", "sign_changes", "zero_corners"]
-
-# Chords of one face up to which the compiled kernel compares all pairs of them.
-_MOST_CHORDS = 1 << 12
 
 
 class ClearLayer(NamedTuple):
@@ -101,19 +97,7 @@ def refine_compiled(
 
     The cells and their order are those of the tensor operations.
     """
-    cutting = Cutting(
-        z=layer.z,
-        positive=layer.positive,
-        error=layer.error,
-        jump=layer.jump,
-        uv_error=UV_ERROR,
-        safety=SAFETY,
-        op=op,
-        max_faces=max_faces,
-        max_chords=_MOST_CHORDS,
-        least_bends=0,
-    )
-    made = kernel.refine(mesh, cutting)
+    made = kernel.refine(mesh, LayerFunctions(*layer, op, max_faces))
     if isinstance(made, str):
         return unrefined(mesh, []) if made == "unchanged" else None
     return KernelRefinement(made.mesh, made.history)
@@ -126,19 +110,16 @@ def _by_gpu(
     found, jump = functions.found, functions.jump
     if found is None:
         return None
-    layer = Layer(
+    layer = LayerFunctions(
         z=functions.z,
         positive=found.positive,
         negative=found.negative,
         error=functions.error,
-        jump=torch.zeros_like(functions.error) if jump is None else jump,
+        slope_difference=jump,
         wanted=functions.wanted,
-        uv_error=UV_ERROR,
-        safety=SAFETY,
-        op=op,
+        layer=op,
         max_faces=max_faces,
-        max_chords=_MOST_CHORDS,
-        least_bends=None if jump is None else breakpoints.FEWEST,
+        breakpoints_from=None if jump is None else breakpoints.FEWEST,
     )
     made = gpu.refine(mesh, layer)
     if isinstance(made, str):

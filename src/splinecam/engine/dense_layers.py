@@ -7,7 +7,6 @@ from math import prod
 
 from torch import Tensor
 
-from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.signs import Signs, all_bits
 from splinecam.engine import line_values as bending
 from splinecam.engine.activations import LayerInput, State, extended, room_for
@@ -59,11 +58,9 @@ def evaluate_dense(program: Program, index: int, state: State, kernel: Kernel) -
         magnitude=given.bound.magnitude,
         error=given.bound.error,
         history=history,
-        ways=ways,
-        eps=EPS,
-        safety=SAFETY,
+        methods=ways,
     )
-    seen = kernel.dense(state.mesh, layer, table, look=cut is not None)
+    seen = kernel.dense(state.mesh, layer, table, signs=cut is not None)
     state.settled({step.name: table}, {step.name: Bound(seen.modulus, seen.error)})
     return _ready(seen, width)
 
@@ -92,7 +89,7 @@ def _ways(history: History, units: int, width: int) -> tuple[str, str]:
     """How to find the values at new vertices, on edges and inside faces."""
     costs = bending.DENSE
     ways = costs.ways(history.counts, width, units + width, units * width)
-    return _DIRECT if ways is None or not history.bends else (ways[0], ways[1])
+    return _DIRECT if ways is None or not history.has_breakpoints else (ways[0], ways[1])
 
 
 def _ready(seen: DenseResult, width: int) -> LayerInput:

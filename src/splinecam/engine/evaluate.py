@@ -96,7 +96,7 @@ class _Sink:
             return
         table = self.rows[self.source].view(self.vertices, -1)
         if self.kernel is not None and self.sign_range is not None:
-            self.kernel.see(table, start, start + count, self.sign_range)
+            self.kernel.scan(table, start, start + count, self.sign_range)
             return
         z = table[start : start + count]
         # One pass over the numbers for both is faster on a GPU, and slower on a CPU.

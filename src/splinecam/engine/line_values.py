@@ -102,7 +102,11 @@ class Bags:
         entry = entries_of(begin, end, offsets)
         owner = owners_of(counts, entry.shape[0])
         t, at = take(interpolated.t, owner), take(breakpoints.t, entry)
-        weight = torch.minimum(t, at) * (1 - torch.maximum(t, at)) * take(breakpoints.bend, entry)
+        weight = (
+            torch.minimum(t, at)
+            * (1 - torch.maximum(t, at))
+            * take(breakpoints.slope_change, entry)
+        )
         row = take(breakpoints.unit, entry)
         if ends is None:
             return cls(offsets, row, weight)
@@ -157,7 +161,7 @@ class Sums:
 
     def _off(self, columns: Tensor) -> Tensor:
         k, t = self.breakpoints, self.interpolated.t
-        part = take(columns, k.unit).T * k.bend
+        part = take(columns, k.unit).T * k.slope_change
         # No line's sum can be larger than this.
         largest = part.abs().amax(1, keepdim=True) * k.offsets.diff().amax()
         scale = torch.ldexp(torch.ones_like(largest), _FIXED_BITS - torch.frexp(largest).exponent)

@@ -51,7 +51,7 @@ class Breakpoints:
     offsets: Tensor
     t: Tensor
     unit: Tensor
-    bend: Tensor
+    slope_change: Tensor
     line: Tensor
     place: Tensor
 

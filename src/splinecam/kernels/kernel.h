@@ -4,7 +4,7 @@
  * vertex of edge e and half-edge 2e + 1 runs back; a face is a counter-clockwise cycle of them.
  *
  * The functions return a status. They check the sizes and indices of what they are given, so that
- * malformed arrays give an error rather than a crash. Python mirrors the structures in library.py.
+ * malformed arrays give an error rather than a crash. structures.py reads the structures from here.
  */
 #ifndef SPLINECAM_KERNEL_H
 #define SPLINECAM_KERNEL_H
@@ -19,22 +19,22 @@
 
 enum sc_status {
     SC_DONE = 0,
-    SC_UNCHANGED = 1,  /* no function changes sign along any edge */
-    SC_DELICATE = 2,   /* something is too close to something else: use the robust method */
-    SC_TOO_MANY = 3,   /* there would be more faces than allowed */
+    SC_UNCHANGED = 1,      /* no function changes sign along any edge */
+    SC_DEGENERATE = 2,     /* features lie too close together: use the robust method */
+    SC_TOO_MANY_FACES = 3, /* there would be more faces than allowed */
     SC_NO_MEMORY = -1,
-    SC_MALFORMED = -2, /* sizes or indices that do not fit together */
+    SC_MALFORMED = -2,     /* sizes or indices that do not fit together */
 };
 
 /* A planar subdivision. width is 2, or 3 if a constant third coordinate is carried along. */
 typedef struct {
     int64_t vertices, edges, faces, corners, width;
-    const double *uv;         /* (vertices, width) */
-    const int64_t *edge;      /* (edges, 2) end vertices */
-    const int64_t *offset;    /* (faces + 1) first corner of each face */
-    const int64_t *corner;    /* (corners) half-edges, face by face */
+    const double *uv;            /* (vertices, width) */
+    const int64_t *edge;         /* (edges, 2) end vertices */
+    const int64_t *offset;       /* (faces + 1) first corner of each face */
+    const int64_t *corner;       /* (corners) half-edges, face by face */
     const int64_t *edge_layer;   /* (edges) layer that drew the edge */
-    const int64_t *edge_unit; /* (edges) and its unit */
+    const int64_t *edge_unit;    /* (edges) and its unit */
     const int64_t *vertex_layer; /* (vertices) layer that made the vertex */
 } sc_mesh;
 
@@ -44,74 +44,74 @@ typedef struct {
     const double *z;          /* (vertices, units) */
     const uint64_t *positive; /* (vertices, ceil(units / 64)) where they are positive */
     const double *error;      /* (units) rounding error of z */
-    const double *jump;       /* (units) change of the result's slope per unit of the function's,
-                               * or NULL for 1 */
+    /* (units) difference of the slopes of the result on both sides of zero, or NULL for 1 */
+    const double *slope_difference;
 } sc_layer;
 
 typedef struct {
-    double uv_error;    /* rounding error of a coordinate */
-    double safety;      /* tolerances are this many times the errors */
-    int64_t op;         /* number of the layer, written as provenance */
-    int64_t most_faces; /* -1: any number */
-    int64_t most_chords; /* of one face */
-    int64_t least_bends; /* new vertices from which slope changes are computed; -1: never */
+    double uv_error;          /* rounding error of a coordinate */
+    double safety;            /* tolerances are errors times safety */
+    int64_t layer;            /* number of the layer, written as provenance */
+    int64_t max_faces;        /* -1: any number */
+    int64_t max_chords;       /* of one face */
+    int64_t breakpoints_from; /* new vertices from which slope changes are computed; -1: never */
 } sc_settings;
 
-/* The refined subdivision, and how it came about: two blocks, which sc_free releases. */
+/* The refined subdivision and its history: two blocks, which sc_free releases. */
 typedef struct {
     void *block, *history;
     int64_t vertices, edges, faces, corners;
-    int64_t points;    /* new vertices on edges */
-    int64_t chords;    /* new lines through faces */
-    int64_t crossings; /* new vertices inside faces, where chords cross */
-    int64_t bends;     /* whether slope changes were computed */
-    /* Slope changes of the lines of all new vertices on edges, and of those inside faces. */
+    int64_t points;          /* new vertices on edges */
+    int64_t chords;          /* new lines through faces */
+    int64_t crossings;       /* new vertices inside faces, where chords cross */
+    int64_t has_breakpoints; /* whether slope changes were computed */
+    /* Breakpoints of the lines of all new vertices on edges, and of those inside faces. */
     int64_t edge_terms, inside_terms;
     double *uv;
     int64_t *edge, *offset, *corner, *edge_layer, *edge_unit, *vertex_layer;
     /* Each new vertex on an edge: the edge and its ends, the fraction along it, the function. */
     int64_t *point_first; /* (old edges + 1) first new vertex of each edge */
     int64_t *point_edge, *point_start, *point_end, *point_unit, *point_index;
-    double *point_t, *point_bend;
+    double *point_t, *point_slope_change;
     /* Each crossing: the ends of one of its chords, the fraction, that chord, its slot there. */
     int64_t *cross_start, *cross_end, *cross_chord, *cross_slot;
     double *cross_t;
-    /* Slots are the crossings along each chord in order: the fraction, and the other function. */
+    /* Slots are the crossings along each chord in order: the other function, and the fraction. */
     int64_t *slot_first; /* (chords + 1) */
     int64_t *slot_unit;
-    double *slot_t, *slot_bend;
+    double *slot_t, *slot_slope_change;
 } sc_refined;
 
-/* What is seen of rows while they are in the cache: their range and signs. */
+/* The range and the signs of rows, found while the rows are in the cache. */
 typedef struct {
-    int64_t units;       /* 0: look at nothing */
-    double *least;       /* (units) up to here a value counts as zero */
+    int64_t units;       /* 0: nothing is wanted */
+    double *tolerance;   /* (units) moduli up to which values count as zero */
     double *low, *high;  /* (units) */
     uint64_t *positive;  /* (rows, words) */
     uint64_t *negative;  /* (rows, words) */
     int64_t zeros;       /* written: whether any value counts as zero */
-} sc_sight;
+} sc_sign_range;
 
 /* New rows of a table on lines between older rows, less the slope changes along those lines. */
 typedef struct {
-    int64_t first;          /* number of the first new row */
-    int64_t count;          /* of new rows */
-    int64_t lines, entries; /* of slope changes */
-    const int64_t *p, *q;   /* (count) rows at the ends */
-    const double *t;        /* (count) fraction of the line */
-    const int64_t *line;    /* (count) line that each lies on, ascending for SC_SUMS */
-    const int64_t *at;      /* (count) one of the slope changes where each is, for SC_SUMS */
-    const int64_t *offset;  /* (lines + 1) slope changes of each line */
-    const double *place;    /* (entries) fraction of the line */
-    const int64_t *unit;    /* (entries) which row of columns */
-    const double *bend;     /* (entries) */
-    const double *column;   /* (units, table width), units below */
+    int64_t first;                 /* number of the first new row */
+    int64_t count;                 /* of new rows */
+    int64_t lines, breakpoints;    /* numbers of them; 0: there are no slope changes */
+    const int64_t *p, *q;          /* (count) rows at the ends */
+    const double *t;               /* (count) fraction of the line */
+    const int64_t *line;           /* (count) line of each row, ascending for SC_SUMS */
+    const int64_t *breakpoint;     /* (count) a breakpoint where each row lies, for SC_SUMS */
+    const int64_t *offset;         /* (lines + 1) breakpoints of each line */
+    const double *breakpoint_t;    /* (breakpoints) fraction of the line */
+    const int64_t *unit;           /* (breakpoints) row of `column` */
+    const double *slope_change;    /* (breakpoints) */
+    const double *column;          /* (units, table width) */
     int64_t units;
 } sc_lines;
 
-/* How the values at new vertices are found. */
-enum sc_way {
-    SC_DIRECT = 0, /* interpolate what is multiplied, and multiply */
+/* How the values at new vertices are computed. */
+enum sc_method {
+    SC_DIRECT = 0, /* interpolate the factor, and multiply */
     SC_TERMS = 1,  /* interpolate the products, and add up all slope changes for each vertex */
     SC_SUMS = 2,   /* the same by running sums along each line */
 };
@@ -119,26 +119,26 @@ enum sc_way {
 /* A dense layer at all vertices, of which the last are new: max(z, 0) @ column + bias.
  *
  * Every unit also gets a bound on its modulus and one on its rounding error: a product rounds once
- * in proportion to the sum of its moduli, and hands on the errors of what is multiplied. */
+ * in proportion to the sum of its moduli, and passes on the errors of its factor. */
 typedef struct {
     int64_t rows, known;     /* vertices, and those that have z */
     int64_t units, width;    /* columns of z, and of the result */
     int64_t rectified;       /* 0: z itself is multiplied, not its positive part */
     const double *z;         /* (known, units); may be the memory of the result unless SC_DIRECT */
-    const double *uv;        /* (rows, uv_width) where the rows lie, which decides their order */
+    const double *uv;        /* (rows, uv_width) coordinates, which decide the order of the rows */
     int64_t uv_width;
     const double *column;    /* (units, width) */
     const double *bias;      /* (width), or NULL */
-    const double *magnitude, *error; /* (units) bounds on what is multiplied */
+    const double *magnitude, *error; /* (units) bounds on the factor */
     double eps, safety;      /* the rounding of a product; tolerances are errors times safety */
-    const sc_lines *edges;   /* new vertices on edges, or NULL: there are none */
+    const sc_lines *edges;   /* new vertices on edges, or NULL if there are none */
     const sc_lines *inside;  /* and inside faces, after those */
-    int64_t edge_way, inside_way;
-    double *bounds;          /* written, (5, width), see below */
+    int64_t edge_method, inside_method;
+    double *bounds;          /* written, (5, width), see sc_bound */
 } sc_dense;
 
-/* The rows of `bounds`: of the values at the vertices modulus and error; the error after
- * the next refinement, which interpolates; of their positive parts modulus and error. */
+/* The rows of `bounds`: modulus and error of the values at the vertices; their error after the next
+ * refinement, which interpolates; modulus and error of their positive parts. */
 enum sc_bound { SC_MODULUS, SC_ERROR, SC_LATER_ERROR, SC_POSITIVE_MODULUS, SC_POSITIVE_ERROR };
 
 typedef struct sc_pool sc_pool;
@@ -149,10 +149,11 @@ SC_EXPORT void sc_pool_free(sc_pool *pool);
 SC_EXPORT void sc_free(void *block);
 SC_EXPORT int sc_refine(sc_pool *pool, const sc_mesh *mesh, const sc_layer *layer,
                         const sc_settings *settings, sc_refined *refined);
-SC_EXPORT int sc_see(sc_pool *pool, const double *table, int64_t rows, int64_t begin, int64_t end,
-                     sc_sight *sight);
+SC_EXPORT int sc_scan(sc_pool *pool, const double *table, int64_t rows, int64_t begin, int64_t end,
+                      sc_sign_range *sign_range);
 SC_EXPORT int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width,
-                      const sc_lines *lines, int64_t way, sc_sight *sight);
-SC_EXPORT int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sight *sight);
+                      const sc_lines *lines, int64_t method, sc_sign_range *sign_range);
+SC_EXPORT int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table,
+                             sc_sign_range *sign_range);
 
 #endif

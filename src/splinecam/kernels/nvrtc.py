@@ -1,4 +1,4 @@
-"""Steps for a GPU: compiled from the sources here when they are first needed, and launched.
+"""Compile the steps of a CUDA source for a GPU when they are first needed, and launch them.
 
 The compiler is NVRTC, which comes with CUDA builds of torch.
 """
@@ -9,12 +9,13 @@ import ctypes
 import re
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 
-__all__ = ["Launch", "launcher", "source_of", "struct_of"]
+from splinecam.kernels.structures import source_of
+
+__all__ = ["Launch", "launcher"]
 
 _THREADS = 256  # of one block
 
@@ -22,37 +23,16 @@ Launch = Callable[[str, str, Any, int], None]
 """Runs a step of a source, both by name, with the source's structure for so many items."""
 
 
-def source_of(name: str) -> Path:
-    """The file of a source."""
-    return Path(__file__).with_name(name)
-
-
-@cache
-def struct_of(source: str) -> type[ctypes.Structure]:
-    """What all steps of a source are given: numbers and addresses, eight bytes each."""
-    text = source_of(source).read_text()
-    body = re.findall(r"typedef struct \{([^}]*)\} run_t;", text)[0]
-    fields: list[tuple[str, Any]] = []
-    for line in re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL).split(";"):
-        kind, _, names = line.strip().removeprefix("const ").partition(" ")
-        for name in filter(None, names.split(",")):
-            real = kind == "double" and "*" not in name
-            fields.append(
-                (name.split()[-1].strip("*"), ctypes.c_double if real else ctypes.c_int64)
-            )
-    return type("RunStruct", (ctypes.Structure,), {"_fields_": fields})
-
-
 def launcher(device: torch.device) -> Launch:
-    """What runs steps on torch's current stream of a GPU."""
+    """A function that runs steps on torch's current stream of a GPU."""
     driver = torch.cuda._utils._get_gpu_runtime_library()
 
     @cache
     def functions(source: str) -> dict[str, ctypes.c_void_p]:
-        code, module = _compiled(source, device), ctypes.c_void_p()
+        code, module = _compile(source, device), ctypes.c_void_p()
         _check(driver.cuModuleLoadData(ctypes.byref(module), code))
         found: dict[str, ctypes.c_void_p] = {}
-        for name in re.findall(r"^STEP\((\w+)\)$", source_of(source).read_text(), re.MULTILINE):
+        for name in re.findall(r"^STEP\((\w+),", source_of(source).read_text(), re.MULTILINE):
             found[name] = ctypes.c_void_p()
             called = f"all_{name}".encode()
             _check(driver.cuModuleGetFunction(ctypes.byref(found[name]), module, called))
@@ -63,9 +43,9 @@ def launcher(device: torch.device) -> Launch:
             function = functions(source)[step]
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
             items, blocks = ctypes.c_int64(count), -(-count // _THREADS)
-            given = (ctypes.c_void_p * 2)(ctypes.addressof(run), ctypes.addressof(items))
+            arguments = (ctypes.c_void_p * 2)(ctypes.addressof(run), ctypes.addressof(items))
             sizes = (blocks, 1, 1, _THREADS, 1, 1, 0)
-            _check(driver.cuLaunchKernel(function, *sizes, stream, given, None))
+            _check(driver.cuLaunchKernel(function, *sizes, stream, arguments, None))
 
     with torch.cuda.device(device):
         torch.cuda.current_stream().synchronize()  # so that torch has made a context
@@ -73,17 +53,17 @@ def launcher(device: torch.device) -> Launch:
     return launch
 
 
-def _compiled(source: str, device: torch.device) -> bytes:
-    """A source as machine code of a GPU."""
+def _compile(source: str, device: torch.device) -> bytes:
+    """The machine code of a source for a GPU."""
     nvrtc, program = torch.cuda._utils._get_gpu_rtc_library(), ctypes.c_void_p()
     major, minor = torch.cuda.get_device_capability(device)
     options = [f"--gpu-architecture=sm_{major}{minor}".encode(), b"--fmad=false"]
     texts = [ctypes.c_char_p(source_of(name).read_bytes()) for name in (source, "steps.h")]
     headers, names = ((ctypes.c_char_p * 1)(x) for x in (texts[1], b"steps.h"))
-    made = (texts[0], source.encode(), 1, headers, names)
-    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), *made))
-    given = (ctypes.c_char_p * len(options))(*options)
-    _check(nvrtc.nvrtcCompileProgram(program, len(options), given))
+    files = (texts[0], source.encode(), 1, headers, names)
+    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), *files))
+    arguments = (ctypes.c_char_p * len(options))(*options)
+    _check(nvrtc.nvrtcCompileProgram(program, len(options), arguments))
     size = ctypes.c_size_t()
     _check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
     code = ctypes.create_string_buffer(size.value)
@@ -94,4 +74,4 @@ def _compiled(source: str, device: torch.device) -> bytes:
 
 def _check(status: int) -> None:
     if status:
-        raise RuntimeError(f"error {status} of CUDA")
+        raise RuntimeError(f"CUDA reports error {status}")

@@ -33,8 +33,8 @@ typedef pthread_t thread_t;
 #endif
 
 enum {
-    SPIN = 500, /* looks before a thread goes to sleep */
-    MOST_THREADS = 256,
+    SPIN = 500, /* polls before a thread goes to sleep */
+    MAX_THREADS = 256,
     CLOSED = 1 << 20, /* subtracted from the number of helpers in a loop when it ends */
 };
 
@@ -49,10 +49,10 @@ struct sc_pool {
     lock_t lock;
     signal_t begin, end;
     helper_t *helpers;
-    /* One loop at a time. `turn` counts loops; a helper looks at the gate when it has changed.
-     * The gate counts the helpers in the loop, and is negative when the loop takes no more: so
-     * nobody waits for a helper that wakes up too late. */
-    atomic_int turn, gate;
+    /* There is one loop at a time. `loop_number` counts the loops, and wakes helpers when it
+     * changes. `entrants` counts the helpers in the loop, and is negative when no more may enter:
+     * so the caller never waits for a helper that wakes up too late. */
+    atomic_int loop_number, entrants;
     atomic_int status;
     atomic_llong next;
     int closing;
@@ -67,7 +67,7 @@ static void take_parts(sc_pool *pool, int thread) {
         if (begin >= pool->count || atomic_load(&pool->status) < 0) return;
         int64_t end = begin + pool->step < pool->count ? begin + pool->step : pool->count;
         int status = pool->work(pool->context, thread, begin, end);
-        /* An error outranks "delicate", which outranks "done". */
+        /* An error takes precedence over "degenerate", which does so over "done". */
         int known = atomic_load(&pool->status);
         while (status && known >= 0 && (status < 0 || status > known))
             if (atomic_compare_exchange_weak(&pool->status, &known, status)) break;
@@ -78,27 +78,28 @@ static void help(helper_t *helper) {
     sc_pool *pool = helper->pool;
     int seen = 0;
     for (;;) {
-        /* Loops follow each other closely, so it pays to look a few times before sleeping. */
-        for (int i = 0; i < SPIN && atomic_load(&pool->turn) == seen; i++) {
+        /* Loops follow each other closely, so it pays to poll a few times before sleeping. */
+        for (int i = 0; i < SPIN && atomic_load(&pool->loop_number) == seen; i++) {
 #if defined(__aarch64__)
             __asm__ volatile("yield");
 #elif defined(__x86_64__)
             __builtin_ia32_pause();
 #endif
         }
-        if (atomic_load(&pool->turn) == seen) {
+        if (atomic_load(&pool->loop_number) == seen) {
             lock_take(&pool->lock);
-            while (atomic_load(&pool->turn) == seen) signal_wait(&pool->begin, &pool->lock);
+            while (atomic_load(&pool->loop_number) == seen) signal_wait(&pool->begin, &pool->lock);
             lock_drop(&pool->lock);
         }
-        seen = atomic_load(&pool->turn);
+        seen = atomic_load(&pool->loop_number);
         if (pool->closing) return;
-        int gate = atomic_load(&pool->gate);
-        while (gate >= 0 && !atomic_compare_exchange_weak(&pool->gate, &gate, gate + 1)) {
+        int inside = atomic_load(&pool->entrants);
+        while (inside >= 0 &&
+               !atomic_compare_exchange_weak(&pool->entrants, &inside, inside + 1)) {
         }
-        if (gate < 0) continue;
+        if (inside < 0) continue;
         take_parts(pool, helper->number);
-        if (atomic_fetch_sub(&pool->gate, 1) == 1 - CLOSED) {
+        if (atomic_fetch_sub(&pool->entrants, 1) == 1 - CLOSED) {
             lock_take(&pool->lock);
             signal_all(&pool->end);
             lock_drop(&pool->lock);
@@ -132,7 +133,7 @@ static void thread_join(helper_t *helper) { pthread_join(helper->thread, NULL); 
 
 sc_pool *sc_pool_new(int64_t threads) {
     if (threads < 1) threads = 1;
-    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
     sc_pool *pool = calloc(1, sizeof *pool);
     helper_t *helpers = calloc((size_t)threads, sizeof *helpers);
     if (!pool || !helpers) {
@@ -142,7 +143,7 @@ sc_pool *sc_pool_new(int64_t threads) {
     }
     pool->threads = (int)threads;
     pool->helpers = helpers;
-    atomic_store(&pool->gate, -CLOSED);
+    atomic_store(&pool->entrants, -CLOSED);
     lock_init(&pool->lock);
     signal_init(&pool->begin);
     signal_init(&pool->end);
@@ -153,7 +154,7 @@ void sc_pool_free(sc_pool *pool) {
     if (!pool) return;
     lock_take(&pool->lock);
     pool->closing = 1;
-    atomic_fetch_add(&pool->turn, 1);
+    atomic_fetch_add(&pool->loop_number, 1);
     signal_all(&pool->begin);
     lock_drop(&pool->lock);
     for (int i = 0; i < pool->started; i++) thread_join(&pool->helpers[i]);
@@ -166,14 +167,14 @@ void sc_pool_free(sc_pool *pool) {
 
 int sc_threads(const sc_pool *pool) { return pool->threads; }
 
-/* Start as many helpers as there are parts: small problems never pay for threads. */
+/* Start helpers, but no more than there are parts. */
 static void start_helpers(sc_pool *pool, int64_t parts) {
     while (pool->started < pool->threads - 1 && pool->started + 1 < parts) {
         helper_t *helper = &pool->helpers[pool->started];
         helper->pool = pool;
         helper->number = pool->started + 1;
         if (thread_start(helper)) {
-            pool->threads = pool->started + 1; /* as many as the system grants */
+            pool->threads = pool->started + 1; /* the system grants no more */
             return;
         }
         pool->started++;
@@ -191,18 +192,18 @@ int sc_parallel(sc_pool *pool, int64_t count, int64_t step, sc_work work, void *
     pool->context = context;
     atomic_store(&pool->next, 0);
     atomic_store(&pool->status, SC_DONE);
-    atomic_store(&pool->gate, 0);
+    atomic_store(&pool->entrants, 0);
     lock_take(&pool->lock);
-    atomic_fetch_add(&pool->turn, 1);
+    atomic_fetch_add(&pool->loop_number, 1);
     signal_all(&pool->begin);
     lock_drop(&pool->lock);
     take_parts(pool, 0);
-    atomic_fetch_sub(&pool->gate, CLOSED);
-    for (int i = 0; i < SPIN && atomic_load(&pool->gate) != -CLOSED; i++) {
+    atomic_fetch_sub(&pool->entrants, CLOSED);
+    for (int i = 0; i < SPIN && atomic_load(&pool->entrants) != -CLOSED; i++) {
     }
-    if (atomic_load(&pool->gate) != -CLOSED) {
+    if (atomic_load(&pool->entrants) != -CLOSED) {
         lock_take(&pool->lock);
-        while (atomic_load(&pool->gate) != -CLOSED) signal_wait(&pool->end, &pool->lock);
+        while (atomic_load(&pool->entrants) != -CLOSED) signal_wait(&pool->end, &pool->lock);
         lock_drop(&pool->lock);
     }
     return atomic_load(&pool->status);

@@ -1,4 +1,4 @@
-"""A refinement in the memory of the library; its tensors are made when they are asked for."""
+"""A refinement in the memory of the library; its tensors are made when they are first used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["History", "KernelMesh", "mesh_struct"]
 
 
 class _Block:
-    """Memory of the library, released with the last array that looks into it."""
+    """A block of the library's memory, released with the last array that refers to it."""
 
     def __init__(self, lib: Any, address: int) -> None:
         self._lib, self._address = lib, address
@@ -24,20 +24,17 @@ class _Block:
     def __del__(self) -> None:
         self._lib.sc_free(self._address)
 
-    def arrays(self, sizes: list[int], real: frozenset[int]) -> list[np.ndarray[Any, Any]]:
-        """Arrays that stand one after the other; real: which of them hold fractions."""
+    def tensors(self, sizes: list[int], real: frozenset[int]) -> list[Tensor]:
+        """The tensors that follow one another in the block; real: which of them are float64."""
         self.__array_interface__ = {
             "data": (self._address, False),
             "shape": (sum(sizes),),
             "typestr": "<i8",
             "version": 3,
         }
-        whole, start, made = np.asarray(self), 0, []
-        for number, size in enumerate(sizes):
-            part = whole[start : start + size]
-            made.append(part.view(np.float64) if number in real else part)
-            start += size
-        return made
+        parts = np.split(np.asarray(self), np.cumsum(sizes)[:-1])
+        arrays = (x.view(np.float64) if k in real else x for k, x in enumerate(parts))
+        return [torch.from_numpy(array) for array in arrays]
 
 
 class KernelMesh(Mesh):
@@ -62,21 +59,9 @@ class KernelMesh(Mesh):
     @property
     def struct(self) -> Any:
         """The mesh as the library takes it."""
-        made = self._refined
-        return MeshStruct(
-            made.vertices,
-            made.edges,
-            made.faces,
-            made.corners,
-            self._width,
-            made.uv,
-            made.edge,
-            made.offset,
-            made.corner,
-            made.edge_layer,
-            made.edge_unit,
-            made.vertex_layer,
-        )
+        names = [name for name, _ in MeshStruct._fields_ if name != "width"]
+        fields = {name: getattr(self._refined, name) for name in names}
+        return MeshStruct(width=self._width, **fields)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self.__dataclass_fields__:
@@ -88,19 +73,19 @@ class KernelMesh(Mesh):
         made, width = self._refined, self._width
         sizes = [made.vertices * width, 2 * made.edges, made.faces + 1, made.corners]
         sizes += [made.edges, made.edges, made.vertices]
-        uv, edges, *rest = self._block.arrays(sizes, frozenset({0}))
-        parts = [uv.reshape(-1, width), edges.reshape(-1, 2), *rest]
-        return dict(zip(self.__dataclass_fields__, map(torch.from_numpy, parts), strict=True))
+        uv, edges, *rest = self._block.tensors(sizes, frozenset({0}))
+        tensors = (uv.view(-1, width), edges.view(-1, 2), *rest)
+        return dict(zip(self.__dataclass_fields__, tensors, strict=True))
 
     def kept(self) -> Mesh:
         return Mesh(**self._tensors())
 
 
 class History:
-    """How a refinement came about: new vertices on edges and inside faces, and slope changes.
+    """How a refinement came about: new vertices on edges and inside faces, and breakpoints.
 
     first: the number of the first new vertex; points, crossings: how many there are on edges and
-    inside faces; edge_terms, inside_terms: slope changes of the lines of all of these.
+    inside faces; edge_terms, inside_terms: the numbers of breakpoints of the lines of all of these.
     """
 
     def __init__(self, lib: Any, refined: Any, old: Mesh) -> None:
@@ -108,74 +93,66 @@ class History:
         self.first, self._old_edges = old.num_vertices, old.num_edges
         self.points, self.crossings = int(refined.points), int(refined.crossings)
         self.edge_terms, self.inside_terms = int(refined.edge_terms), int(refined.inside_terms)
-        self.bends = bool(refined.bends)
+        self.has_breakpoints = bool(refined.has_breakpoints)
 
     @property
     def counts(self) -> list[tuple[int, int, int]]:
-        """Of the new vertices on edges and of those inside faces: see ``bending.Costs``."""
+        """New vertices, breakpoints and terms, on edges and inside faces: ``line_values.Costs``."""
         on_edges = (self.points, self.points, self.edge_terms)
         return [on_edges, (self.crossings, 2 * self.crossings, self.inside_terms)]
 
     def structs(self, column: int, units: int) -> tuple[Any, Any]:
-        """The new vertices as the library takes them.
+        """The new vertices on edges and inside faces, as the library takes them.
 
         column: the address of an array (units, m).
         """
-        made, points, crossings = self._refined, self.points, self.crossings
+        made = self._refined
         edges = LinesStruct(
-            self.first,
-            points,
-            self._old_edges if self.bends else 0,
-            points,
-            made.point_start,
-            made.point_end,
-            made.point_t,
-            made.point_edge,
-            made.point_index,
-            made.point_first,
-            made.point_t,
-            made.point_unit,
-            made.point_bend,
-            column,
-            units,
+            first=self.first,
+            count=self.points,
+            lines=self._old_edges if self.has_breakpoints else 0,
+            breakpoints=self.points,
+            line=made.point_edge,
+            breakpoint=made.point_index,
+            offset=made.point_first,
+            breakpoint_t=made.point_t,
+            unit=made.point_unit,
+            slope_change=made.point_slope_change,
         )
         inside = LinesStruct(
-            self.first + points,
-            crossings,
-            made.chords if self.bends else 0,
-            2 * crossings,
-            made.cross_start,
-            made.cross_end,
-            made.cross_t,
-            made.cross_chord,
-            made.cross_slot,
-            made.slot_first,
-            made.slot_t,
-            made.slot_unit,
-            made.slot_bend,
-            column,
-            units,
+            first=self.first + self.points,
+            count=self.crossings,
+            lines=made.chords if self.has_breakpoints else 0,
+            breakpoints=2 * self.crossings,
+            line=made.cross_chord,
+            breakpoint=made.cross_slot,
+            offset=made.slot_first,
+            breakpoint_t=made.slot_t,
+            unit=made.slot_unit,
+            slope_change=made.slot_slope_change,
         )
+        for struct, name in ((edges, "point"), (inside, "cross")):
+            struct.p, struct.q = getattr(made, f"{name}_start"), getattr(made, f"{name}_end")
+            struct.t, struct.column, struct.units = getattr(made, f"{name}_t"), column, units
         return edges, inside
 
     def tensors(
         self,
     ) -> tuple[InterpolatedVertices, InterpolatedVertices, tuple[Breakpoints, Breakpoints] | None]:
-        """The new vertices on edges, those inside faces, and the slope changes, if known."""
+        """The new vertices on edges, those inside faces, and the breakpoints, if known."""
         made, points, crossings = self._refined, self.points, self.crossings
         sizes = [self._old_edges + 1, *[points] * 7, *[crossings] * 5]
         sizes += [made.chords + 1, *[2 * crossings] * 3]
-        arrays = self._block.arrays(sizes, frozenset({6, 7, 12, 15, 16}))
-        (first, edge, start, end, unit, index, t, bend, *more) = map(torch.from_numpy, arrays)
-        begin, stop, chord, slot, at, slots, slot_unit, slot_t, slot_bend = more
-        on_edges, inside = (
-            InterpolatedVertices(start, end, t),
-            InterpolatedVertices(begin, stop, at),
-        )
-        if not self.bends:
+        tensors = self._block.tensors(sizes, frozenset({6, 7, 12, 15, 16}))
+        first, edge, start, end, unit, index, t, slope_change = tensors[:8]
+        begin, stop, chord, slot, at, slots, slot_unit, slot_t, slot_slope_change = tensors[8:]
+        on_edges = InterpolatedVertices(start, end, t)
+        inside = InterpolatedVertices(begin, stop, at)
+        if not self.has_breakpoints:
             return on_edges, inside, None
-        on_lines = Breakpoints(slots, slot_t, slot_unit, slot_bend, chord, slot)
-        return on_edges, inside, (Breakpoints(first, t, unit, bend, edge, index), on_lines)
+        on_lines = Breakpoints(first, t, unit, slope_change, edge, index)
+        on_chords = Breakpoints(slots, slot_t, slot_unit, slot_slope_change, chord, slot)
+        return on_edges, inside, (on_lines, on_chords)
 
 
 def mesh_struct(mesh: Mesh) -> Any:

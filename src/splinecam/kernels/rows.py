@@ -1,4 +1,4 @@
-"""What the loops over rows are given: tables, the lines of new rows, what is seen of them."""
+"""Rows of tables for the compiled loops: new rows on lines, and the signs and range of rows."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ import torch
 from torch import Tensor
 
 from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
-from splinecam.kernels.library import LinesStruct, SightStruct
+from splinecam.kernels.library import LinesStruct, SignRangeStruct
 
 __all__ = ["LineRows", "SignRange"]
 
 
 class SignRange:
-    """What the loops see of rows on the way: their range and signs.
+    """Accumulates the range and the signs of the rows that the compiled loops pass.
 
-    least: (n,) up to where a value counts as zero; positive, negative: (V, W) words to be written.
+    tolerance: (n,) moduli up to which values count as zero; positive, negative: (V, W) words that
+    the loops write.
     """
 
-    def __init__(self, least: Tensor, positive: Tensor, negative: Tensor) -> None:
-        self.low = torch.full_like(least, torch.inf)
-        self.high = torch.full_like(least, -torch.inf)
-        self._held = (least, positive, negative)
-        arrays = (least, self.low, self.high, positive, negative)
-        self.struct: Any = SightStruct(least.shape[0], *(array.data_ptr() for array in arrays))
+    def __init__(self, tolerance: Tensor, positive: Tensor, negative: Tensor) -> None:
+        self.low = torch.full_like(tolerance, torch.inf)
+        self.high = torch.full_like(tolerance, -torch.inf)
+        self._held = (tolerance, positive, negative)
+        arrays = (tolerance, self.low, self.high, positive, negative)
+        addresses = (array.data_ptr() for array in arrays)
+        self.struct: Any = SignRangeStruct(tolerance.shape[0], *addresses)
 
     @classmethod
     def nothing(cls) -> SignRange:
-        """A sight that looks at nothing."""
+        """An accumulator of no units."""
         empty = torch.empty(0, dtype=torch.float64)
         return cls(empty, *torch.empty((2, 0, 0), dtype=torch.int64))
 
@@ -46,7 +48,8 @@ class SignRange:
 class LineRows:
     """New rows from ``first`` on: points of lines between older rows, less their slope changes.
 
-    columns: (n, m) what becomes of single units; without slope changes (None) nothing is taken off.
+    columns: (n, m) the row that each unit is multiplied with. Without breakpoints (None) nothing is
+    subtracted.
     """
 
     first: int
@@ -57,17 +60,13 @@ class LineRows:
     def struct(self) -> Any:
         """The structure of the library."""
         interpolated, breakpoints, columns = self.interpolated, self.breakpoints, self.columns
-        made: Any = LinesStruct(
-            first=self.first,
-            count=interpolated.count,
-            p=interpolated.p.data_ptr(),
-            q=interpolated.q.data_ptr(),
-            t=interpolated.t.data_ptr(),
-        )
+        arrays = {"p": interpolated.p, "q": interpolated.q, "t": interpolated.t}
+        sizes = {"first": self.first, "count": interpolated.count}
         if breakpoints is not None and columns is not None:
-            made.lines, made.entries = breakpoints.offsets.shape[0] - 1, breakpoints.count
-            made.line, made.offset = breakpoints.line.data_ptr(), breakpoints.offsets.data_ptr()
-            made.place, made.unit = breakpoints.t.data_ptr(), breakpoints.unit.data_ptr()
-            made.bend, made.column = breakpoints.bend.data_ptr(), columns.data_ptr()
-            made.at, made.units = breakpoints.place.data_ptr(), columns.shape[0]
-        return made
+            sizes["lines"] = breakpoints.offsets.shape[0] - 1
+            sizes |= {"breakpoints": breakpoints.count, "units": columns.shape[0]}
+            arrays |= {"line": breakpoints.line, "offset": breakpoints.offsets}
+            arrays |= {"breakpoint": breakpoints.place, "breakpoint_t": breakpoints.t}
+            arrays |= {"unit": breakpoints.unit, "slope_change": breakpoints.slope_change}
+            arrays["column"] = columns
+        return LinesStruct(**sizes, **{name: array.data_ptr() for name, array in arrays.items()})

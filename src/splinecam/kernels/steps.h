@@ -1,26 +1,28 @@
-/* Steps for a GPU. A step is a function of one item, such as an edge or a chord; STEP(name) makes
- * all_name of it, which runs it for many items at once. What all steps of a file are given, run_t,
- * is described there and read from there by gpu.py. The source is CUDA, and also plain C, in which
- * tests compile it.
+/* Steps for a GPU: functions of one item, such as an edge or a chord. STEP(name, item) begins the
+ * definition of a step, and of all_name, which runs it for many items at once. All steps of a file
+ * take the structure run_t of that file, which structures.py reads. The source is CUDA, and also
+ * plain C, as which tests compile it.
  */
 #ifndef STEPS_H
 #define STEPS_H
 
-typedef long long whole;
-typedef unsigned long long word;
+typedef long long i64;
+typedef unsigned long long u64;
 
 #ifdef __CUDACC__
 #define DEVICE static __device__ __forceinline__
 #define POPCOUNT(x) __popcll(x)
 #define LOWEST_BIT(x) (__ffsll((long long)(x)) - 1)
-#define ADD_ONE(at) ((whole)atomicAdd((word *)(at), 1ull))
+#define ADD_ONE(at) ((i64)atomicAdd((u64 *)(at), 1ull))
 #define AT_LEAST(at, value) atomicMax(at, value)
 #define AT_MOST(at, value) atomicMin(at, value)
-#define STEP(name)                                                                     \
-    extern "C" __global__ void all_##name(const __grid_constant__ run_t run, whole count) { \
-        whole item = (whole)blockIdx.x * blockDim.x + threadIdx.x;                     \
-        if (item < count && !run.status[0]) name(&run, item);                          \
-    }
+#define STEP(name, item)                                                                  \
+    DEVICE void name(const run_t *r, i64 item);                                           \
+    extern "C" __global__ void all_##name(const __grid_constant__ run_t run, i64 count) { \
+        i64 number = (i64)blockIdx.x * blockDim.x + threadIdx.x;                          \
+        if (number < count && !run.status[0]) name(&run, number);                         \
+    }                                                                                     \
+    DEVICE void name(const run_t *r, i64 item)
 #else
 #include <math.h>
 #define DEVICE static
@@ -29,16 +31,18 @@ typedef unsigned long long word;
 #define ADD_ONE(at) ((*(at))++)
 #define AT_LEAST(at, value) (*(at) = *(at) > (value) ? *(at) : (value))
 #define AT_MOST(at, value) lowered(at, value)
-static inline whole lowered(whole *at, whole value) {
-    whole before = *at;
+static inline i64 lowered(i64 *at, i64 value) {
+    i64 before = *at;
     *at = before < value ? before : value;
     return before;
 }
-#define STEP(name)                                                    \
-    void all_##name(const run_t *run, whole count) {                  \
-        for (whole item = 0; item < count && !run->status[0]; item++) \
-            name(run, item);                                          \
-    }
+#define STEP(name, item)                                                    \
+    DEVICE void name(const run_t *r, i64 item);                             \
+    void all_##name(const run_t *run, i64 count) {                          \
+        for (i64 number = 0; number < count && !run->status[0]; number++)   \
+            name(run, number);                                              \
+    }                                                                       \
+    DEVICE void name(const run_t *r, i64 item)
 #endif
 
 #endif

@@ -1,6 +1,6 @@
 /* Loops over rows of numbers, written once and compiled for each set of vector instructions.
  *
- * rows.c includes this file with SUFFIX (appended to every name), TARGET (a function attribute),
+ * loops.c includes this file with SUFFIX (appended to every name), TARGET (a function attribute),
  * LANES (numbers in a vector register), and the tile of the matrix product, TILE_ROWS rows by
  * TILE_VECTORS registers, chosen so that the tile stays in registers.
  */
@@ -14,7 +14,7 @@
 typedef double vec __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 typedef uint64_t bits __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 
-/* The range of some rows of a table (?, n), and their least modulus. */
+/* Extend ranges and least moduli by some rows of a table with n columns. */
 TARGET static void NAME(range)(const double *table, int64_t n, const int64_t *rows, int64_t begin,
                                int64_t end, double *restrict low, double *restrict high,
                                double *restrict size) {
@@ -31,7 +31,7 @@ TARGET static void NAME(range)(const double *table, int64_t n, const int64_t *ro
     }
 }
 
-/* Where a row of at most 64 numbers is above or below limits, one bit each. */
+/* Where a row of at most 64 numbers, times a sign, is above limits, one bit each. */
 TARGET static inline uint64_t NAME(above)(const double *row, const double *limit, double sign,
                                           int64_t count) {
     uint64_t found = 0;
@@ -47,9 +47,10 @@ TARGET static inline uint64_t NAME(above)(const double *row, const double *limit
     return found;
 }
 
-/* What few functions make of a row, or of its positive part. */
-TARGET static void NAME(few)(const double *row, int64_t n, int64_t rectified, int64_t outputs,
-                             const double *weight, const double *bias, double *out) {
+/* Multiply a row, or its positive part, with few columns. */
+TARGET static void NAME(narrow_product)(const double *row, int64_t n, int64_t rectified,
+                                        int64_t outputs, const double *weight, const double *bias,
+                                        double *out) {
     bits all = (bits){0} - (rectified ? 0 : 1);
     for (int64_t j = 0; j < outputs; j++, weight += n) {
         vec total[4] = {{0}};
@@ -68,25 +69,26 @@ TARGET static void NAME(few)(const double *row, int64_t n, int64_t rectified, in
     }
 }
 
-/* The range and the signs of some rows. */
-TARGET static void NAME(see)(const double *table, const int64_t *rows, int64_t begin, int64_t end,
-                             worker_t *own) {
-    sc_sight *sight = &own->sight;
-    double *room = own->size;
-    int64_t n = sight->units, words = (n + 63) / 64;
+/* Extend the range by some rows, and write their signs. */
+TARGET static void NAME(scan)(const double *table, const int64_t *rows, int64_t begin, int64_t end,
+                              worker_t *own) {
+    sc_sign_range *sign_range = &own->sign_range;
+    double *size = own->size;
+    int64_t n = sign_range->units, words = (n + 63) / 64;
     int near = 0;
     if (!n || begin == end) return;
-    for (int64_t u = 0; u < n; u++) room[u] = INFINITY;
-    NAME(range)(table, n, rows, begin, end, sight->low, sight->high, room);
-    for (int64_t u = 0; u < n; u++) near |= !(room[u] > sight->least[u]);
-    sight->zeros |= near;
+    for (int64_t u = 0; u < n; u++) size[u] = INFINITY;
+    NAME(range)(table, n, rows, begin, end, sign_range->low, sign_range->high, size);
+    for (int64_t u = 0; u < n; u++) near |= !(size[u] > sign_range->tolerance[u]);
+    sign_range->zeros |= near;
     for (int64_t i = begin; i < end; i++) {
         int64_t at = rows ? rows[i] : i;
         const double *row = table + at * n;
-        uint64_t *positive = sight->positive + at * words, *negative = sight->negative + at * words;
+        uint64_t *positive = sign_range->positive + at * words;
+        uint64_t *negative = sign_range->negative + at * words;
         for (int64_t w = 0; w < words; w++) {
             int64_t count = MIN(n - 64 * w, 64);
-            const double *limit = near ? sight->least + 64 * w : NULL;
+            const double *limit = near ? sign_range->tolerance + 64 * w : NULL;
             positive[w] = NAME(above)(row + 64 * w, limit, 1.0, count);
             negative[w] = near ? NAME(above)(row + 64 * w, limit, -1.0, count)
                                : ~positive[w] & (~0ull >> (64 - count));
@@ -94,7 +96,8 @@ TARGET static void NAME(see)(const double *table, const int64_t *rows, int64_t b
     }
 }
 
-/* New rows on lines: between rows p and q at t, less what the slope changes take off. */
+/* Compute new rows on lines: interpolate between rows p and q at t, and subtract what the slope
+ * changes of the line amount to there. */
 TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *lines,
                               const int64_t *rows, int64_t begin, int64_t end, double *weight) {
     for (int64_t i = begin; i < end; i++) {
@@ -105,8 +108,8 @@ TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *line
         int64_t count = lines->lines ? lines->offset[lines->line[at] + 1] - k : 0, c = 0;
         const int64_t *unit = lines->unit + k;
         for (int64_t j = 0; j < count; j++) {
-            double s = lines->place[k + j];
-            weight[j] = MIN(t, s) * (1 - MAX(t, s)) * lines->bend[k + j];
+            double s = lines->breakpoint_t[k + j];
+            weight[j] = MIN(t, s) * (1 - MAX(t, s)) * lines->slope_change[k + j];
         }
         for (; c + 4 * LANES <= width; c += 4 * LANES) {
             vec sum[4];
@@ -116,39 +119,41 @@ TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *line
             }
             for (int64_t j = 0; j < count; j++) {
                 const double *column = lines->column + unit[j] * width + c;
-                for (int v = 0; v < 4; v++) sum[v] -= weight[j] * *(const vec *)(column + v * LANES);
+                for (int v = 0; v < 4; v++)
+                    sum[v] -= weight[j] * *(const vec *)(column + v * LANES);
             }
             for (int v = 0; v < 4; v++) *(vec *)(out + c + v * LANES) = sum[v];
         }
         for (; c < width; c++) {
             double sum = a[c] + t * (b[c] - a[c]);
-            for (int64_t j = 0; j < count; j++) sum -= weight[j] * lines->column[unit[j] * width + c];
+            for (int64_t j = 0; j < count; j++)
+                sum -= weight[j] * lines->column[unit[j] * width + c];
             out[c] = sum;
         }
     }
 }
 
-/* The row between two others. */
-TARGET static void NAME(mix)(const double *restrict a, const double *restrict b, double t,
-                             int64_t n, double *restrict out) {
+/* Interpolate between two rows. */
+TARGET static void NAME(interpolate)(const double *restrict a, const double *restrict b, double t,
+                                     int64_t n, double *restrict out) {
     for (int64_t c = 0; c < n; c++) out[c] = a[c] + t * (b[c] - a[c]);
 }
 
-/* Add to a sum, and what rounding takes off to its rest. */
+/* Add to a sum, and add the rounding error of that to `rest`. */
 TARGET static inline void NAME(add)(double *sum, double *rest, double added) {
     double before = *sum, total = before + added, back = total - before;
     *rest += (before - (total - back)) + (added - back);
     *sum = total;
 }
 
-/* New rows of the lines [begin, end): the slope changes up to a row count with t_j (1 - t), those
- * behind it with t (1 - t_j). */
+/* Compute the new rows of the lines [begin, end) by running sums: the breakpoints t_j to the left of
+ * a row at t have the weight t_j (1 - t), those to its right t (1 - t_j). */
 TARGET static void NAME(sum)(double *table, int64_t width, const sc_lines *lines, int64_t begin,
                              int64_t end, worker_t *own) {
     int64_t *found = own->found;
-    double *room = own->weight;
-    double *restrict ahead = room, *restrict behind = room + width;
-    double *restrict ahead_rest = room + 2 * width, *restrict behind_rest = room + 3 * width;
+    double *sums = own->weight;
+    double *restrict left = sums, *restrict right = sums + width;
+    double *restrict left_rest = sums + 2 * width, *restrict right_rest = sums + 3 * width;
     int64_t low = 0, high = lines->count;
     while (low < high) { /* the first row of these lines */
         int64_t middle = (low + high) / 2;
@@ -162,27 +167,27 @@ TARGET static void NAME(sum)(double *table, int64_t width, const sc_lines *lines
         int64_t count = lines->offset[line + 1] - first;
         for (int64_t k = 0; k < count; k++) found[k] = -1;
         for (; row < lines->count && lines->line[row] == line; row++)
-            found[lines->at[row] - first] = row;
-        for (int64_t c = 0; c < 4 * width; c++) room[c] = 0;
+            found[lines->breakpoint[row] - first] = row;
+        for (int64_t c = 0; c < 4 * width; c++) sums[c] = 0;
         for (int64_t k = 0; k < count; k++) {
             const double *column = lines->column + lines->unit[first + k] * width;
-            double weight = lines->bend[first + k] * (1 - lines->place[first + k]);
+            double weight = lines->slope_change[first + k] * (1 - lines->breakpoint_t[first + k]);
             for (int64_t c = 0; c < width; c++)
-                NAME(add)(behind + c, behind_rest + c, weight * column[c]);
+                NAME(add)(right + c, right_rest + c, weight * column[c]);
         }
         for (int64_t k = 0; k < count; k++) {
             const double *column = lines->column + lines->unit[first + k] * width;
-            double bend = lines->bend[first + k], place = lines->place[first + k];
+            double change = lines->slope_change[first + k], s = lines->breakpoint_t[first + k];
             for (int64_t c = 0; c < width; c++) {
-                NAME(add)(ahead + c, ahead_rest + c, bend * place * column[c]);
-                NAME(add)(behind + c, behind_rest + c, -(bend * (1 - place) * column[c]));
+                NAME(add)(left + c, left_rest + c, change * s * column[c]);
+                NAME(add)(right + c, right_rest + c, -(change * (1 - s) * column[c]));
             }
             if (found[k] < 0) continue;
             double t = lines->t[found[k]], *out = table + (lines->first + found[k]) * width;
             const double *a = table + lines->p[found[k]] * width;
             const double *b = table + lines->q[found[k]] * width;
             for (int64_t c = 0; c < width; c++) {
-                double off = (1 - t) * (ahead[c] + ahead_rest[c]) + t * (behind[c] + behind_rest[c]);
+                double off = (1 - t) * (left[c] + left_rest[c]) + t * (right[c] + right_rest[c]);
                 out[c] = a[c] + t * (b[c] - a[c]) - off;
             }
         }
@@ -190,7 +195,7 @@ TARGET static void NAME(sum)(double *table, int64_t width, const sc_lines *lines
     }
 }
 
-/* Bounds on the moduli of a layer's values and on their rounding errors. */
+/* Bound the moduli of a layer's values and their rounding errors. */
 TARGET static void NAME(bound)(const sc_dense *dense) {
     int64_t m = dense->width;
     double *restrict modulus = dense->bounds, *restrict error = dense->bounds + SC_ERROR * m;
@@ -206,13 +211,13 @@ TARGET static void NAME(bound)(const sc_dense *dense) {
             error[j] += column[j] * column[j] * square;
         }
     }
-    /* Values on lines lie between values that lie on lines themselves. */
-    double roundings = dense->edge_way == SC_DIRECT ? 1 : 3;
+    /* Values inside faces are interpolated between values that are interpolated on edges. */
+    double roundings = dense->edge_method == SC_DIRECT ? 1 : 3;
     for (int64_t j = 0; j < m; j++)
         error[j] = sqrt(error[j]) + roundings * dense->eps * modulus[j];
 }
 
-/* One tile of a product of some units: x (depth, TILE_ROWS) and y (units, TILE_COLUMNS). */
+/* Multiply one tile: some units of x (depth, TILE_ROWS) and y (units, TILE_COLUMNS). */
 TARGET static void NAME(tile)(int64_t depth, const int32_t *unit, const double *x, const double *y,
                               double *out) {
     vec sum[TILE_ROWS][TILE_VECTORS] = {{{0}}};
@@ -229,19 +234,19 @@ TARGET static void NAME(tile)(int64_t depth, const int32_t *unit, const double *
             *(vec *)(out + r * TILE_COLUMNS + v * LANES) = sum[r][v];
 }
 
-/* The rows of a block of a product; the units that are zero in all of them are left out.
+/* Multiply the rows of a block; units that are zero in all of them are left out.
  * x: (depth, TILE_ROWS) per tile of rows, y: (units, TILE_COLUMNS) per tile of columns. */
 TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64_t count,
-                               worker_t *room, double *table) {
+                               worker_t *own, double *table) {
     int64_t n = dense->units, m = dense->width, depth = 0, rectified = dense->rectified;
-    double *x = room->x, *peak = room->peak, floor = rectified ? 0 : -INFINITY;
-    const double *const *row = room->row;
-    if (m < NARROW) { /* too few columns for tiles; x has the transposed columns */
+    double *x = own->x, *peak = own->peak, floor = rectified ? 0 : -INFINITY;
+    const double *const *row = own->row;
+    if (m < MIN_TILED) { /* x has the transposed columns */
         for (int64_t u = 0; u < n; u++)
             for (int64_t j = 0; j < m; j++) x[j * n + u] = dense->column[u * m + j];
         for (int64_t i = 0; i < count; i++) {
-            double out[NARROW];
-            NAME(few)(row[i], n, rectified, m, x, dense->bias, out);
+            double out[MIN_TILED];
+            NAME(narrow_product)(row[i], n, rectified, m, x, dense->bias, out);
             for (int64_t j = 0; j < m; j++) table[rows[i] * m + j] = out[j];
         }
         return;
@@ -249,18 +254,18 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
     for (int64_t u = 0; u < n; u++) peak[u] = !rectified;
     for (int64_t i = 0; i < count; i++) {
         const double *z = row[i];
-        if (i + AHEAD < count) /* rows of a neighbourhood are scattered over the memory */
-            for (int64_t u = 0; u < n; u += 8) __builtin_prefetch(row[i + AHEAD] + u);
+        if (i + PREFETCH < count) /* the rows of a block are scattered over the memory */
+            for (int64_t u = 0; u < n; u += 8) __builtin_prefetch(row[i + PREFETCH] + u);
         for (int64_t u = 0; u < n; u++) peak[u] = MAX(z[u], peak[u]);
     }
     for (int64_t u = 0; u < n; u++)
-        if (peak[u] > 0) room->unit[depth++] = (int32_t)u;
+        if (peak[u] > 0) own->unit[depth++] = (int32_t)u;
     for (int64_t i = 0; i < count; i += TILE_ROWS) {
         const double *z[TILE_ROWS]; /* the last tile repeats its last row */
         double *to = x + i * depth;
         for (int64_t r = 0; r < TILE_ROWS; r++) z[r] = row[MIN(i + r, count - 1)];
         for (int64_t k = 0; k < depth; k++, to += TILE_ROWS) {
-            int64_t u = room->unit[k];
+            int64_t u = own->unit[k];
             UNROLL for (int r = 0; r < TILE_ROWS; r++) to[r] = z[r][u] < floor ? 0 : z[r][u];
         }
     }
@@ -269,7 +274,7 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
         for (int64_t i = 0; i < count; i += TILE_ROWS) {
             double out[TILE_ROWS * TILE_COLUMNS];
             int64_t last = MIN(count - i, TILE_ROWS);
-            NAME(tile)(depth, room->unit, x + i * depth, room->y + c * n, out);
+            NAME(tile)(depth, own->unit, x + i * depth, own->y + c * n, out);
             for (int64_t r = 0; r < last; r++) {
                 double *to = table + rows[i + r] * m + c;
                 const double *bias = dense->bias ? dense->bias + c : ZEROS;
@@ -279,8 +284,8 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
     }
 }
 
-static const loops_t NAME(loops) = {NAME(see),   NAME(fill),  NAME(sum), NAME(mix),
-                                     NAME(block), NAME(bound), TILE_ROWS, TILE_COLUMNS};
+static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(interpolate),
+                                    NAME(block), NAME(bound), TILE_ROWS, TILE_COLUMNS};
 
 #undef vec
 #undef bits

@@ -1,0 +1,69 @@
+/* The loops of vector_loops.h, compiled for several instruction sets, and the choice among them. */
+#include "loops.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+enum { PREFETCH = 4 }; /* rows that are fetched before they are read */
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+static const double ZEROS[64]; /* the largest number of columns of a tile */
+
+#define P1(i) 1ull << (i)
+#define P4(i) P1(i), P1(i + 1), P1(i + 2), P1(i + 3)
+#define P16(i) P4(i), P4(i + 4), P4(i + 8), P4(i + 12)
+static const uint64_t PLACES[64] = {P16(0), P16(16), P16(32), P16(48)};
+
+#if defined(__x86_64__)
+#define SUFFIX _sse2
+#define TARGET
+#define LANES 2
+#define TILE_ROWS 4
+#define TILE_VECTORS 2
+#include "vector_loops.h"
+#define SUFFIX _avx2
+#define TARGET __attribute__((target("avx2,fma")))
+#define LANES 4
+#define TILE_ROWS 6
+#define TILE_VECTORS 2
+#include "vector_loops.h"
+#define SUFFIX _avx512
+#define TARGET __attribute__((target("avx512f,avx512dq,avx2,fma")))
+#define LANES 8
+#define TILE_ROWS 8
+#define TILE_VECTORS 3
+#include "vector_loops.h"
+#else
+#define SUFFIX _plain
+#define TARGET
+#define LANES 2
+#define TILE_ROWS 6
+#define TILE_VECTORS 4
+#include "vector_loops.h"
+#endif
+
+#if defined(__x86_64__)
+/* Whether the processor has the given features and the system saves their registers. */
+static int has(unsigned ebx, unsigned states) {
+    unsigned a, b, c, d, low, high;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_FMA)) return 0;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    if ((low & states) != states || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    return (b & ebx) == ebx;
+}
+const loops_t *sc_loops(void) {
+    if (has(bit_AVX2 | bit_AVX512F | bit_AVX512DQ, 0xe6)) return &loops_avx512;
+    return has(bit_AVX2, 0x06) ? &loops_avx2 : &loops_sse2;
+}
+#else
+const loops_t *sc_loops(void) { return &loops_plain; }
+#endif

@@ -1,0 +1,36 @@
+/* Loops over rows of numbers with the vector instructions of this machine. */
+#ifndef SPLINECAM_LOOPS_H
+#define SPLINECAM_LOOPS_H
+
+#include "kernel.h"
+#include "pool.h"
+
+enum { MIN_TILED = 4 }; /* columns of a product below which rows are multiplied one by one */
+
+/* The memory of one thread. */
+typedef struct {
+    sc_sign_range sign_range; /* the ranges of all threads are merged in the end */
+    double *size;             /* (units of sign_range) least moduli */
+    double *weight;           /* weights of the breakpoints of a line, or their sums */
+    int64_t *found;           /* the new rows at the breakpoints of a line */
+    /* For a block of a product: its rows, some of them interpolated, packed parts of both factors,
+     * and the units that are not zero in all rows. */
+    const double **row, *y;
+    double *interpolated, *x, *peak;
+    int32_t *unit;
+} worker_t;
+
+/* See vector_loops.h for what these functions do. */
+typedef struct {
+    void (*scan)(const double *, const int64_t *, int64_t, int64_t, worker_t *);
+    void (*fill)(double *, int64_t, const sc_lines *, const int64_t *, int64_t, int64_t, double *);
+    void (*sum)(double *, int64_t, const sc_lines *, int64_t, int64_t, worker_t *);
+    void (*interpolate)(const double *, const double *, double, int64_t, double *);
+    void (*block)(const sc_dense *, const int64_t *, int64_t, worker_t *, double *);
+    void (*bound)(const sc_dense *);
+    int64_t tile_rows, tile_columns;
+} loops_t;
+
+const loops_t *sc_loops(void);
+
+#endif
