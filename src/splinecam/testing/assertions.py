@@ -26,7 +26,7 @@ def assert_valid(part: Partition) -> None:
 
 
 def polygons(part: Partition) -> list[np.ndarray]:
-    """The corners of every region, (k, 2) each, counter-clockwise."""
+    """Return the corners of every region, (k, 2) each, counter-clockwise."""
     corners = part.vertices.cpu().numpy()[part.face_vertices.cpu().numpy()]
     return np.split(corners, part.face_offsets.cpu().numpy()[1:-1])
 
@@ -66,7 +66,7 @@ def assert_same_cells(
 
 
 def _matched(faces: Sequence[np.ndarray], exact: ExactPartition, small: float) -> dict[int, int]:
-    """The region of every exact cell that is not too small to have one."""
+    """Return the region of every exact cell that is not too small to have one."""
     located = _located(faces, exact.cells)
     wide = [cell.width >= small for cell in exact.cells]
     owner: dict[int, int] = {}
@@ -89,7 +89,7 @@ def _matched(faces: Sequence[np.ndarray], exact: ExactPartition, small: float) -
 
 
 def _located(faces: Sequence[np.ndarray], cells: Sequence[ExactCell]) -> list[int]:
-    """For every exact cell the region in which its centre lies deepest."""
+    """Return for every exact cell the region in which its centre lies deepest."""
     starts = np.concatenate(faces)
     ends = np.concatenate([np.roll(face, -1, axis=0) for face in faces])
     offsets = np.cumsum([0, *map(len, faces)])[:-1]
@@ -105,7 +105,7 @@ def _located(faces: Sequence[np.ndarray], cells: Sequence[ExactCell]) -> list[in
 
 
 def _differences(polygon: np.ndarray, cell: ExactCell, slack: float, noise: float) -> list[str]:
-    """What is wrong with a region's corners: each true one is there, no other is off the border."""
+    """List what is wrong with the corners: each true one is there, no other is off the border."""
     corners = np.array(cell.vertices, dtype=float)
     along = np.roll(corners, -1, axis=0) - corners
     square = (along**2).sum(1)  # zero where corners differ by less than floats can
@@ -125,7 +125,7 @@ def _differences(polygon: np.ndarray, cell: ExactCell, slack: float, noise: floa
 
 
 def _sines(cell: ExactCell) -> np.ndarray:
-    """The sine of the angle at every corner, from exact differences."""
+    """Return the sine of the angle at every corner, from exact differences."""
     count = len(cell.vertices)
     sides = []
     for (a, b), (c, d) in ((cell.vertices[i - 1], cell.vertices[i]) for i in range(count)):
@@ -139,7 +139,7 @@ def _sines(cell: ExactCell) -> np.ndarray:
 def _map_differences(
     weight: np.ndarray, bias: np.ndarray, cell: ExactCell, exact: ExactPartition, atol: float
 ) -> list[str]:
-    """What is wrong with a region's affine map: its slopes, and its values at the corners."""
+    """List what is wrong with the affine map of a region: its slopes, its values at the corners."""
     true = np.array(cell.weight, dtype=float).reshape(-1, 2)
     if weight.shape != true.shape or bias.shape != (len(true),):
         return [f"weight {weight.shape} and bias {bias.shape} for {len(true)} outputs"]

@@ -1,8 +1,8 @@
 """Exact decision boundaries, level sets and class areas, from the cells of the exact partition.
 
-Every cell is cut by the functions in question into parts on which nothing changes any more. The
-sides of all parts are laid on their lines and cut at each other's ends, so that each piece has one
-part left and one right of it; whether the piece is drawn follows from exact values.
+Every cell is divided by the functions into parts on which no sign and no winner changes. The
+sides of all parts are divided at each other's ends, so that each piece has one part on its left and
+one on its right. Exact values decide whether a piece belongs to the curve.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from splinecam.testing.oracle.geometry import (
     Row,
     area,
     at,
+    by,
     corner,
     difference,
     over_common,
     pairs,
     split,
-    where_positive,
 )
+from splinecam.testing.oracle.steps import maxima
 
 __all__ = [
     "ExactClasses",
@@ -83,7 +84,7 @@ class _Part:
 def exact_boundary(
     exact: ExactPartition, *, kind: str = "argmax", level: float = 0.0
 ) -> list[ExactSegment]:
-    """Where the largest outputs tie, the smallest (argmin), or any two (pairwise)."""
+    """Return where the largest outputs tie, the smallest (argmin), or any two (pairwise)."""
     outputs = len(exact.cells[0].bias)
     if kind == "pairwise" and outputs > 1:
         names = list(combinations(range(outputs), 2))
@@ -104,14 +105,12 @@ def exact_boundary(
 def exact_level_set(
     exact: ExactPartition, levels: Sequence[float], *, output: int = 0
 ) -> list[ExactSegment]:
-    """Where an output has one of the levels, which are numbered in ascending order."""
+    """Return where an output has one of the levels, which are numbered in ascending order."""
     wanted = sorted({Fraction(level) for level in levels})
     cells = []
     for cell in exact.cells:
         (a, b), c = cell.weight[output], cell.bias[output]
-        values, _ = over_common([value for level in wanted for value in (a, b, c - level)])
-        rows = [(values[k], values[k + 1], values[k + 2]) for k in range(0, len(values), 3)]
-        cells.append(_Part(_corners(cell), rows))
+        cells.append(_Part(_corners(cell), _integers([(a, b, c - level) for level in wanted])))
     names = [(k, k) for k in range(len(wanted))]
     return _zero_sets(cells, names, levels=True)
 
@@ -119,7 +118,7 @@ def exact_level_set(
 def exact_classes(
     exact: ExactPartition, *, kind: str = "argmax", level: float = 0.0
 ) -> ExactClasses:
-    """The area of each class; with one output, class 1 is above the level and 0 is the rest."""
+    """Return the area of each class; with one output, class 1 is above the level, 0 the rest."""
     areas = [Fraction(0)] * max(2, len(exact.cells[0].bias))
     tied = Fraction(0)
     for part in _decided(exact, kind, level):
@@ -134,10 +133,13 @@ def exact_classes(
 
 
 def _rows(cell: ExactCell) -> list[Row]:
-    """The outputs in integers, over one denominator that is left out."""
-    both = zip(cell.weight, cell.bias, strict=True)
-    values, _ = over_common([value for (a, b), c in both for value in (a, b, c)])
-    return [(values[k], values[k + 1], values[k + 2]) for k in range(0, len(values), 3)]
+    """Return the outputs of a cell as integers over one denominator, which is left out."""
+    return _integers([(a, b, c) for (a, b), c in zip(cell.weight, cell.bias, strict=True)])
+
+
+def _integers(rows: Sequence[tuple[Fraction, Fraction, Fraction]]) -> list[Row]:
+    values, _ = over_common([value for row in rows for value in row])
+    return [(a, b, c) for a, b, c in by(3, values)]
 
 
 def _corners(cell: ExactCell) -> list[Corner]:
@@ -145,46 +147,37 @@ def _corners(cell: ExactCell) -> list[Corner]:
 
 
 def _differences(cell: ExactCell, names: Sequence[Pair]) -> _Part:
-    """The cell with the higher output less the lower one, for all pairs."""
+    """Return the cell with the differences of the outputs of all pairs, higher less lower."""
     rows = _rows(cell)
     return _Part(_corners(cell), [difference(rows[j], rows[i]) for i, j in names])
 
 
 def _decided(exact: ExactPartition, kind: str, level: float) -> list[_Part]:
-    """The cells, cut into the parts on which one set of outputs is the largest."""
+    """Divide the cells into the parts on which one set of outputs is the largest."""
     parts = []
     for cell in exact.cells:
         rows = _rows(cell)
         if len(rows) == 1:
-            (a, b), c = cell.weight[0], cell.bias[0] - Fraction(level)
-            (p, q, r), _ = over_common([a, b, c])
-            rows = [(0, 0, 0), (p, q, r)]
+            rows = [(0, 0, 0), *_integers([(*cell.weight[0], cell.bias[0] - Fraction(level))])]
         if kind == "argmin":
             rows = [(-a, -b, -c) for a, b, c in rows]
-        polygon = _corners(cell)
-        for place, row in enumerate(rows):
-            won = [] if row in rows[:place] else polygon
-            for other in rows:
-                if won and other != row:
-                    won = where_positive(won, difference(row, other))
-            if won:
-                parts.append(_Part(won, rows))
+        parts += [_Part(part, rows) for _, part in maxima(_corners(cell), rows)]
     return parts
 
 
 def _winners(part: _Part) -> set[int]:
-    """The outputs that are the largest on all of a part."""
+    """Return the outputs that are the largest on all of a part."""
     return set(_largest(part.rows, part.corners))
 
 
 def _largest(rows: Sequence[Row], points: Sequence[Corner]) -> list[int]:
-    """The outputs that are the largest at all of some points."""
+    """Return the outputs that are the largest at all of the points."""
     values = [[at(row, p) for row in rows] for p in points]
     return [i for i in range(len(rows)) if all(value[i] == max(value) for value in values)]
 
 
 def _tie(equal: Sequence[int], sets: Sequence[set[int]], sides: Sequence[int]) -> Pair:
-    """The two classes of a border; within one class, it and the first other that is not flat."""
+    """Return the two classes of a border; within one class, it and the first other that ties."""
     inside = {side for side in sides if side != OUTSIDE}
     if len(inside) == 2:
         return min(inside), max(inside)
@@ -196,10 +189,10 @@ def _tie(equal: Sequence[int], sets: Sequence[set[int]], sides: Sequence[int]) -
 def _zero_sets(
     cells: Sequence[_Part], names: Sequence[Pair], *, levels: bool
 ) -> list[ExactSegment]:
-    """Where named functions, the rows of the cells, vanish; of areas the outline.
+    """Return where the named functions, the rows of the cells, vanish; of areas the outline.
 
-    Where several vanish the first counts. The sides are the function's signs for levels, and
-    the larger of the two classes else.
+    Where several vanish, the first counts. The sides are the signs of the function for levels,
+    and else the larger of the two classes.
     """
     parts = []
     for cell in cells:
@@ -226,7 +219,7 @@ def _zero_sets(
 
 
 def _sign(parts: Sequence[_Part], index: int, k: int) -> int:
-    """The sign of a function on a part that it does not cut; 0 outside."""
+    """Return the sign of a function on a part that it does not cross; 0 outside."""
     if index == OUTSIDE:
         return 0
     values = [at(parts[index].rows[k], p) for p in parts[index].corners]
@@ -237,7 +230,7 @@ def _sign(parts: Sequence[_Part], index: int, k: int) -> int:
 
 
 def _borders(polygons: Sequence[list[Corner]]) -> Iterator[tuple[Corner, Corner, int, int]]:
-    """All sides, cut at each other's ends: start, end, the polygon left of it and right of it."""
+    """Divide all sides at each other's ends; yield start, end, left polygon and right polygon."""
     lines: dict[Row, list[tuple[Corner, Corner, int, bool]]] = defaultdict(list)
     for index, polygon in enumerate(polygons):
         for p, q in pairs(polygon):
@@ -259,7 +252,7 @@ def _borders(polygons: Sequence[list[Corner]]) -> Iterator[tuple[Corner, Corner,
 
 
 def _line(p: Corner, q: Corner) -> tuple[Row, bool]:
-    """The line through two points, the same for all of its points; whether p comes first on it."""
+    """Return the line through two points in a unique form, and whether p comes first on it."""
     a = p[1] * q[2] - p[2] * q[1]
     b = p[2] * q[0] - p[0] * q[2]
     c = p[0] * q[1] - p[1] * q[0]
@@ -270,7 +263,7 @@ def _line(p: Corner, q: Corner) -> tuple[Row, bool]:
 
 
 def _position(line: Row, p: Corner) -> Fraction:
-    """Where a point of the line lies along it."""
+    """Return the position of a point along its line."""
     return Fraction(line[1] * p[0] - line[0] * p[1], p[2])
 
 
@@ -279,7 +272,7 @@ def _point(p: Corner) -> Point:
 
 
 def _decision(p: Corner, q: Corner, label: Pair, sides: Pair) -> ExactSegment:
-    """A segment with the higher class left, as long as both sides are inside."""
+    """Return a segment with the higher class on its left if both sides are inside."""
     turned = OUTSIDE not in sides and sides[0] < sides[1]
     ends = (q, p) if turned else (p, q)
     return ExactSegment(_point(ends[0]), _point(ends[1]), label, sides[::-1] if turned else sides)

@@ -1,4 +1,4 @@
-"""The exact partition: its cells, and how they are found."""
+"""The exact partition of a network, and its cells."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ExactCell:
         return 2 * float(self.area) / perimeter
 
     def value(self, uv: Point) -> list[Fraction]:
-        """The network's output at a point of the cell."""
+        """Return the output of the network at a point of the cell."""
         both = zip(self.weight, self.bias, strict=True)
         return [a * uv[0] + b * uv[1] + c for (a, b), c in both]
 
@@ -94,7 +94,7 @@ class ExactPartition:
 
 
 def exact_partition(model: nn.Module, domain: Domain) -> ExactPartition:
-    """Partition of ``domain`` by a small network, in exact arithmetic.
+    """Return the partition of ``domain`` by a small network, in exact arithmetic.
 
     The network is an ``nn.Sequential`` (or :class:`Residual`, nested as you like) of linear and
     convolution layers, piecewise-linear activations, max-pooling, and the modules of

@@ -44,17 +44,17 @@ class Cell:
 
 
 def at(row: Row, corner: Corner) -> int:
-    """The sign of this integer is the sign of the function at the corner."""
+    """Return an integer with the sign of the function at the corner."""
     return row[0] * corner[0] + row[1] * corner[1] + row[2] * corner[2]
 
 
 def difference(first: Row, second: Row) -> Row:
-    """The function that is positive where the first one is the larger."""
+    """Return the function that is positive where the first one is the larger."""
     return first[0] - second[0], first[1] - second[1], first[2] - second[2]
 
 
 def split(polygon: list[Corner], line: Row) -> list[list[Corner]]:
-    """Both sides of a line; the polygon itself if the line misses or only touches it."""
+    """Return both sides of a line; the polygon itself if the line misses or only touches it."""
     signs = [at(line, corner) for corner in polygon]
     if not min(signs) < 0 < max(signs):
         return [polygon]
@@ -62,7 +62,7 @@ def split(polygon: list[Corner], line: Row) -> list[list[Corner]]:
 
 
 def where_positive(polygon: list[Corner], row: Row) -> list[Corner]:
-    """The part on the positive side of a line; empty if nothing but border lies there."""
+    """Return the part on the positive side of a line; empty if only border lies there."""
     signs = [at(row, corner) for corner in polygon]
     if max(signs) <= 0:
         return []
@@ -70,7 +70,7 @@ def where_positive(polygon: list[Corner], row: Row) -> list[Corner]:
 
 
 def _clip(polygon: list[Corner], signs: list[int]) -> list[Corner]:
-    """The part of a convex polygon where the function is not negative."""
+    """Return the part of a convex polygon where the function is not negative."""
     kept = []
     for (p, q), (s, t) in zip(pairs(polygon), pairs(signs), strict=True):
         if s >= 0:
@@ -87,38 +87,38 @@ def _reduced(corner: Sequence[int]) -> Corner:
 
 
 def corner(u: Fraction, v: Fraction) -> Corner:
-    """A point in integers."""
+    """Return a point in integers."""
     (x, y), w = over_common([u, v])
     return x, y, w
 
 
 def center(vertices: Sequence[Point]) -> Point:
-    """The mean of the vertices: a point of the open polygon."""
+    """Return the mean of the vertices, which is a point of the open polygon."""
     u, v = (sum((p[k] for p in vertices), Fraction(0)) / len(vertices) for k in (0, 1))
     return u, v
 
 
 def area(polygon: Sequence[Point]) -> Fraction:
-    """The area of a counter-clockwise polygon."""
+    """Return the area of a counter-clockwise polygon."""
     return sum((p[0] * q[1] - p[1] * q[0] for p, q in pairs(polygon)), Fraction(0)) / 2
 
 
 def pairs(items: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Each item with its successor, around a cycle."""
+    """Return each item with its successor around a cycle."""
     return list(zip(items, [*items[1:], items[0]], strict=True))
 
 
 def by(size: int, items: Sequence[Any]) -> list[Sequence[Any]]:
-    """The items, so many at a time."""
+    """Return the items in groups of a size."""
     return [items[i : i + size] for i in range(0, len(items), size)]
 
 
 def fractions(tensor: Tensor) -> list[Fraction]:
-    """A tensor's numbers, exactly."""
+    """Return the numbers of a tensor exactly."""
     return [Fraction(value) for value in tensor.detach().double().flatten().tolist()]
 
 
 def over_common(values: Sequence[Fraction]) -> tuple[list[int], int]:
-    """The values as integers over one denominator."""
+    """Return the values as integers over one denominator."""
     den = math.lcm(1, *(value.denominator for value in values))
     return [value.numerator * (den // value.denominator) for value in values], den

@@ -1,4 +1,4 @@
-"""The oracle's step for every module that it knows."""
+"""From a module to the step that the oracle takes for it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Shape = tuple[int, ...]
 
 
 def layer_step(module: nn.Module, shape: Shape) -> tuple[Step, Shape]:
-    """The step of a module for inputs of a shape, and the shape of its outputs."""
+    """Return the step of a module for inputs of a shape, and the shape of its outputs."""
     if isinstance(module, nn.Sequential):
         steps = []
         for child in module:
@@ -66,7 +66,7 @@ def _shape_after(module: nn.Module, shape: Shape) -> Shape:
 
 
 def _affine(module: nn.Module, shape: Shape) -> tuple[Affine, Shape]:
-    """The dense matrix of a layer: its columns are its values at the unit vectors.
+    """Return the dense matrix of a layer, whose columns are the values at the unit vectors.
 
     Weights are only placed there, not added to each other, so float64 is exact.
     """
@@ -82,7 +82,7 @@ def _affine(module: nn.Module, shape: Shape) -> tuple[Affine, Shape]:
 
 
 def _grouped(module: nn.Module, shape: Shape) -> Step:
-    """The step of a module that compares the units of groups with each other."""
+    """Return the step of a module that compares the units of groups with each other."""
     if isinstance(module, GroupSort):
         return Sorted(by(module.size, range(math.prod(shape))))
     if isinstance(module, Maximum | Minimum):
@@ -93,7 +93,7 @@ def _grouped(module: nn.Module, shape: Shape) -> Step:
 
 
 def _splines(module: nn.Module, shape: Shape) -> list[Spline]:
-    """The activation as one spline for each unit of a layer."""
+    """Return the splines of an activation, one for each unit."""
     if isinstance(module, nn.PReLU):
         slopes = fractions(module.weight)
         channel = math.prod(shape) if len(slopes) == 1 else math.prod(shape[1:])

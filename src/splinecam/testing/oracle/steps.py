@@ -1,4 +1,4 @@
-"""What each kind of layer makes of one exact cell."""
+"""The steps of a network: each divides one exact cell and maps its activations."""
 
 from __future__ import annotations
 
@@ -25,14 +25,24 @@ from splinecam.testing.oracle.geometry import (
     where_positive,
 )
 
-__all__ = ["Activation", "Affine", "Bound", "Chain", "Largest", "Skip", "Sorted", "Spline", "Step"]
+__all__ = [
+    "Activation",
+    "Affine",
+    "Chain",
+    "Largest",
+    "Skip",
+    "Sorted",
+    "Spline",
+    "Step",
+    "maxima",
+]
 
 Bound = tuple[np.ndarray, np.ndarray]  # per unit: of |value| over the domain, of |slope|
 Groups = Sequence[Sequence[int]]  # the units of every group
 
 
 class Step(Protocol):
-    """A layer: what it makes of one cell, and how large its outputs can become."""
+    """A layer: ``apply`` divides and maps a cell; ``bound`` bounds values and slopes."""
 
     def apply(self, cell: Cell) -> list[Cell]: ...
 
@@ -85,7 +95,7 @@ class Activation:
         return [self._mapped(cell, part, lines) for part in parts]
 
     def _mapped(self, cell: Cell, part: list[Corner], lines: list[list[Row]]) -> Cell:
-        """The cell's part, no longer cut by any line, with the activations after the splines."""
+        """Return a part that no line crosses, with the activations after the splines."""
         pieces = [
             sum(all(at(line, corner) >= 0 for corner in part) for line in unit) for unit in lines
         ]
@@ -106,7 +116,7 @@ class Activation:
 
 
 def _divided(polygon: list[Corner], lines: Sequence[Row]) -> list[list[Corner]]:
-    """The parts of a polygon between lines."""
+    """Return the parts of a polygon between lines."""
     parts = [polygon]
     for line in lines:
         parts = [half for part in parts for half in split(part, line)]
@@ -123,15 +133,15 @@ class Largest:
     def apply(self, cell: Cell) -> list[Cell]:
         parts: list[tuple[list[Corner], tuple[int, ...]]] = [(cell.corners, ())]
         for group in self.groups:
-            rows = [self._facing_up(cell.rows[unit]) for unit in group]
+            rows = [self._oriented(cell.rows[unit]) for unit in group]
             parts = [
                 (part, (*winners, winner))
                 for polygon, winners in parts
-                for winner, part in _won(polygon, rows)
+                for winner, part in maxima(polygon, rows)
             ]
         return [self._chosen(cell, part, winners) for part, winners in parts]
 
-    def _facing_up(self, row: Row) -> Row:
+    def _oriented(self, row: Row) -> Row:
         return (-row[0], -row[1], -row[2]) if self.smallest else row
 
     def _chosen(self, cell: Cell, part: list[Corner], winners: tuple[int, ...]) -> Cell:
@@ -144,8 +154,8 @@ class Largest:
         return value, slope
 
 
-def _won(polygon: list[Corner], rows: Sequence[Row]) -> Iterator[tuple[int, list[Corner]]]:
-    """Where each function is larger than all others; of equal functions the first one counts."""
+def maxima(polygon: list[Corner], rows: Sequence[Row]) -> Iterator[tuple[int, list[Corner]]]:
+    """Yield each function and where it is the largest; of equal functions the first one counts."""
     for place, row in enumerate(rows):
         if row in rows[:place]:
             continue
@@ -171,7 +181,7 @@ class Sorted:
         return [pair for group in self.groups for pair in combinations(group, 2)]
 
     def _ordered(self, cell: Cell, part: list[Corner]) -> Cell:
-        """No two units of a group change their order here, so that one point shows it."""
+        """Return a part with the units sorted: their order is the same in all of its points."""
         u, v = center([(Fraction(x, w), Fraction(y, w)) for x, y, w in part])
         value = [a * u + b * v + c for a, b, c in cell.rows]
         rows = list(cell.rows)
