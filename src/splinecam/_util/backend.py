@@ -1,7 +1,7 @@
-"""Everything that depends on the kind of device: how much is computed at a time, and how.
+"""Everything that depends on the kind of device: block sizes, and strategies.
 
-Blocks on a CPU stay in the cache of a core; blocks on a GPU are large enough to fill it. All sizes
-are measured. Tests pass other backends to ``using`` to force small blocks.
+Blocks on a CPU stay in the cache of a core; blocks on a GPU are large enough to keep it busy. All
+sizes are measured. Tests use other sizes and strategies with ``using``.
 """
 
 from __future__ import annotations
@@ -14,24 +14,28 @@ from typing import Any
 
 import torch
 
-__all__ = ["CPU", "CUDA", "Backend", "backend_of", "using"]
+__all__ = ["CPU", "CUDA", "Backend", "backend_of", "is_cpu", "is_cuda", "using"]
 
 
 @dataclass(frozen=True)
 class Backend:
     """Sizes and strategies for one kind of device. A block is what is computed at a time.
 
-    activations: numbers in a block of activations of a stage; traced_activations: numbers in a
-    block where derivatives are taken; checked_activations: numbers in a block where a model is
-    compared with its partition; numbers: numbers in a block of any other computation;
+    Sizes of blocks. activations: numbers in a block of activations of a stage; traced_activations:
+    numbers in a block where derivatives are taken; checked_activations: numbers in a block where a
+    model is compared with its partition; numbers: numbers in a block of any other computation;
     sign_words: words of signs that are compared in a block; function_values: values whose signs
     are found in a block; moduli: entries of a matrix whose moduli are taken in a block; faces:
     faces in a block of a check; chord_pairs: pairs of chords in a block; envelope_members: units
-    along auxiliary lines that are compared in a block, however few most lines have;
-    batch_bytes: memory beyond which a batch of domains is halved, as it gets no faster.
+    along auxiliary lines that are compared in a block, however few most lines have; batch_bytes:
+    memory beyond which a batch of domains is halved, as larger batches are no faster.
+
+    Strategies. asynchronous: operations are queued, so that fewer operations, and fewer results
+    that the host waits for, are worth more work. numpy_memory: tensors can share their memory with
+    numpy arrays. slow_windows: torch is slow for float64 convolutions of single channels and for
+    maxima of small windows. convolves_by_product: convolutions are faster as products of matrices.
     walks_faces: follow the boundary of all faces node by node, instead of in steps of 1, 2, 4, ...
-    nodes, which is more work in fewer operations; doublings: how often steps are doubled before
-    the device is asked whether they were enough.
+    nodes. doublings: how often steps are doubled before the host asks whether they are enough.
     """
 
     activations: int
@@ -45,6 +49,10 @@ class Backend:
     chord_pairs: int
     envelope_members: int
     batch_bytes: int
+    asynchronous: bool
+    numpy_memory: bool
+    slow_windows: bool
+    convolves_by_product: bool
     walks_faces: bool
     doublings: int
 
@@ -61,6 +69,10 @@ CPU = Backend(
     chord_pairs=1 << 22,
     envelope_members=1 << 14,
     batch_bytes=1 << 30,
+    asynchronous=False,
+    numpy_memory=True,
+    slow_windows=True,
+    convolves_by_product=False,
     walks_faces=True,
     doublings=1,
 )
@@ -76,6 +88,10 @@ CUDA = Backend(
     chord_pairs=1 << 27,
     envelope_members=1 << 22,
     batch_bytes=1 << 33,
+    asynchronous=True,
+    numpy_memory=False,
+    slow_windows=False,
+    convolves_by_product=True,
     walks_faces=False,
     doublings=4,
 )
@@ -85,14 +101,24 @@ _CHANGES: ContextVar[dict[str, Any]] = ContextVar("_CHANGES", default={})  # noq
 
 def backend_of(device: torch.device) -> Backend:
     """The backend for a device; devices other than a CUDA GPU are treated as a CPU."""
-    backend = CUDA if device.type == "cuda" else CPU
+    backend = CUDA if is_cuda(device) else CPU
     changes = _CHANGES.get()
     return replace(backend, **changes) if changes else backend
 
 
+def is_cuda(device: torch.device) -> bool:
+    """Whether a device is a CUDA GPU."""
+    return device.type == "cuda"
+
+
+def is_cpu(device: torch.device) -> bool:
+    """Whether a device is the CPU."""
+    return device.type == "cpu"
+
+
 @contextmanager
 def using(**changes: Any) -> Iterator[None]:
-    """Use other sizes or strategies on every device for the calls in a ``with`` block.
+    """Use other sizes or strategies on every device inside a ``with`` block.
 
     >>> with using(activations=100):
     ...     backend_of(torch.device("cpu")).activations

@@ -7,6 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import offsets_of, owners_of, take
 
 __all__ = ["bits_of", "rows_with_bits", "set_bits"]
@@ -36,7 +37,7 @@ def bits_of(words: Tensor) -> tuple[Tensor, Tensor]:
     width, words = words.shape[1], words.view(-1)
     word = words.bool().nonzero()[:, 0]
     octets = take(words, word).view(torch.uint8)
-    if words.is_cuda:  # with fewer pauses
+    if backend_of(words.device).asynchronous:
         bit = take(_masks(words.device), octets.int()).view(torch.bool).nonzero()[:, 0]
         return _rows_and_columns(take(word, bit >> 6), bit & 63, width)
     at = octets.nonzero()[:, 0]

@@ -42,7 +42,7 @@ def cycles(following: Tensor) -> tuple[Tensor, Tensor]:
     Each begins with its lowest member. Made for short cycles: their members are walked along, but
     for a GPU, which would have to wait for every step.
     """
-    if following.is_cuda:
+    if backend_of(following.device).asynchronous:
         return long_cycles(following)
     lowest, leader, cycle, offsets = _leaders(following)
     members = torch.empty_like(cycle)

@@ -7,6 +7,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
+
 __all__ = [
     "argsort_rows",
     "blocks_of",
@@ -45,14 +47,14 @@ def lengths(d: Tensor) -> Tensor:
 
 def take_each(x: Tensor, index: Tensor) -> tuple[Tensor, ...]:
     """``x[:, index]`` row by row, which on a GPU is one operation."""
-    if index.is_cuda:
+    if backend_of(index.device).asynchronous:
         return x.index_select(1, index).unbind()
     return tuple(take(row, index) for row in x)
 
 
 def places_in(mask: Tensor, count: int) -> Tensor:
     """Where a mask (N,) is set, if it is known at how many places: a GPU need not wait for that."""
-    if mask.is_cuda:
+    if backend_of(mask.device).asynchronous:
         rank = torch.cumsum(mask, 0).mul_(mask)  # from 1 on; the others do not matter
         index = torch.arange(mask.shape[0], device=mask.device)
         return rank.new_empty(count + 1).scatter_(0, rank, index)[1:]
@@ -73,7 +75,7 @@ def counts_of(owners: Tensor, rows: int) -> Tensor:
 
 def owners_of(counts: Tensor, total: int | None = None) -> Tensor:
     """The row of every entry: ``[2, 0, 3] -> [0, 0, 2, 2, 2]``."""
-    if total is not None and (total < _FEW or counts.is_cuda):
+    if total is not None and (total < _FEW or backend_of(counts.device).asynchronous):
         return torch.repeat_interleave(counts, output_size=total)
     begin = torch.cumsum(counts, 0)
     if total is None:
@@ -99,7 +101,7 @@ def entries_of(begin: Tensor, end: Tensor, offsets: Tensor, total: int | None = 
     """All of begin[0], ..., end[0] - 1, begin[1], ...; offsets: (R + 1,) where each row begins."""
     if total is None:
         total = int(offsets[-1])
-    if total < _FEW and not begin.is_cuda:
+    if total < _FEW and not backend_of(begin.device).asynchronous:
         shift = torch.repeat_interleave(begin - offsets[:-1], end - begin, output_size=total)
         return shift.add_(torch.arange(total, device=shift.device))
     jump = begin - 1
@@ -133,7 +135,7 @@ def sort_rows(row: Tensor, s: Tensor, rows: int = 1 << 32) -> tuple[Tensor, Tens
     One sort of (row, leading bits of s) is several times faster than sorting twice. What it leaves
     in the wrong order, neighbours whose leading bits are equal, is then exchanged.
     """
-    if s.is_cuda:  # numbers with the row before the point, and s after it
+    if backend_of(s.device).asynchronous:  # numbers with the row before the point, and s after it
         below = 1 - 2.0 ** (rows.bit_length() - _MANTISSA)
         key, order = torch.sort(torch.add(row, s, alpha=below), stable=True)
         at = key.long()

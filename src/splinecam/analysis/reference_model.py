@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map, tree_map_only
 
+from splinecam._util.backend import backend_of
 from splinecam.errors import SplineCamError
 from splinecam.network.capture.graph import first_line
 from splinecam.network.capture.lock import unwrap
@@ -124,7 +125,8 @@ def _convolve(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
     """
     call = _DEFAULTS | dict(zip(_DEFAULTS, args, strict=False)) | kwargs
     x, weight, bias, groups = call["input"], call["weight"], call["bias"], call["groups"]
-    if groups == 1 or x.is_cuda or x.dim() != weight.dim() or not x.shape[0]:
+    slow = groups > 1 and backend_of(x.device).slow_windows
+    if not slow or x.dim() != weight.dim() or not x.shape[0]:
         return run(**call)
     last = weight.shape[0] // groups
     one = {"input": x[:1, -(x.shape[1] // groups) :], "weight": weight[-last:], "groups": 1}

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import lengths
 from splinecam._util.text_table import TextTable, number_text
 from splinecam.analysis.boundary import decision_boundary
@@ -159,7 +160,7 @@ def _quantiles(values: Tensor) -> Tensor:
     """The values (F,) at the ranks of ``_QUANTILES``, linear between two ranks."""
     rank = torch.tensor(list(_QUANTILES.values()), dtype=torch.float64) * (len(values) - 1)
     low, high = rank.floor().long(), rank.ceil().long()
-    if values.is_cuda:
+    if not backend_of(values.device).numpy_memory:
         ordered = values.sort().values
     else:  # on a CPU a few ranks are found much faster than all
         ordered = torch.from_numpy(np.partition(values.numpy(), torch.cat([low, high]).tolist()))

@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import lengths, offsets_of, take, take_each, take_rows
 
 __all__ = [
@@ -227,7 +228,7 @@ def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, ...]:
 
     A third coordinate does not matter: it is the height of a mesh, and the same everywhere.
     """
-    if index.is_cuda:  # in one operation
+    if backend_of(index.device).asynchronous:  # in one operation
         return take_each(lines.table, index)
     x, y = take(lines.a[:, 0], index), take(lines.a[:, 1], index)
     dx, dy = take(lines.b[:, 0], index).sub_(x), take(lines.b[:, 1], index).sub_(y)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import entries_of, offsets_of, owners_of, places_in, take
 from splinecam._util.tolerances import UV_ERROR
 from splinecam.arrangement.chords import ChordIntervals, FaceBoundaries, Lines
@@ -189,7 +190,7 @@ def _pairs(ends: _Ends, column: Tensor, m: int, distinct: bool) -> tuple[Tensor,
     index = torch.arange(column.shape[0], device=column.device)
     begin, end = ends.offsets[:-1], ends.offsets[1:]
     counts = end - begin
-    if distinct and not column.is_cuda:  # two marks alone are a pair
+    if distinct and not backend_of(column.device).asynchronous:  # two marks alone are a pair
         several = (counts > 2).nonzero()[:, 0]
         begin, end, counts = (take(x, several) for x in (begin, end, counts))
         entry = entries_of(begin, end, offsets_of(counts))

@@ -146,8 +146,9 @@ def sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
 def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tuple[Tensor, Tensor]:
     """Row and column of every set bit of ``words``, of which a block of rows is made at a time."""
     width = signs.positive.shape[1]
-    step = max(1, backend_of(signs.positive.device).sign_words // max(width, 1))
-    if signs.positive.is_cuda and count <= step:
+    backend = backend_of(signs.positive.device)
+    step = max(1, backend.sign_words // max(width, 1))
+    if backend.asynchronous and count <= step:
         return bits_of(words(slice(count)))
     some_rows, some_words = [], []
     for start in range(0, count, step):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import (
     entries_of,
     lengths,
@@ -336,7 +337,7 @@ def _without(mesh: Mesh, faces: Tensor, gone: int | None) -> tuple[Tensor, Tenso
     gone: how many corners those have, if that is known.
     """
     left, counts = mesh.num_faces - faces.shape[0], mesh.counts()
-    if faces.is_cuda and gone is not None:  # fewer operations, of which no one has to wait for
+    if backend_of(faces.device).asynchronous and gone is not None:
         stays = torch.ones_like(counts, dtype=torch.bool).index_fill_(0, faces, False)
         total = mesh.corners.shape[0]
         entries = places_in(take(stays, owners_of(counts, total)), total - gone)

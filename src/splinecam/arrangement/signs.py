@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.bits import set_bits
 from splinecam.kernels import SignRange
 
@@ -91,7 +92,7 @@ class SignWriter:
         """Decide the signs of values (B, m) at the vertices from ``start`` on."""
         rows = slice(start, start + values.shape[0])
         positive, negative = self.signs.positive[rows], self.signs.negative[rows]
-        if values.device.type == "cpu" and self._clear(values, positive):
+        if not backend_of(values.device).asynchronous and self._clear(values, positive):
             torch.bitwise_not(positive, out=negative)
             return
         self._compare(values, positive, negative)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.refinement import Ambiguities, Refinement
 from splinecam.arrangement.signs import Signs
@@ -273,7 +274,7 @@ def _between(interpolated: InterpolatedVertices, value: Tensor, born: Tensor) ->
     known, ends = value.shape[0], []
     for vertex in (interpolated.p, interpolated.q):
         rows = value.index_select(0, vertex.clamp(max=known - 1))
-        if vertex.is_cuda:  # reading twice is faster than waiting
+        if backend_of(vertex.device).asynchronous:  # reading twice is faster than waiting
             late = (vertex >= known).view(-1, *[1] * (value.dim() - 1))
             others = born.index_select(0, (vertex - known).clamp_(min=0))
             ends.append(torch.where(late, others, rows))
@@ -297,7 +298,7 @@ def room_for(shape: tuple[int, ...], device: torch.device, *, grows: bool = Fals
     Memory costs nothing there until it is written to; numpy asks for huge pages, which are faster.
     """
     numbers = math.prod(shape)
-    if device.type == "cpu" and numbers > _LARGE:
+    if backend_of(device).numpy_memory and numbers > _LARGE:
         more = _GROWTH if grows and numbers < _HUGE else 1
         return torch.from_numpy(np.empty(more * numbers))[:numbers].view(shape)
     return torch.empty(shape, dtype=torch.float64, device=device)

@@ -8,6 +8,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.signs import SignWriter
 from splinecam.engine import line_values as bending
@@ -79,7 +80,7 @@ class _Sink:
             place = rows[start : start + value.shape[0]]
             if value.data_ptr() != place.data_ptr():
                 place.copy_(value)
-            if name == self.source and value.device.type == "cpu":
+            if name == self.source and not backend_of(value.device).asynchronous:
                 self.look(start, value.shape[0])  # while it is in the cache
 
     def look_at_all(self, block: int) -> None:
@@ -100,7 +101,9 @@ class _Sink:
             return
         z = table[start : start + count]
         # One pass over the numbers for both is faster on a GPU, and slower on a CPU.
-        low, high = torch.aminmax(z, dim=0) if z.is_cuda else (z.amin(0), z.amax(0))
+        low, high = (
+            torch.aminmax(z, dim=0) if backend_of(z.device).asynchronous else (z.amin(0), z.amax(0))
+        )
         if self.layer_input is None:
             self.layer_input = LayerInput(
                 low, high, None if self.writer is None else self.writer.signs
@@ -217,7 +220,7 @@ def _along_lines(
     step = rows_in_block(block, list(state.rows.values()))
     rest = lines.rest
     product = program.product(index)
-    if state.mesh.uv.is_cuda:
+    if backend_of(state.mesh.uv.device).asynchronous:
         sink.behind = lines.columns
     if product is not None:
         sink.prepare(product.name, product.args[1].shape[:1], state.mesh.uv.device)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from splinecam._util.backend import is_cuda
 from splinecam._util.options import device_of
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel, History, Kernel, gpu_kernel_for, kernel_for
@@ -63,7 +64,7 @@ def first_device(
 
 def free_memory(device: torch.device) -> int:
     """Bytes a partition may take by default: most of what the device has free."""
-    if device.type == "cuda":
+    if is_cuda(device):
         return int(0.75 * torch.cuda.mem_get_info(device)[0])
     try:
         _, known = _MEMINFO.read_text().split("MemAvailable:")

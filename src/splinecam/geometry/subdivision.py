@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.csr import following, offsets_of, owners_of, take, take_rows
 
 __all__ = ["Mesh", "kept", "polygon_mesh"]
@@ -182,7 +183,8 @@ def kept(value: Tensor) -> Tensor:
 
     On a CPU it has the same memory, unless there is much more behind it.
     """
-    if value.is_cuda or value.untyped_storage().nbytes() > _MAX_SLACK * value.nbytes:
+    slack = value.untyped_storage().nbytes() > _MAX_SLACK * value.nbytes
+    if slack or not backend_of(value.device).numpy_memory:
         return value.clone()
     return torch.from_numpy(value.numpy())
 

@@ -12,6 +12,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import is_cuda
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.gpu_refine import (
     GpuRefined,
@@ -32,7 +33,7 @@ _log = logging.getLogger("splinecam")
 @cache
 def gpu_kernel_for(device: torch.device) -> GpuKernel | None:
     """The kernel of a GPU, or None for other devices and where it cannot be compiled."""
-    if device.type != "cuda":
+    if not is_cuda(device):
         return None
     try:
         return GpuKernel(launcher(device))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import is_cpu
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.inputs import MAX_CHORDS, LayerFunctions
@@ -38,7 +39,7 @@ def available() -> bool:
 
 def kernel_for(device: torch.device) -> Kernel | None:
     """A kernel with as many threads as torch has, or None where it cannot be used."""
-    if device.type != "cpu" or not available():
+    if not is_cpu(device) or not available():
         return None
     return Kernel(torch.get_num_threads())
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.groups import Groups
@@ -279,7 +280,7 @@ class MaxNonlinearity(Nonlinearity):
 
     def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
         """The same as the operation, which is slow for small windows of float64 on a CPU."""
-        if argument.device.type != "cpu" or self.members.shape[1] > _SMALL_WINDOW:
+        if not backend_of(argument.device).slow_windows or self.members.shape[1] > _SMALL_WINDOW:
             return self.operation(argument)
         pick = torch.minimum if self.smallest else torch.maximum
         return reduce(pick, self.groups.columns(self._flat(argument))).contiguous()

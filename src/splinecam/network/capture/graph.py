@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from splinecam._util.backend import is_cuda
 from splinecam.errors import CaptureError
 from splinecam.network.capture.batches import export_any_batch, fixes_batch
 from splinecam.network.capture.diagnosis import (
@@ -162,7 +163,7 @@ def _export(model: nn.Module, x: Tensor) -> Any:
     try:
         return export(_MAX_BATCH)
     except UserError:
-        if x.device.type != "cuda":
+        if not is_cuda(x.device):
             raise
         return export(_CUDA_BATCH)
 

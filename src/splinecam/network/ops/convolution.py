@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from splinecam._util.backend import backend_of
+
 __all__ = ["as_product", "convolution", "depthwise"]
 
 # Numbers in the windows of one image from which on a CPU convolves as many images at a time as it
@@ -55,13 +57,14 @@ def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
         if x.dim() != weight.dim() or isinstance(padding, str):
             return plain(x)
         steps = [_each(item, weight.dim() - 2) for item in (stride, padding, dilation)]
-        if x.device.type == "cpu" and groups == x.shape[1] > 1:
+        backend = backend_of(x.device)
+        if backend.slow_windows and groups == x.shape[1] > 1:
             return depthwise(x, weight, bias, *steps)
         window = prod(weight.shape[1:])
         size = groups * window * _places(x, weight, steps)
-        if x.device.type == "cpu" and size > _CACHED:
+        if backend.slow_windows and size > _CACHED:
             return _in_parts(plain, x, torch.get_num_threads())
-        if x.device.type == "cuda" and groups == 1 and _pays(weight):
+        if backend.convolves_by_product and groups == 1 and _pays(weight):
             rows = max(1, _COLUMNS // size)
             return _in_parts(lambda part: as_product(part, weight, bias, *steps), x, rows)
         return plain(x)

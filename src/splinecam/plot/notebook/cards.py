@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splinecam._util.backend import is_cpu
 from splinecam._util.text_table import number_text
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.notebook.pictures import Picture, by_class, curves_picture, partition_picture
@@ -52,7 +53,7 @@ def partition_card(part: PartitionData) -> str:
         rows.append(("unresolved places", f"{len(part.unresolved):,}"))
     if part._model is None:
         rows.append(("model", "not attached"))
-    if mesh.uv.device.type != "cpu":
+    if not is_cpu(mesh.uv.device):
         rows.append(("device", str(mesh.uv.device)))
     return _card("Partition", _image(picture, "regions"), _table(rows), _legend(part, picture))
 
