@@ -1,4 +1,4 @@
-"""The result: a domain divided into regions, each with its polygon and affine map."""
+"""Compute and load partitions; ``Partition`` binds the questions about one as methods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from splinecam import plot as _plot
 from splinecam._captured import Captured, model_of
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar, tell
-from splinecam.analysis import boundary
+from splinecam.analysis import boundary, measures
 from splinecam.analysis import class_regions as classes
 from splinecam.analysis import density as _density
 from splinecam.analysis import neurons as _neurons
@@ -60,14 +60,14 @@ def partition(
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
     changed. A network from ``capture`` stands for its model as it is now. output: which of several
     outputs of the model, as an index into a tuple, a key of a dict, the name of a field, or a
-    function of the model's result. device: where the result is to be, by default on a GPU if there
-    is one. It is computed there; only by default layers that are small enough are computed on the
-    CPU, which is faster, and the log tells where it goes on.
-    memory: bytes to stay within, as a number or written ``"4GB"`` (default: most of what the device
-    has free). max_regions: stop with a ``LimitError`` beyond this many. names: what the classes are
-    called, in the order of the outputs, or two names for a single output; pictures and tables use
-    them, and ``part.names`` changes them. progress: show a bar, in interactive use only; elsewhere
-    the logger ``splinecam`` tells of each step at level INFO.
+    function of the model's result. device: where the result is computed and stored, by default a
+    GPU if there is one; by default, layers that are small enough to be faster on the CPU are
+    computed there, and the log says where the computation moves to the GPU.
+    memory: the number of bytes to stay within, also as text such as ``"4GB"``; by default most of
+    the device's free memory. max_regions: raise a ``LimitError`` beyond this many regions. names:
+    the names of the classes, in the order of the outputs, or two names for a single output;
+    pictures and tables use them, and ``part.names`` changes them. progress: show a progress bar in
+    interactive use; elsewhere the logger ``splinecam`` reports each step at level INFO.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -81,39 +81,25 @@ def partition(
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_output(output)
     memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
-    limits = memory, max_regions
     with torch.inference_mode(False):
-        return _partition(network, domain, output, device, *limits, names, progress)
+        first = first_device(device, network, domain.input_shape)
+        program = capture(network, domain.input_shape, device=first, output=output)
+        plan = Plan.of(program, device_of(device), memory)
+        names = names_of(names, prod(program.output_shape))
+        with progress_bar(len(program.layers), "layer", progress) as bar, torch.no_grad():
+
+            def report(name: str, regions: int, share: float) -> None:
+                tell(bar, name, regions)
+                bar.update(share)
+
+            outcome = run(program, domain, max_regions=max_regions, report=report, plan=plan)
+        return assemble(network, plan.last.program, domain, outcome, output=output, names=names)
 
 
 def require_module(model: object) -> None:
-    """A ``TypeError`` for what is no model."""
+    """Raise a ``TypeError`` unless the model is a module."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
-
-
-def _partition(
-    model: nn.Module,
-    domain: Domain,
-    output: Output,
-    device: str | torch.device,
-    memory: int | None,
-    max_regions: int | None,
-    names: Sequence[str] | None,
-    progress: bool,
-) -> Partition:
-    first = first_device(device, model, domain.input_shape)
-    program = capture(model, domain.input_shape, device=first, output=output)
-    plan = Plan.of(program, device_of(device), memory)
-    called = names_of(names, prod(program.output_shape))
-    with progress_bar(len(program.layers), "layer", progress) as bar, torch.no_grad():
-
-        def report(name: str, regions: int, share: float) -> None:
-            tell(bar, name, regions)
-            bar.update(share)
-
-        outcome = run(program, domain, max_regions=max_regions, report=report, plan=plan)
-    return assemble(model, plan.last.program, domain, outcome, output=output, names=called)
 
 
 def assemble(
@@ -125,7 +111,7 @@ def assemble(
     output: Output = None,
     names: Sequence[str] | None = None,
 ) -> Partition:
-    """The partition that a run of the engine found."""
+    """The partition from the outcome of a run of the engine."""
     part = Partition(
         domain=domain,
         mesh=outcome.mesh,
@@ -155,17 +141,17 @@ def load(
     device: str | torch.device = "cpu",
     verify: bool = True,
 ) -> Partition:
-    """A partition that ``part.save`` wrote, on the given device.
+    """The partition in a file that ``part.save`` wrote.
 
     The file does not hold the network. A ``FileError`` says what is wrong with a file that cannot
     be read.
 
-    path: name of the file, or an open file. model: the same network, for what needs it
-    (``patterns``, ``neurons``, ``fixed_units``, ``jacobian``, ``validate``, statistics in input
-    space); it is compared with the file. output: needed again if it was a function, which a file
-    does not hold. device: where the tensors are to be. verify: check that the regions are convex,
-    fit together and cover the domain; without that, loading takes a fraction of the time, and only
-    checksums, types, shapes and the range of indices are checked.
+    path: the name of the file, or an open file. model: the network that was partitioned, for the
+    methods that need it (``patterns``, ``neurons``, ``fixed_units``, ``jacobian``, ``validate``,
+    statistics in input space); it is compared with the file. output: needed again if it was a
+    function, which a file does not hold. device: where the tensors are stored. verify: check that
+    the regions are convex, fit together and cover the domain; without this check, loading takes a
+    fraction of the time, and only checksums, types, shapes and the range of indices are checked.
     """
     part = io.read(path, Partition, device=device_of(device), verify=verify)
     if model is not None:
@@ -186,7 +172,7 @@ class Partition(PartitionData, RegionViews):
     keeps one linear piece; ``merged()`` unites neighbours with equal maps. A partition is a
     sequence of its regions: ``part[i]``, ``part[:10]``, ``for region in part``.
 
-    domain: what was partitioned; mesh: the subdivision, in the coordinates of ``frame``; values:
+    domain: the polygon; mesh: the subdivision, in the local coordinates of ``frame``; values:
     (V, n_out) the output at the vertices; value_error: (n_out,) the rounding error of the output;
     layer_errors: the rounding errors of the units of each layer; unresolved: places that float64
     could not settle (usually none); layers: names of the non-linearities, in the order of
@@ -215,7 +201,7 @@ class Partition(PartitionData, RegionViews):
     density = _density.density
     regions_by_layer = regions_by_layer
     stats = _stats.stats
-    table = _stats.table
+    table = measures.table
     validate = _validate.validate
     plot = _plot.plot
     plot_surface = _plot.plot_surface
@@ -224,14 +210,13 @@ class Partition(PartitionData, RegionViews):
     save = io.save
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy by way of the file format; the model is pickled by its own rules."""
+        """Pickle and copy in the file format; the model is pickled by its own rules."""
         file = BytesIO()
         self.save(file)
         output = None if self._model is None else self.output  # else the file holds it
         return _unpickled, (file.getvalue(), self._model, str(self.mesh.uv.device), output)
 
     def _repr_html_(self) -> str:
-        """A small picture and the main numbers, as notebooks show it."""
         from splinecam.plot.notebook import partition_card
 
         return partition_card(self)

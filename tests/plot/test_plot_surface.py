@@ -14,7 +14,7 @@ from torch import nn
 
 import splinecam as sc
 from drawing import cut_up, lies_in, network, pixels, scene_of, written
-from splinecam.analysis.region_table import centroid_values
+from splinecam.analysis.measures import centroid_values
 from splinecam.plot import scene
 
 

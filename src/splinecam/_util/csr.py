@@ -41,8 +41,8 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 
 
 def lengths(d: Tensor) -> Tensor:
-    """Euclidean lengths of vectors (N, 2); ``norm`` is much slower for short rows."""
-    return (d[:, 0].square() + d[:, 1].square()).sqrt()
+    """Euclidean lengths of vectors (..., 2); ``norm`` is much slower for short rows."""
+    return (d[..., 0].square() + d[..., 1].square()).sqrt()
 
 
 def take_each(x: Tensor, index: Tensor) -> tuple[Tensor, ...]:

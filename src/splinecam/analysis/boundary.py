@@ -231,13 +231,13 @@ def _levels(levels: float | Sequence[float] | Tensor) -> Tensor:
 
 
 def winners_of(part: PartitionData, kind: Kind, level: float, *, whole: bool) -> Winners:
-    """The winners where there are borders, or everywhere; the last ones are remembered."""
-    memory: dict[bool, tuple[Any, Winners]] = part.__dict__.setdefault("_winners", {})
-    if memory.get(whole, (None,))[0] != (kind, level):
+    """The winners of the regions with borders in them, or of all; the last ones are kept."""
+
+    def compute() -> Winners:
         with torch.no_grad():
-            found = find_winners(part, smallest=kind == "argmin", level=level, whole=whole)
-        memory[whole] = (kind, level), found
-    return memory[whole][1]
+            return find_winners(part, smallest=kind == "argmin", level=level, whole=whole)
+
+    return part._remembered(f"winners, whole={whole}", (kind, level), compute)
 
 
 def check_kind(part: PartitionData, kind: Kind, level: float) -> tuple[int, float]:

@@ -1,23 +1,88 @@
-"""How large and how round regions are: the distances between the corners of each face."""
+"""Numbers that describe each region: its size, shape, slope and output."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import take
+from splinecam._util.backend import backend_of
+from splinecam._util.csr import lengths, take
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Shapes", "shapes"]
+__all__ = ["centroid_values", "measures", "shapes", "slopes", "slopes_in_input_space", "table"]
 
-_BLOCK = 1 << 20  # corners looked at in one go
+_BLOCK = 1 << 20  # corners in a block
+_MOST_OUTPUTS = 16  # outputs that get a column each
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """Per face, (F,) each: its perimeter, the largest and the smallest distance of two corners."""
+def table(part: PartitionData, *, full: bool = False) -> Any:
+    """One row per region: a pandas DataFrame, or without pandas a dict of numpy arrays (F,).
+
+    Columns: ``area``, ``vertices``, ``perimeter``, ``diameter`` and ``eccentricity`` (largest and
+    largest over smallest distance between two vertices), ``slope_spectral`` and
+    ``slope_frobenius`` (norms of the derivative within the plane; with ``full`` also those in
+    input space, ``slope_spectral_full`` and ``slope_frobenius_full``), ``centroid_u`` and
+    ``centroid_v``, ``class`` (the largest output at the centroid; of one output 1 above 0, else 0)
+    and, of up to 16 outputs, their values there: ``output_0``, ...
+
+    >>> import torch, splinecam as sc
+    >>> relu = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
+    >>> rows = sc.partition(relu, sc.Domain.box(-1, 1), progress=False).table()
+    >>> [f"{x:.1f}" for x in sorted(rows["slope_frobenius"])]
+    ['0.0', '1.0', '1.0', '1.4']
+    """
+    with torch.no_grad():
+        columns = measures(part, full=full)
+        columns["centroid_u"], columns["centroid_v"] = part.centroids.unbind(1)
+        values = centroid_values(part)
+        single = values.shape[1] == 1
+        columns["class"] = (values[:, 0] > 0).long() if single else values.argmax(1)
+        if values.shape[1] <= _MOST_OUTPUTS:
+            columns |= {f"output_{k}": column for k, column in enumerate(values.unbind(1))}
+        arrays = {name: column.cpu().numpy().copy() for name, column in columns.items()}
+    try:
+        import pandas
+    except ImportError:
+        return arrays
+    return pandas.DataFrame(arrays).rename_axis("region")
+
+
+def measures(part: PartitionData, *, full: bool = False) -> dict[str, Tensor]:
+    """The sizes, shapes and slopes of all regions by their names in the table, (F,) each."""
+    scale = part.frame.scale  # local coordinates lose no digits of short lengths
+    shape, slope = shapes(part.mesh), slopes(part)
+    columns = {
+        "area": part.areas,
+        "vertices": part.num_corners,
+        "perimeter": shape.perimeter * scale,
+        "diameter": shape.diameter * scale,
+        "eccentricity": shape.eccentricity,
+        "slope_spectral": slope.spectral,
+        "slope_frobenius": slope.frobenius,
+    }
+    if full:
+        slope = slopes_in_input_space(part)
+        columns["slope_spectral_full"] = slope.spectral
+        columns["slope_frobenius_full"] = slope.frobenius
+    return columns
+
+
+def centroid_values(part: PartitionData) -> Tensor:
+    """The output at each region's centroid, which is its mean over the region, (F, n_out)."""
+    maps = part.maps
+    u, v = (part.frame.to_local(part.centroids) - maps.anchor).unbind(1)
+    return maps.value + maps.weight[:, :, 0] * u[:, None] + maps.weight[:, :, 1] * v[:, None]
+
+
+# -- shapes -----------------------------------------------------------------------------------
+
+
+class Shapes(NamedTuple):
+    """Of each face the perimeter, and the largest and smallest distance of two corners, (F,)."""
 
     perimeter: Tensor
     diameter: Tensor
@@ -41,16 +106,74 @@ def shapes(mesh: Mesh) -> Shapes:
     for face, vertex in mesh.by_size(_BLOCK):
         k = vertex.shape[1]
         uv = take(mesh.uv, vertex.view(-1)).view(-1, k, 2)
-        perimeter, farthest, nearest = uv.new_zeros(()), uv.new_zeros(()), uv.new_tensor(torch.inf)
-        for step in range(1, k // 2 + 1):  # half a round meets all pairs
-            distance = _lengths(uv - uv.roll(-step, 1))
-            perimeter = distance.sum(1) if step == 1 else perimeter
+        distance = lengths(uv - uv.roll(-1, 1))
+        farthest, nearest = distance.amax(1), distance.amin(1)
+        found.perimeter[face] = distance.sum(1)
+        for step in range(2, k // 2 + 1):  # half a turn visits all pairs
+            distance = lengths(uv - uv.roll(-step, 1))
             farthest = torch.maximum(farthest, distance.amax(1))
             nearest = torch.minimum(nearest, distance.amin(1))
-        found.perimeter[face], found.diameter[face] = perimeter, farthest
-        found.nearest[face] = nearest
+        found.diameter[face], found.nearest[face] = farthest, nearest
     return found
 
 
-def _lengths(d: Tensor) -> Tensor:
-    return (d[..., 0].square() + d[..., 1].square()).sqrt()
+# -- slopes -----------------------------------------------------------------------------------
+
+
+class Slopes(NamedTuple):
+    """The largest singular value and the Frobenius norm of each region's derivative, (F,)."""
+
+    spectral: Tensor
+    frobenius: Tensor
+
+
+def slopes(part: PartitionData) -> Slopes:
+    """Norms of the derivative within the plane, which is (n_out, 2) on each region."""
+    weight = part.maps.weight
+    blocks = torch.split(weight, _rows(part, 2 * weight.shape[1]))
+    spectral, frobenius = (torch.cat(norms) for norms in zip(*map(_norms, blocks), strict=True))
+    return Slopes(spectral / part.frame.scale, frobenius / part.frame.scale)
+
+
+def slopes_in_input_space(part: PartitionData) -> Slopes:
+    """Norms of the derivative by all inputs, which is (n_out, D) on each region."""
+    if part.domain.dim == 2:  # the plane is the input space
+        return slopes(part)
+
+    def compute() -> Slopes:
+        units = sum(error.shape[0] for error in part.layer_errors.values())
+        rows = _rows(part, part.values.shape[1] * part.domain.dim + units)
+        regions = torch.arange(len(part), device=part.values.device)
+        norms = [_norms(part.jacobian(block).flatten(2)) for block in torch.split(regions, rows)]
+        return Slopes(*(torch.cat(each) for each in zip(*norms, strict=True)))
+
+    return part._remembered("slopes in input space", None, compute)
+
+
+def _rows(part: PartitionData, numbers: int) -> int:
+    """How many regions with so many numbers each make up a block."""
+    return max(1, backend_of(part.values.device).numbers // max(1, numbers))
+
+
+def _norms(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest singular value and the Frobenius norm of matrices (N, n, m), (N,) each.
+
+    The largest singular value is the root of the largest eigenvalue of the Gram matrix. Squaring
+    costs the largest one no digits, unlike the smaller ones. The division by a power of two does
+    not round, and keeps the squares of very large and very small numbers within range.
+    """
+    largest = float(matrix.abs().max()) if matrix.numel() else 0.0
+    unit = math.ldexp(1.0, math.frexp(largest)[1] - 1)
+    matrix = matrix / unit
+    frobenius = matrix.square().sum((1, 2)).sqrt() * unit
+    short = matrix if matrix.shape[1] <= matrix.shape[2] else matrix.mT
+    if short.shape[1] == 1:
+        return frobenius, frobenius
+    if short.shape[1] == 2:
+        a, b = short.unbind(1)
+        p, q = short.square().sum(2).unbind(1)
+        # All terms are positive, so that nothing cancels.
+        square = (p + q) / 2 + torch.hypot((p - q) / 2, (a * b).sum(1))
+    else:
+        square = torch.linalg.eigvalsh(short @ short.mT)[:, -1].clamp(min=0)
+    return square.sqrt() * unit, frobenius

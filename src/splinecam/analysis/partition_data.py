@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,8 @@ from splinecam.network.capture.outputs import Lost, Output, check_output
 from splinecam.network.program import Program
 
 __all__ = ["PartitionData", "Unresolved"]
+
+T = TypeVar("T")
 
 _COMPARED = 1000  # vertices at which a model is compared with a partition from a file
 _ABSENT = (
@@ -66,15 +68,16 @@ class PartitionData:
     _names: tuple[str, ...] | None = field(default=None, init=False)
     _model: nn.Module | None = field(default=None, init=False)
     _program: Program | None = field(default=None, init=False)
+    _results: dict[str, tuple[Any, Any]] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return self.mesh.num_faces
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """What the classes are called, or None; set it to a list of names, or to None.
+        """The names of the classes, or None; assign a list of names, or None, to change them.
 
-        Two names for a model with one output: of the class at or below the level, and above it.
+        A model with one output has two names: of the class at or below the level, and above it.
 
         >>> import splinecam as sc
         >>> part = sc.partition(nn.Linear(2, 3), Domain.box(-1, 1), names=["cat", "dog", "bird"])
@@ -92,22 +95,22 @@ class PartitionData:
 
     @property
     def model(self) -> nn.Module:
-        """The model that was partitioned; an error if the partition was loaded without it."""
+        """The model that was partitioned; an error if the partition was loaded without a model."""
         if self._model is None:
             raise SplineCamError(_ABSENT)
         return self._model
 
     @property
     def program(self) -> Program:
-        """The captured network; an error if the partition was loaded without its model."""
+        """The captured network; an error if the partition was loaded without a model."""
         if self._program is None:
             raise SplineCamError(_ABSENT)
         return self._program
 
     def attach(self, model: nn.Module, *, output: Output = None) -> None:
-        """Give a loaded partition its model back; an error if it is another one.
+        """Give a loaded partition its model back; an error if the model is another one.
 
-        output: which of several outputs, by default the one that the partition was made of.
+        output: which of several outputs, by default the one that was partitioned.
         """
         check_output(output)
         output = self.output if output is None else output
@@ -139,7 +142,7 @@ class PartitionData:
 
     @cached_property
     def frame(self) -> Frame:
-        """The engine's own coordinates."""
+        """The local coordinates of ``mesh`` and ``maps``, which are centred and of unit size."""
         return Frame.of(self.domain)
 
     # -- arrays -------------------------------------------------------------------------------
@@ -156,25 +159,26 @@ class PartitionData:
 
     @property
     def edge_layer(self) -> Tensor:
-        """Index into ``cuts`` of what drew each edge, -1 for the domain's border, (E,)."""
+        """Index into ``layers`` of the layer that drew each edge, -1 on the border, (E,)."""
         return self.mesh.edge_layer
 
     @property
     def edge_unit(self) -> Tensor:
-        """Unit (flat index) of that cut which switches on each edge, -1 for the border, (E,).
+        """Unit (flat index) of that layer which switches on each edge, -1 on the border, (E,).
 
-        Of maxima the group, which is a unit of the result; of two sorted units the first.
+        The unit of a maximum is the group, which is a unit of the result; the unit of two sorted
+        ones is the first.
         """
         return self.mesh.edge_unit
 
     @property
     def vertex_layer(self) -> Tensor:
-        """Index into ``cuts`` of what made each vertex, -1 for the domain's corners, (V,)."""
+        """Index into ``layers`` of the layer that made each vertex, -1 at the corners, (V,)."""
         return self.mesh.vertex_layer
 
     @property
     def face_offsets(self) -> Tensor:
-        """Where each region's corners begin in ``face_vertices``, (F + 1,)."""
+        """The place in ``face_vertices`` where each region's vertices begin, (F + 1,)."""
         return self.mesh.offsets
 
     @cached_property
@@ -203,7 +207,7 @@ class PartitionData:
 
     @cached_property
     def maps(self) -> AffineMaps:
-        """The affine maps in the engine's own coordinates, anchored inside each region."""
+        """The affine maps in local coordinates, each relative to a point inside its region."""
         with torch.no_grad():
             return affine_maps(
                 self.mesh, self.values, self.value_error, self.program, self.domain, self.frame
@@ -225,13 +229,17 @@ class PartitionData:
         """Regions left and right of each edge, -1 outside the domain, (E, 2)."""
         return self.mesh.halfedge_face().view(-1, 2)
 
-    # -- questions ----
+    # -- regions ------------------------------------------------------------------------------
 
     def locate(self, x: Tensor) -> Tensor:
-        """Region of each input (N, ...), (N,); -1 outside the domain or off its plane.
+        """The region of each input (N, ...), (N,); -1 outside the domain or off its plane.
 
-        Mind that Python takes index -1 for the last element: look before you index with it.
-        Inputs in single precision may be as far off the plane as their rounding.
+        An input on an edge or at a vertex belongs to the adjacent region in which it lies deepest,
+        and of equals to the one with the lowest number. The domain includes its border. Inputs in
+        single precision may be off the plane by their rounding. Check for -1 before indexing with
+        the result: Python takes -1 for the last element.
+
+        x: a batch of inputs (N, ...), a flat batch, or one input.
         """
         uv, distance = self.domain.project(x)
         local = self.frame.to_local(uv.to(self.mesh.uv))
@@ -246,7 +254,7 @@ class PartitionData:
         return Locator(self.mesh)
 
     def neighbours(self, region: int) -> Tensor:
-        """Regions that share an edge with the given one, ascending."""
+        """The numbers of the regions that share an edge with the given one, ascending."""
         index = int(self._indices(region)[0])
         start, end = self.mesh.offsets[index], self.mesh.offsets[index + 1]
         twins = self.mesh.corners[start:end] ^ 1
@@ -254,7 +262,7 @@ class PartitionData:
         return found[found >= 0]
 
     def _indices(self, regions: Tensor | Sequence[int] | int) -> Tensor:
-        """Region numbers as a tensor (N,); negative ones count from the end. Or a mask (F,)."""
+        """The numbers (N,) of regions that are given by number, from the end too, or by mask."""
         index = torch.as_tensor(regions, device=self.mesh.uv.device).reshape(-1)
         if index.dtype == torch.bool:
             if index.shape[0] != len(self):
@@ -269,29 +277,38 @@ class PartitionData:
         return index
 
     def patterns(self, regions: Tensor | Sequence[int] | int | None = None) -> dict[str, Tensor]:
-        """Which piece each unit is on, per cut, (N, units) each.
+        """The piece that each unit is on, by the name of the layer, (N, units) each.
 
-        Functions of one variable: how many knots lie below the unit's value (from the table's
-        first on, if it is periodic). Maxima: which unit of the cut's input wins each group, as a
-        flat index. Sorting: whether the first of two units is the larger one, for the pairs 01, 02,
-        ..., 12, ... of each group. Registered operations: whether each function is positive.
+        The piece of a function of one variable is the number of breakpoints below the unit's value
+        (counted from the table's first, if it is periodic); of a maximum, the flat index of the
+        unit of the layer's input that wins the group; of a sorting, whether the first of two units
+        is the larger one, for the pairs 01, 02, ..., 12, ... of each group; of a registered
+        operation, whether each function is positive.
+
+        regions: numbers of regions, or a mask (F,), by default all.
         """
         chosen = slice(None) if regions is None else self._indices(regions)
         return self._patterns_at(self.mesh.means()[chosen])
 
     def _patterns_at(self, local: Tensor, errors: float = 1.0) -> dict[str, Tensor]:
-        """Patterns at points (N, 2) in the engine's coordinates, blind to so many errors."""
-        blind = {name: errors * error for name, error in self.layer_errors.items()}
-        widest = max([self.domain.dim, *(len(error) for error in blind.values())])
+        """Patterns at points (N, 2) in local coordinates.
+
+        errors: a unit beyond a breakpoint by this many rounding errors counts as on it.
+        """
+        slack = {name: errors * error for name, error in self.layer_errors.items()}
+        widest = max([self.domain.dim, *(len(error) for error in slack.values())])
         with torch.no_grad():
             blocks = [
-                self.program.patterns(self.domain.embed(self.frame.to_plane(block)), blind)
+                self.program.patterns(self.domain.embed(self.frame.to_plane(block)), slack)
                 for block in torch.split(local, max(1, backend_of(local.device).numbers // widest))
             ]
         return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
     def jacobian(self, regions: Tensor | Sequence[int] | int) -> Tensor:
-        """Derivative of the output in input space, (N, n_out, ...)."""
+        """The derivative of the output in input space on some regions, (N, n_out, ...).
+
+        regions: numbers of regions, or a mask (F,).
+        """
         chosen = self._indices(regions)
         if not chosen.shape[0]:
             return self.values.new_zeros((0, self.values.shape[1], *self.domain.input_shape))
@@ -300,7 +317,7 @@ class PartitionData:
         )
 
     def merged(self) -> Merged:
-        """Unite neighbouring regions that have the same affine map."""
+        """The pieces that neighbouring regions with the same affine map form together."""
         return merge(self.mesh, self.maps, self.areas)
 
     def inputs(
@@ -312,11 +329,19 @@ class PartitionData:
     ) -> Tensor:
         """The inputs (N, ...) at plane coordinates (N, 2), ready for the model.
 
-        By default they have the model's floating-point type and are on the domain's device.
+        uv: plane coordinates. dtype, device: by default the model's floating-point type, and the
+        device of the domain.
         """
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating-point type, not {dtype}")
         return self.domain.embed(uv).to(device or self.domain.origin.device, dtype or self.dtype)
+
+    def _remembered(self, name: str, options: Any, compute: Callable[[], T]) -> T:
+        """The result of a computation, which is kept until other options are asked for."""
+        if name not in self._results or self._results[name][0] != options:
+            self._results[name] = options, compute()
+        found: T = self._results[name][1]
+        return found
 
     def __repr__(self) -> str:
         parts = [

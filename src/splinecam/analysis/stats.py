@@ -13,8 +13,8 @@ from splinecam._util.backend import backend_of
 from splinecam._util.csr import lengths
 from splinecam._util.text_table import TextTable, number_text
 from splinecam.analysis.boundary import decision_boundary
+from splinecam.analysis.measures import centroid_values, measures, table
 from splinecam.analysis.partition_data import PartitionData
-from splinecam.analysis.region_table import centroid_values, measures, table
 
 __all__ = ["SHORT", "Stats", "stats", "table"]
 

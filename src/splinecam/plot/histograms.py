@@ -12,8 +12,8 @@ import numpy as np
 
 from splinecam._util.tolerances import EPS
 from splinecam.analysis.comparison import by_name
+from splinecam.analysis.measures import table
 from splinecam.analysis.partition_data import PartitionData
-from splinecam.analysis.region_table import table
 from splinecam.errors import SplineCamError
 from splinecam.plot.figures import new_figure, once
 from splinecam.plot.palette import CLASSES, INK, background, ink_on, require_matplotlib, text_color
