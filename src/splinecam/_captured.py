@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from splinecam._util.deprecation import renamed
 from splinecam._util.options import device_of
 from splinecam.network.capture import capture as _capture
 from splinecam.network.capture.outputs import Output, check_output
@@ -55,7 +56,9 @@ class Captured:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        return tuple(cut.name for cut in self.program.layers)
+        return tuple(layer.name for layer in self.program.layers)
+
+    cuts = renamed("captured.cuts", "captured.layers")
 
     def __call__(self, x: Tensor) -> Tensor:
         with torch.no_grad():

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from io import BytesIO
 from math import prod
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from splinecam import io
 from splinecam import plot as _plot
 from splinecam._captured import Captured, model_of
+from splinecam._util.deprecation import renamed
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis import boundary, measures
@@ -39,9 +39,6 @@ from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
 
 __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
-
-
-T = TypeVar("T")
 
 
 def partition(
@@ -223,27 +220,7 @@ class Partition(PartitionData, RegionViews):
 
     # -- earlier names ------------------------------------------------------------------------
 
-    @property
-    def cuts(self) -> tuple[str, ...]:
-        """The earlier name of ``layers``; deprecated."""
-        return self._earlier("cuts", "layers", self.layers)
-
-    @property
-    def cut_errors(self) -> dict[str, Tensor]:
-        """The earlier name of ``layer_errors``; deprecated."""
-        return self._earlier("cut_errors", "layer_errors", self.layer_errors)
-
-    @property
-    def edge_op(self) -> Tensor:
-        """The earlier name of ``edge_layer``; deprecated."""
-        return self._earlier("edge_op", "edge_layer", self.edge_layer)
-
-    @property
-    def vertex_op(self) -> Tensor:
-        """The earlier name of ``vertex_layer``; deprecated."""
-        return self._earlier("vertex_op", "vertex_layer", self.vertex_layer)
-
-    @staticmethod
-    def _earlier(old: str, new: str, value: T) -> T:
-        warnings.warn(f"part.{old} is now part.{new}", DeprecationWarning, stacklevel=3)
-        return value
+    cuts = renamed("part.cuts", "part.layers")
+    cut_errors = renamed("part.cut_errors", "part.layer_errors")
+    edge_op = renamed("part.edge_op", "part.edge_layer")
+    vertex_op = renamed("part.vertex_op", "part.vertex_layer")

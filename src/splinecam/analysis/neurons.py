@@ -7,7 +7,6 @@ therefore tell which curves the edge belongs to.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.csr import offsets_of, take
+from splinecam._util.deprecation import renamed
 from splinecam.analysis.curves import Curves
 from splinecam.analysis.layers import layer_index, layer_names
 from splinecam.analysis.partition_data import PartitionData
@@ -54,11 +54,7 @@ class NeuronCurves(Curves):
         """Index into the partition's ``layers``, (S,)."""
         return self._layer_of(self.label)
 
-    @property
-    def op(self) -> Tensor:
-        """The earlier name of ``layer``; deprecated."""
-        warnings.warn("curves.op is now curves.layer", DeprecationWarning, stacklevel=2)
-        return self.layer
+    op = renamed("curves.op", "curves.layer")
 
     @cached_property
     def unit(self) -> Tensor:

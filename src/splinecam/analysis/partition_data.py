@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._util.backend import backend_of
+from splinecam._util.deprecation import warn_renamed
 from splinecam._util.tolerances import EPS, PLANAR, SAFETY, VALUE_PRECISION
 from splinecam.analysis.class_names import few, names_of
 from splinecam.engine.affine_maps import AffineMaps, affine_maps, gradients
@@ -41,6 +42,12 @@ class Unresolved(NamedTuple):
     place: tuple[float, float]
     layer: str
     reason: str
+
+    @property
+    def cut(self) -> str:
+        """The earlier name of ``layer``; deprecated."""
+        warn_renamed("unresolved.cut", "unresolved.layer")
+        return self.layer
 
 
 @dataclass(eq=False, repr=False)
