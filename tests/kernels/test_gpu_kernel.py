@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from kernel_cases import NETS, assert_same_mesh, assert_same_refinement, mlp
 from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement import dissolve as dissolving
 from splinecam.arrangement import envelope, maxima, refine
@@ -26,7 +27,6 @@ from splinecam.kernels import gpu, gpu_kernel_for
 from splinecam.kernels.gpu import GpuKernel
 from splinecam.kernels.structures import source_of, structures
 from splinecam.network.capture import capture
-from test_kernel import NETS, _assert_same, _mlp, assert_same_refinement
 
 CPU = torch.device("cpu")
 COMPILER = shutil.which("cc") or shutil.which("gcc") or ""
@@ -67,7 +67,7 @@ def both(kernel: GpuKernel, model: nn.Module, domain: sc.Domain) -> tuple[Outcom
 @pytest.mark.parametrize("name", NETS)
 def test_the_same_cells_and_values(name: str, kernel: GpuKernel) -> None:
     fast, plain = both(kernel, NETS[name](), BOX)
-    _assert_same(fast.mesh, plain.mesh)
+    assert_same_mesh(fast.mesh, plain.mesh)
     assert float((fast.output - plain.output).abs().max()) < 1e-12
 
 
@@ -97,7 +97,7 @@ def test_the_same_refinement(name: str, kernel: GpuKernel, monkeypatch: pytest.M
 
 def zero_line() -> nn.Module:
     """Two layers whose second one vanishes at vertices and along edges of the first."""
-    model = _mlp(2, 2, 2, 1)
+    model = mlp(2, 2, 2, 1)
     with torch.no_grad():
         for layer in (model[0], model[2]):
             layer.weight.copy_(torch.eye(2))
@@ -107,7 +107,7 @@ def zero_line() -> nn.Module:
 
 def dead_unit() -> nn.Module:
     """A unit that is zero everywhere besides others that are not."""
-    model = _mlp(2, 6, 6, 1)
+    model = mlp(2, 6, 6, 1)
     with torch.no_grad():
         model[2].weight[3] = 0
         model[2].bias[3] = 0
@@ -118,7 +118,7 @@ def dead_unit() -> nn.Module:
 @pytest.mark.parametrize("make", [zero_line, dead_unit, NETS["no bias"]])
 def test_what_is_close_is_left_to_tensor_operations(make: Any, kernel: GpuKernel) -> None:
     fast, plain = both(kernel, make(), BOX)
-    _assert_same(fast.mesh, plain.mesh)
+    assert_same_mesh(fast.mesh, plain.mesh)
     assert [name for name, _ in fast.ambiguities] == [name for name, _ in plain.ambiguities]
 
 
@@ -134,11 +134,11 @@ def test_a_dead_unit_is_no_reason_for_care(
 @needs_compiler
 def test_many_domains_at_once(kernel: GpuKernel) -> None:
     domains = [sc.Domain.around(torch.randn(6), side=3, seed=k) for k in range(5)]
-    plan = plan_of(kernel, _mlp(6, 16, 16, 2), (6,))
+    plan = plan_of(kernel, mlp(6, 16, 16, 2), (6,))
     program = plan.first.program
     plain = run_together(program, domains, compiled=False)
     for fast, other in zip(run_together(program, domains, plan=plan), plain, strict=True):
-        _assert_same(fast.mesh, other.mesh)
+        assert_same_mesh(fast.mesh, other.mesh)
 
 
 @needs_compiler
@@ -162,12 +162,12 @@ def test_the_structure_is_as_long_as_in_the_source(source: str, tmp_path: Path) 
 
 
 POOLS: dict[str, Any] = {
-    "pool": lambda: nn.Sequential(*_mlp(2, 24, 24), nn.Unflatten(1, (6, 4)), nn.MaxPool1d(4)),
+    "pool": lambda: nn.Sequential(*mlp(2, 24, 24), nn.Unflatten(1, (6, 4)), nn.MaxPool1d(4)),
     "pool of relus": lambda: nn.Sequential(
-        *_mlp(2, 24, 24), nn.ReLU(), nn.Unflatten(1, (6, 4)), nn.MaxPool1d(4), nn.Flatten()
+        *mlp(2, 24, 24), nn.ReLU(), nn.Unflatten(1, (6, 4)), nn.MaxPool1d(4), nn.Flatten()
     ),
     "one maximum of many": lambda: nn.Sequential(
-        *_mlp(2, 20, 60), nn.Unflatten(1, (1, 60)), nn.MaxPool1d(60), nn.Flatten()
+        *mlp(2, 20, 60), nn.Unflatten(1, (1, 60)), nn.MaxPool1d(60), nn.Flatten()
     ),
 }
 
@@ -187,7 +187,7 @@ def test_the_same_winners(name: str, kernel: GpuKernel, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(envelope.EnvelopeClassifier, "judge", noted)
     fast, plain = both(kernel, POOLS[name]().double(), BOX)
-    _assert_same(fast.mesh, plain.mesh)
+    assert_same_mesh(fast.mesh, plain.mesh)
     assert seen
     for one, other in seen:
         assert torch.equal(one.kind, other.kind)
@@ -219,7 +219,7 @@ def grid_sites(side: int) -> torch.Tensor:
 MAXIMA: dict[str, Any] = POOLS | {
     "Voronoi": lambda: voronoi(random_sites(40)),
     "several maxima": lambda: nn.Sequential(
-        *_mlp(2, 12, 60), nn.Unflatten(1, (3, 20)), nn.MaxPool1d(20), nn.Flatten()
+        *mlp(2, 12, 60), nn.Unflatten(1, (3, 20)), nn.MaxPool1d(20), nn.Flatten()
     ),
 }
 
@@ -248,13 +248,13 @@ def check_births(one: Any, other: Any) -> None:
 
 
 def check_drawn(one: Any, other: Any) -> None:
-    _assert_same(one.mesh, other.mesh)
+    assert_same_mesh(one.mesh, other.mesh)
     check_births(one.on_edges, other.on_edges)
     check_births(one.inside, other.inside)
 
 
 def check_halves(one: Any, other: Any) -> None:
-    _assert_same(one.mesh, other.mesh)
+    assert_same_mesh(one.mesh, other.mesh)
     check_births(one.interpolated, other.interpolated)
     assert torch.allclose(one.position_error, other.position_error)
     for field in ("face", "new_face", "ends", "which"):
@@ -262,7 +262,7 @@ def check_halves(one: Any, other: Any) -> None:
 
 
 def check_dissolved(one: Any, other: Any) -> None:
-    _assert_same(one[0], other[0])
+    assert_same_mesh(one[0], other[0])
     assert torch.equal(one[1], other[1])
 
 
@@ -277,7 +277,7 @@ def test_the_same_chosen_chords(
     drawn = compared(monkeypatch, strokes, "draw_strokes", plain, check_drawn)
     halved = compared(monkeypatch, strokes, "halve", plain, check_halves)
     fast, other = both(kernel, MAXIMA[name]().double(), BOX)
-    _assert_same(fast.mesh, other.mesh)
+    assert_same_mesh(fast.mesh, other.mesh)
     assert drawn
     assert halved
 
@@ -328,7 +328,7 @@ def test_the_same_edges_are_dissolved(
 
 @needs_compiler
 def test_any_edges_are_dissolved(kernel: GpuKernel) -> None:
-    whole = run(capture(_mlp(2, 12, 12, 1), (2,)), BOX).mesh
+    whole = run(capture(mlp(2, 12, 12, 1), (2,)), BOX).mesh
     inner = (whole.edge_layer >= 0).nonzero()[:, 0]
     generator = torch.Generator().manual_seed(0)
     for share in (0.0, 0.05, 0.3, 0.7, 1.0):
@@ -341,13 +341,13 @@ def test_any_edges_are_dissolved(kernel: GpuKernel) -> None:
 
 @needs_compiler
 def test_maxima_in_many_domains_at_once(kernel: GpuKernel) -> None:
-    model = nn.Sequential(*_mlp(6, 16, 24), nn.Unflatten(1, (4, 6)), nn.MaxPool1d(6)).double()
+    model = nn.Sequential(*mlp(6, 16, 24), nn.Unflatten(1, (4, 6)), nn.MaxPool1d(6)).double()
     domains = [sc.Domain.around(torch.randn(6), side=3, seed=k) for k in range(5)]
     plan = plan_of(kernel, model, (6,))
     program = plan.first.program
     plain = run_together(program, domains, compiled=False)
     for fast, other in zip(run_together(program, domains, plan=plan), plain, strict=True):
-        _assert_same(fast.mesh, other.mesh)
+        assert_same_mesh(fast.mesh, other.mesh)
 
 
 @needs_compiler
@@ -390,5 +390,5 @@ def test_cuda_steps_give_the_same_cells(name: str) -> None:
     program = capture(NETS[name](), (2,), device="cuda")
     assert gpu_kernel_for(program.device) is not None
     fast, plain = run(program, BOX), run(program, BOX, compiled=False)
-    _assert_same(fast.mesh, plain.mesh)
+    assert_same_mesh(fast.mesh, plain.mesh)
     assert float((fast.output - plain.output).abs().max()) < 1e-12

@@ -6,9 +6,8 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from checks import assert_exact, follow_lines
+from kernel_cases import INTEGER_ARRAYS, NETS, assert_same_mesh, assert_same_refinement, mlp
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement import refine
@@ -45,48 +45,11 @@ from strategies import Net, domains, examples, nets
 
 pytestmark = pytest.mark.skipif(not available(), reason="the kernel was not built")
 
-WHOLE = ("edges", "offsets", "corners", "edge_layer", "edge_unit", "vertex_layer")
 CPU = torch.device("cpu")
-
-
-def _mlp(*widths: int, act: Callable[[], nn.Module] = nn.ReLU, bias: bool = True) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for a, b in pairwise(widths[:-1]):
-        layers += [nn.Linear(a, b, bias=bias), act()]
-    return nn.Sequential(*layers, nn.Linear(*widths[-2:])).double().eval()
-
-
-NETS: dict[str, Callable[[], nn.Module]] = {
-    "relu": lambda: _mlp(2, 24, 24, 24, 3),
-    "narrow words": lambda: _mlp(2, 70, 9, 130, 1),
-    "many outputs": lambda: _mlp(2, 20, 20, 20),
-    "no bias": lambda: _mlp(2, 24, 24, 3, bias=False),
-    "leaky": lambda: _mlp(2, 24, 24, 3, act=nn.LeakyReLU),
-    "two knots": lambda: _mlp(2, 16, 16, 3, act=nn.Hardtanh),
-    "one layer of many": lambda: _mlp(2, 150, 2),
-}
 
 
 def _outcome(model: nn.Module, domain: sc.Domain, **options: Any) -> Outcome:
     return run(capture(model, domain.input_shape, device=CPU), domain, **options)
-
-
-def _assert_same(one: Mesh, other: Mesh) -> None:
-    assert all(torch.equal(getattr(one, name), getattr(other, name)) for name in WHOLE)
-    assert float((one.uv - other.uv).abs().max()) < 1e-12
-
-
-def assert_same_refinement(fast: Any, plain: Any) -> None:
-    """The same mesh, new vertices and slope changes, up to rounding."""
-    _assert_same(fast.mesh, plain.mesh)
-    for interpolated in ("on_edges", "inside"):
-        one, other = getattr(fast, interpolated), getattr(plain, interpolated)
-        assert torch.equal(one.p, other.p)
-        assert torch.equal(one.q, other.q)
-        assert torch.allclose(one.t, other.t, atol=1e-12)
-    for one, other in zip(fast.breakpoints, plain.breakpoints, strict=True):
-        assert torch.equal(one.unit, other.unit)
-        assert torch.allclose(one.slope_change, other.slope_change, rtol=1e-9)
 
 
 @pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
@@ -109,7 +72,7 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_same_cells_and_values(name: str) -> None:
     model, domain = NETS[name](), sc.Domain.box(-3, 3)
     fast, plain = _outcome(model, domain), _outcome(model, domain, compiled=False)
-    _assert_same(fast.mesh, plain.mesh)
+    assert_same_mesh(fast.mesh, plain.mesh)
     assert float((fast.output - plain.output).abs().max()) < 1e-12
     with torch.no_grad():
         again = model(domain.embed(sc.partition(model, domain).vertices))
@@ -127,7 +90,7 @@ def test_the_same_bits_with_any_number_of_threads(name: str) -> None:
     for other in found[1:]:
         assert torch.equal(found[0].mesh.uv, other.mesh.uv)
         assert torch.equal(found[0].output, other.output)
-        _assert_same(found[0].mesh, other.mesh)
+        assert_same_mesh(found[0].mesh, other.mesh)
 
 
 def test_the_same_bits_in_any_order_of_calls() -> None:
@@ -138,7 +101,7 @@ def test_the_same_bits_in_any_order_of_calls() -> None:
         found = {}
         for name in names:
             part = sc.partition(models[name], domain, device="cpu", progress=False)
-            arrays = [getattr(part.mesh, array) for array in ("uv", *WHOLE)]
+            arrays = [getattr(part.mesh, array) for array in ("uv", *INTEGER_ARRAYS)]
             found[name] = [*arrays, part.values, part.value_error]
         return found
 
@@ -155,9 +118,9 @@ def test_results_take_the_place_of_what_they_are_made_of(
     monkeypatch.setattr(state, "_LARGE", 0)
     monkeypatch.setattr(state, "_GROWTH", 1000)
     follow_lines(monkeypatch)
-    model, domain = _mlp(2, *[width] * 4, 2), sc.Domain.box(-3, 3)
+    model, domain = mlp(2, *[width] * 4, 2), sc.Domain.box(-3, 3)
     fast, plain = _outcome(model, domain), _outcome(model, domain, compiled=False)
-    _assert_same(fast.mesh, plain.mesh)
+    assert_same_mesh(fast.mesh, plain.mesh)
     assert float((fast.output - plain.output).abs().max()) < 1e-12
 
 
@@ -224,16 +187,16 @@ def test_same_cells_as_the_oracle(net: Net, domain: sc.Domain) -> None:
 def test_same_cells_as_the_oracle_along_lines(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     follow_lines(monkeypatch)
     torch.manual_seed(seed)
-    assert_exact(_mlp(2, 6, 6, 6, 2), sc.Domain.box(-2, 2))
+    assert_exact(mlp(2, 6, 6, 6, 2), sc.Domain.box(-2, 2))
 
 
 def test_many_domains_at_once() -> None:
-    model = _mlp(6, 16, 16, 2)
+    model = mlp(6, 16, 16, 2)
     chosen = [sc.Domain.around(torch.randn(6), side=3, seed=k) for k in range(5)]
     program = capture(model, (6,), device=CPU)
     plain = list(run_together(program, chosen, compiled=False))
     for fast, other in zip(run_together(program, chosen), plain, strict=True):
-        _assert_same(fast.mesh, other.mesh)
+        assert_same_mesh(fast.mesh, other.mesh)
 
 
 def test_the_limit_of_regions_is_kept() -> None:
