@@ -29,10 +29,13 @@ exclude_patterns = ["extensions", "inventories", "_build"]
 nitpicky = True
 # Names that only say which strings or arrays are meant, and parts that have no page of their own.
 nitpick_ignore_regex = [
-    ("py:.*", r"splinecam\.(winners|tree|ops\.register|oracle)(\..*)?"),
     (
         "py:.*",
-        r"(AffineMaps|AxesStyle|PartitionData|Every|Floats|Output|Point|Title|Program|Regions|Kind|Extrapolate|optional)",
+        r"splinecam\.(analysis\.winners|_util\.bvh|network\.ops\.register|testing\.oracle)(\..*)?",
+    ),
+    (
+        "py:.*",
+        r"(AffineMaps|AxesStyle|PartitionData|Every|Floats|Output|Point|Title|Program|Regions|Kind|Units|Extrapolate|optional)",
     ),
 ]
 

@@ -17,6 +17,7 @@ from splinecam._captured import Captured, model_of
 from splinecam._util.deprecation import renamed
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar, tell
+from splinecam._util.views import Views
 from splinecam.analysis import boundary, measures
 from splinecam.analysis import class_regions as classes
 from splinecam.analysis import density as _density
@@ -26,7 +27,7 @@ from splinecam.analysis import validate as _validate
 from splinecam.analysis.class_names import names_of
 from splinecam.analysis.layers import regions_by_layer
 from splinecam.analysis.partition_data import PartitionData, Unresolved
-from splinecam.analysis.regions import Region, Regions, RegionViews
+from splinecam.analysis.regions import Region
 from splinecam.analysis.sampling import sample_regions
 from splinecam.engine.plan import Plan, first_device
 from splinecam.engine.run import Outcome, run
@@ -162,7 +163,7 @@ def _unpickled(
     return load(BytesIO(content), model=model, output=output, device=device, verify=False)
 
 
-class Partition(PartitionData, RegionViews):
+class Partition(PartitionData, Views[Region]):
     """A convex polygon divided into V vertices, E edges and F regions, as flat tensors.
 
     Coordinates are plane coordinates of ``domain``. A region is a convex cell on which every unit
@@ -178,14 +179,28 @@ class Partition(PartitionData, RegionViews):
     there is one.
     """
 
-    @property
-    def regions(self) -> Regions:
-        """The regions as a sequence of light views."""
-        return Regions(self)
+    _noun = "region"
 
     @property
-    def _owner(self) -> PartitionData:
+    def regions(self) -> Partition:
+        """The partition itself, which is the sequence of its regions."""
         return self
+
+    def _view(self, index: int) -> Region:
+        return Region(self, index)
+
+    def __contains__(self, region: object) -> bool:
+        return isinstance(region, Region) and region.partition is self
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """The number of a region; a ``ValueError`` if it belongs to another partition."""
+        if value not in self or value.index not in range(*slice(start, stop).indices(len(self))):
+            raise ValueError(f"{value!r} is not among these regions")
+        return int(value.index)
+
+    def count(self, value: Any) -> int:
+        """1 if a region belongs to this partition, else 0."""
+        return int(value in self)
 
     # Each of these questions is a function of a partition, in a module of its own.
 

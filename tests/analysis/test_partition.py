@@ -176,7 +176,7 @@ def test_reprs(part: sc.Partition):
     assert repr(part).startswith(f"Partition({len(part):,} regions, ")
     assert "3 outputs, 2 layers, on cpu" in repr(part)
     assert repr(part.regions[0]).startswith("Region(0: ")
-    assert repr(part.regions) == f"Regions({len(part):,})"
+    assert part.regions is part
 
 
 @pytest.mark.parametrize(
