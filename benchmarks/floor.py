@@ -1,4 +1,4 @@
-"""The floor: plain forward passes, each vertex of a partition once, from the op where it is born.
+"""The floor: plain forward passes, each vertex of a partition once, from the layer that made it.
 
 A corner of the domain runs through the whole network; a vertex that the k-th non-linearity has made
 runs through that non-linearity and what follows. Nothing else is done: no signs, no interpolation,
@@ -48,8 +48,8 @@ def floors(
     """
     device = program.device
     batches = _batches(max(_widths(program, domain)), device.type)
-    interpolated = outcome.mesh.vertex_layer + 1
-    counts = torch.bincount(interpolated.cpu(), minlength=len(program.layers) + 1).tolist()
+    made_by = outcome.mesh.vertex_layer + 1
+    counts = torch.bincount(made_by.cpu(), minlength=len(program.layers) + 1).tolist()
     kinds = {"program": partial(_program_tail, program, domain, outcome)}
     if _is_perceptron(model, program):
         kinds["modules"] = partial(_module_tail, model, device)
@@ -83,28 +83,28 @@ def _passes(tails: list[Tail], batch: int) -> None:
 def _program_tail(
     program: Program, domain: sc.Domain, outcome: Outcome, k: int, rows: int
 ) -> Callable[[int], object]:
-    """From the k-th cut on (-1: from the input), on vertices that it has made."""
+    """Run from the k-th layer on (-1: from the input), on vertices that it has made."""
     mesh = outcome.mesh
     chosen = (mesh.vertex_layer == k).nonzero()[:rows, 0]
     uv = Frame.of(domain).to_plane(mesh.uv[chosen]).to(domain.corners)
     live = {program.input_name: domain.embed(uv).to(program.device)}
     with torch.no_grad():
         for i in range(k + 1):
-            live = program.advance(i, live if i == 0 else _past_cut(program, i - 1, live))
+            live = program.advance(i, live if i == 0 else _past_layer(program, i - 1, live))
 
     def run(count: int) -> dict[str, Tensor]:
         values = {name: value[:count] for name, value in live.items()}
-        values = _past_cut(program, k, values)
+        values = _past_layer(program, k, values)
         for i in range(k + 1, len(program.stages)):
-            values = _past_cut(program, i, program.advance(i, values))
+            values = _past_layer(program, i, program.advance(i, values))
         return values
 
     return run
 
 
-def _past_cut(program: Program, i: int, live: dict[str, Tensor]) -> dict[str, Tensor]:
-    cut = program.stages[i].layer if i >= 0 else None
-    return live if cut is None else {**live, cut.result: cut.apply(live[cut.argument])}
+def _past_layer(program: Program, i: int, live: dict[str, Tensor]) -> dict[str, Tensor]:
+    layer = program.stages[i].layer if i >= 0 else None
+    return live if layer is None else {**live, layer.result: layer.apply(live[layer.argument])}
 
 
 def _widths(program: Program, domain: sc.Domain) -> list[int]:
@@ -115,7 +115,7 @@ def _widths(program: Program, domain: sc.Domain) -> list[int]:
         for i in range(len(program.stages)):
             live = program.advance(i, live)
             widths.append(sum(value.numel() for value in live.values()))
-            live = _past_cut(program, i, live)
+            live = _past_layer(program, i, live)
     return widths
 
 
@@ -129,7 +129,7 @@ def _is_perceptron(model: nn.Module, program: Program) -> bool:
 def _module_tail(
     model: nn.Sequential, device: torch.device, k: int, rows: int
 ) -> Callable[[int], object]:
-    """From the k-th ReLU on (-1: from the input), on random rows."""
+    """Run from the k-th ReLU on (-1: from the input), on random rows."""
     relus = [i for i, layer in enumerate(model) if isinstance(layer, nn.ReLU)]
     start = relus[k] if k >= 0 else 0
     before = model[:start] if k >= 0 else model[:1]

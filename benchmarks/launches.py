@@ -88,7 +88,7 @@ def row(name: str, repeat: int) -> dict[str, Any]:
         found = works["cuda"]()
         times = dict(zip(works, in_turns(list(works.values()), repeat, CUDA), strict=True))
         called = calls(works["cuda"])
-    layers = len(ways["cuda"].args[0].cuts)
+    layers = len(ways["cuda"].args[0].layers)
     return {
         "workload": name,
         "regions": found.mesh.num_faces,

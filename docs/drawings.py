@@ -137,13 +137,13 @@ def spline() -> Figure:
 def neuron() -> Figure:
     """Where one unit of each layer switches."""
     part = square(mlp(2, 5, 5, 5, 1, seed=55))
-    uv, edges, op = part.vertices.numpy(), part.edges.numpy(), part.edge_layer.numpy()
+    uv, edges, layer = part.vertices.numpy(), part.edges.numpy(), part.edge_layer.numpy()
     titles = ("layer 1: a straight line", "layer 2: bent by layer 1", "layer 3: bent by both")
     figure, axes = panels(3)
     for k, (ax, title) in enumerate(zip(axes, titles, strict=True)):
         ax.set_title(title)
         for j in range(k):
-            lines(ax, uv[edges[op == j]], GREY, 0.9)
+            lines(ax, uv[edges[layer == j]], GREY, 0.9)
         curves = part.neurons(layer=k)
         longest = int(curves.units[curves.unit_lengths.argmax(), 1])
         rest = curves.of(layer=k, unit=[n for n in range(5) if n != longest])
@@ -222,9 +222,9 @@ def region(ax: Axes, corners: np.ndarray) -> None:
 def crossings(corners: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Where a function with values z at the corners of a convex cell vanishes on its border."""
     after, there = np.roll(z, -1), np.roll(corners, -1, 0)
-    cut = z * after < 0
-    t = (z / (z - after))[cut, None]
-    return corners[cut] + t * (there - corners)[cut]
+    crossed = z * after < 0
+    t = (z / (z - after))[crossed, None]
+    return corners[crossed] + t * (there - corners)[crossed]
 
 
 def maximum() -> Figure:

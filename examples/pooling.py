@@ -48,11 +48,11 @@ def main(argv: list[str] | None = None) -> None:
         part.plot(ax=top, points=corners, images=True, linewidth=0.15)
         near = sc.partition(model, domain.zoom(ZOOM), progress=False)
         near.plot(ax=bottom, linewidth=0.5, legend=False)
-        for k, cut in enumerate(part.layers):
-            kind = type(model[int(cut)]).__name__
-            print(f"  {kind} {cut}: {int((part.edge_layer == k).sum()):,} edges")
+        for k, layer in enumerate(part.layers):
+            kind = type(model[int(layer)]).__name__
+            print(f"  {kind} {layer}: {int((part.edge_layer == k).sum()):,} edges")
             if kind == "MaxPool2d":
-                near.neurons(layer=cut).plot(ax=bottom, color="#D55E00", linewidth=0.9)
+                near.neurons(layer=layer).plot(ax=bottom, color="#D55E00", linewidth=0.9)
         bottom.set_title(f"{ZOOM} times closer")
     axes[1, 0].set_title(f"{ZOOM} times closer, lines of the maxima in orange")
     options.out.mkdir(parents=True, exist_ok=True)

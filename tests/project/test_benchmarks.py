@@ -51,7 +51,7 @@ class Branches(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["perceptron", "branches", "pooled"])
-def test_the_floor_evaluates_every_vertex_from_where_it_is_born(
+def test_the_floor_evaluates_every_vertex_from_the_layer_that_made_it(
     modules: SimpleNamespace, kind: str
 ) -> None:
     domain = sc.Domain.box(-1, 1)

@@ -20,6 +20,7 @@ import splinecam as sc
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+SOURCE = ROOT / "src" / "splinecam"
 
 
 def script(path: Path) -> ModuleType:
@@ -212,3 +213,15 @@ def test_every_image_of_the_drawings_is_used():
     drawn = {path.name for path in (DOCS / "img").glob("math-*.svg")}
     assert drawn
     assert {name for name in drawn if name not in text} == set()
+
+
+def test_files_and_functions_that_the_pages_name_are_there():
+    """A page names ``folder/file.py`` or ``folder/file.py::function`` below src/splinecam."""
+    named = set()
+    for path in [ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
+        named |= {*re.findall(r"`(\w+(?:/\w+)+\.(?:py|cu))(?:::(\w+))?`", path.read_text())}
+    assert len(named) > 30
+    for file, name in named:
+        found = next((place / file for place in (SOURCE, ROOT) if (place / file).exists()), None)
+        assert found is not None, file
+        assert not name or re.search(rf"^(def|class) {name}\b", found.read_text(), re.M), name
