@@ -94,7 +94,7 @@ def capture(
     has, and what it computes in float64. A captured network can be given to ``partition`` and
     ``sweep`` in place of its model, which they then take as it is at that moment, never as it was
     when it was captured. There is no need to capture a model to save time: what is known of a model
-    is kept as long as the model lives, so that a second partition only reads its weights.
+    is cached as long as the model lives, so that a second partition only reads its weights.
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
     changed. input_shape: of one input, without the batch. output, device: as for ``partition``.

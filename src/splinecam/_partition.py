@@ -34,8 +34,8 @@ from splinecam.engine.run import Outcome, run
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.network.capture import capture
+from splinecam.network.capture.isolation import dtype_of
 from splinecam.network.capture.outputs import Output, check_output
-from splinecam.network.capture.private import dtype_of
 from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
 

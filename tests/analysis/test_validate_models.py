@@ -19,7 +19,7 @@ from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 
 import splinecam as sc
 from splinecam.analysis.reference_model import CannotRun, run_real
-from splinecam.network.capture.private import private_copy, widened
+from splinecam.network.capture.isolation import private_copy, widened
 
 BOX = sc.Domain.box(-1, 1)
 

@@ -26,7 +26,7 @@ from fixtures.op_cases import (
 )
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.network.capture import capture
-from splinecam.network.capture.graph import export_graph
+from splinecam.network.capture.export import export_graph
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,
@@ -125,7 +125,7 @@ def test_affine(name: str, index: int) -> None:
     program = capture(Calls(case), case.shape)
     found = {target_name(step.run) for step in program.stages[0].steps}
     if f"aten.{name}" not in found:
-        graph = export_graph(Calls(case), case.shape)[0].graph
+        graph = export_graph(Calls(case), case.shape)[0]
         assert f"aten.{name}" in {target_name(node.target) for node in graph.nodes}
     assert len(program.stages) == 1
     check_equal(program, case, x)
@@ -246,7 +246,7 @@ def test_scatter(name: str, index: int) -> None:
 )
 def test_composite(name: str, index: int) -> None:
     case, cuts = COMPOSITE[name][index]
-    graph = export_graph(Calls(case), case.shape)[0].graph
+    graph = export_graph(Calls(case), case.shape)[0]
     full = {target_name(node.target, overload=True) for node in graph.nodes}
     assert any(target == f"aten.{name}" or target.startswith(f"aten.{name}.") for target in full)
     program = capture(Calls(case), case.shape)
@@ -272,7 +272,7 @@ def check_target(cut: Nonlinearity, name: str) -> None:
 )
 def test_comparison(name: str, index: int) -> None:
     case = COMPARISON[name][index]
-    graph = export_graph(Calls(case), case.shape)[0].graph
+    graph = export_graph(Calls(case), case.shape)[0]
     assert f"aten.{name}" in {target_name(node.target) for node in graph.nodes}
     program = capture(Calls(case), case.shape)
     (cut,) = program.layers

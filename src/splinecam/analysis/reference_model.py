@@ -14,10 +14,9 @@ from torch.utils._pytree import tree_map, tree_map_only
 
 from splinecam._util.backend import backend_of
 from splinecam.errors import SplineCamError
-from splinecam.network.capture.graph import first_line
-from splinecam.network.capture.lock import unwrap
+from splinecam.network.capture.diagnosis import first_line
+from splinecam.network.capture.isolation import EXCLUSIVE, private_copy, unwrap, widened
 from splinecam.network.capture.outputs import Output, selected
-from splinecam.network.capture.private import EXCLUSIVE, private_copy, widened
 from splinecam.network.ops.convolution import convolution
 
 __all__ = ["CannotRun", "Forward", "own_gradient", "run_real"]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from splinecam.network.capture.lock import unwrap
+from splinecam.network.capture.isolation import unwrap
 
 __all__ = ["undisturbed"]
 

@@ -1,18 +1,16 @@
-"""From an ``nn.Module`` to a program of affine stages and piecewise-linear cuts.
+"""From an ``nn.Module`` to a program of affine stages and piecewise-linear layers.
 
-``capturing`` has the ways to a flat graph (``flat``): ``walk`` follows torch's own ``layers``
-directly, unless ``modes`` of torch speak against it, ``graph`` exports any other module, with
-``batches`` where it reads the size of its batch as a plain number; ``diagnosis`` and ``explain``
-say why it cannot, or why the graph cannot be used. ``reader`` reads the graph node by node with the
-rules of ``splinecam.network.ops`` into a ``draft`` (helped by ``shapes``, ``constants`` and
-``composites``), to which ``cutting``, ``scattered`` and ``masks`` (with ``continuity``) add the
-cuts. ``final`` leaves out a final softmax, sigmoid or tanh. ``staging`` cuts the steps into stages,
-and ``probe`` runs the result on random points to see that it keeps its word. What the user has
-registered is kept as one call by ``leaves``, tried out by ``trial``, and added by ``taught`` (with
-``differences`` where torch has no derivative). Meanwhile ``outputs`` selects one of several
-outputs, ``known`` lets the module read its own parameters, and ``untouched`` and ``private`` keep
-it as it was. What was captured is ``kept`` with the model, as a ``template`` without weights where
-that is possible, for as long as its ``fingerprint`` is the same.
+How a graph is obtained: ``walk`` follows torch's own layers, ``export`` uses ``torch.export`` for
+all else (helped by ``any_batch``, ``known_values``, ``opaque_modules``, ``outputs``), and
+``diagnosis`` says why it fails. Both give a ``flat_graph``.
+
+How it is read: ``reader`` goes through the nodes with the rules of ``splinecam.network.ops`` and
+adds steps and layers to a ``graph_builder``: ``constants``, ``scalar_functions``, ``unit_groups``,
+``masks`` with ``continuity``, ``custom_ops`` with ``custom_op_check``, and the ``final`` function.
+``stages`` divides them into stages, ``probe`` checks the result, ``graph_errors`` explains errors.
+
+How it is cached: ``capturing`` looks in the ``cache`` first, where a capture remains valid while
+the ``fingerprint`` of its model is the same. ``isolation`` keeps the model as it was.
 """
 
 from splinecam.network.capture.capturing import capture

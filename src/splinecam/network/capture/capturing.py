@@ -1,4 +1,4 @@
-"""From an ``nn.Module`` to a program of affine stages and piecewise-linear cuts."""
+"""The ways to a program: from the cache, by following known layers, or by ``torch.export``."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.errors import SplineCamError
-from splinecam.network.capture.cache import Kept, keep, kept
+from splinecam.network.capture.cache import CachedCapture, Template, lookup, store, template_of
 from splinecam.network.capture.diagnosis import refuse
-from splinecam.network.capture.explain import explained
+from splinecam.network.capture.export import export_graph
 from splinecam.network.capture.fingerprint import fingerprint
-from splinecam.network.capture.flat import flattened, structure_of
-from splinecam.network.capture.graph import export_graph
-from splinecam.network.capture.known import named_tensors
-from splinecam.network.capture.leaves import leaves
-from splinecam.network.capture.lock import unwrap
+from splinecam.network.capture.graph_errors import explained
+from splinecam.network.capture.isolation import EXCLUSIVE, unwrap
+from splinecam.network.capture.known_values import named_tensors
+from splinecam.network.capture.opaque_modules import opaque_modules
 from splinecam.network.capture.outputs import Output, check_output, one_output
-from splinecam.network.capture.private import EXCLUSIVE
 from splinecam.network.capture.probe import probe
 from splinecam.network.capture.reader import Reader
-from splinecam.network.capture.template import Template, template_of
-from splinecam.network.capture.walk import walked
+from splinecam.network.capture.walk import walk
 from splinecam.network.program import Program
 
 __all__ = ["capture", "captured_by_export", "captured_by_walk"]
@@ -55,17 +52,17 @@ def captured_by_walk(
     model: nn.Module, input_shape: tuple[int, ...], device: torch.device
 ) -> Program | None:
     """The program of a chain or a tree of torch's own layers; None for any other model."""
-    graph = walked(model, input_shape)
+    graph = walk(model, input_shape)
     if graph is None:
         return None
-    key, structure = ("walk", input_shape, device), structure_of(graph)
+    key, structure = ("walk", input_shape, device), graph.structure()
     with contextlib.suppress(Exception):  # torch.export finds out what is wrong, and where
-        before = kept(model, key)
+        before = lookup(model, key)
         if before is not None and before.fingerprint == structure:
-            return _again(before, model, input_shape, device, dict(graph.constants.values()))
+            return _refilled(before, model, input_shape, device, dict(graph.constants.values()))
         reader = Reader(graph, device)
         program = reader.read(input_shape)
-        _keep(model, key, structure, reader, program, ())
+        _store(model, key, structure, reader, program)
         return program
     return None
 
@@ -74,16 +71,17 @@ def captured_by_export(
     model: nn.Module, input_shape: tuple[int, ...], device: torch.device, output: Output = None
 ) -> Program:
     """The program of any model that ``torch.export`` can follow."""
-    known = _fingerprint(model, output)
+    known: list[Any] | None = None
+    with contextlib.suppress(Exception):  # also what the model's own attributes raise
+        known = fingerprint(model, output)
     key = ("export", input_shape, device, None if callable(output) else output)
-    before = kept(model, key)
+    before = lookup(model, key)
     if before is not None and known is not None and before.fingerprint == known:
         with contextlib.suppress(Exception):  # to export it anew tells what is wrong
-            return _again(before, model, input_shape, device, named_tensors(model))
+            return _refilled(before, model, input_shape, device, named_tensors(model))
     refuse(model)
-    with leaves(model) as numbers, one_output(model, output):
-        exported, same = export_graph(model, input_shape)
-        graph = flattened(exported)
+    with opaque_modules(model) as numbers, one_output(model, output):
+        graph, reusable = export_graph(model, input_shape)
         reader = Reader(graph, device)
         try:
             program = reader.read(input_shape)
@@ -91,50 +89,42 @@ def captured_by_export(
             raise explained(error, model, graph, reader.needed) from None
         except Exception as error:
             raise explained(error, model, graph, reader.needed) from error
-    if same and known is not None:
-        _keep(model, key, known, reader, program, numbers)
+    if reusable and known is not None:
+        _store(model, key, known, reader, program, numbers)
     return program
 
 
-def _fingerprint(model: nn.Module, output: Output) -> list[Any] | None:
-    """What the graph of a model depends on; None if that cannot be seen."""
-    try:
-        return fingerprint(model, output)
-    except Exception:  # also what the model's own attributes raise
-        return None
-
-
-def _keep(
+def _store(
     model: nn.Module,
     key: Any,
     known: list[Any],
     reader: Reader,
     program: Program,
-    numbers: tuple[int, ...],
+    numbers: tuple[int, ...] = (),
 ) -> None:
-    """Keep what was captured for the next time, without the weights."""
-    _ = program.widths  # found once, and the same with other weights
-    content: Any = template_of(reader.graph, reader.needed, reader.draft, program)
-    if content is None and not reader.draft.batch.known:
+    """Store what was captured for the next time, without the weights."""
+    _ = program.widths  # computed once, and the same with other weights
+    content: Any = template_of(reader.graph, reader.needed, reader.builder, program)
+    if content is None and not reader.builder.batch.known:
         names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}
         content = replace(reader.graph, constants=names)
     if content is not None:
-        keep(model, key, Kept(known, content, numbers))
+        store(model, key, CachedCapture(known, content, numbers))
 
 
-def _again(
-    before: Kept,
+def _refilled(
+    before: CachedCapture,
     model: nn.Module,
     input_shape: tuple[int, ...],
     device: torch.device,
     tensors: Mapping[str, Tensor],
 ) -> Program:
-    """The program that was captured before, with other weights."""
+    """The program that was captured before, with the present weights."""
     content = before.content
     if isinstance(content, Template):
         program = content.filled(tensors)
         probe(program)
         return program
     weights = {node: (name, tensors[name]) for node, (name, _) in content.constants.items()}
-    with leaves(model, before.leaves):
+    with opaque_modules(model, before.opaque):
         return Reader(replace(content, constants=weights), device).read(input_shape)

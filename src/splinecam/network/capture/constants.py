@@ -9,53 +9,42 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.network.capture.shapes import Batch
-from splinecam.network.capture.staging import refs
+from splinecam.network.capture.flat_graph import Batch
+from splinecam.network.capture.stages import refs
 from splinecam.network.ops import Affine, rule_of, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, Size
 
-__all__ = [
-    "Sized",
-    "UnevenRows",
-    "constant_call",
-    "copied",
-    "filled",
-    "has_size",
-    "is_like_another",
-    "part_of",
-    "parts_of",
-    "wide",
-]
+__all__ = ["BatchConstants", "UnevenRows", "constant_call", "filled", "has_size", "result_refs"]
 
 
 class UnevenRows(Exception):
     """A constant differs from one point of the batch to the next."""
 
 
-class Sized:
+class BatchConstants:
     """The constants of a graph that depend on the size of the batch, like ``zeros_like(x)``."""
 
     def __init__(self, batch: Batch, device: torch.device) -> None:
         self.batch = batch
         self.device = device
         self.steps: dict[str, Step] = {}
-        self.examples: dict[str, Any] = {}
+        self._examples: dict[str, Any] = {}
 
     def add(
         self, node: fx.Node, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Note how to make a constant; the answer stands for it in the arguments of steps."""
+        """Record how to make a constant; the result stands for it in the arguments of steps."""
         self.steps[node.name] = Step(node.name, run, args, kwargs, (), None, ((), {}))
-        self.examples[node.name] = node.meta["val"]
-        parts = parts_of(node)
-        for i, ref in enumerate(parts if isinstance(parts, tuple) else ()):
+        self._examples[node.name] = node.meta["val"]
+        found = result_refs(node)
+        for i, ref in enumerate(found if isinstance(found, tuple) else ()):
             self.steps[ref.name] = part_of(ref, node, i, None)
-            self.examples[ref.name] = node.meta["val"][i]
-        return parts
+            self._examples[ref.name] = node.meta["val"][i]
+        return found
 
     def add_like(self, node: fx.Node, constant: Any) -> Any:
-        """Note a constant in the shape or the type of an activation, like ``mask.expand_as(x)``."""
+        """Record a constant in an activation's shape or type, like ``mask.expand_as(x)``."""
         value, rule = node.meta["val"], rule_of(node.target)
         if not isinstance(rule, Affine) or rule.identity:
             dtype = torch.float64 if value.is_floating_point() else value.dtype
@@ -70,10 +59,10 @@ class Sized:
         return step.call({name: self.value(name, batch) for name in names}, batch, self.device)
 
     def one_row(self, item: Any) -> Any:
-        """The constant for one point, where it is the same for every point of a batch."""
+        """The constant for one point; ``UnevenRows`` if the points of a batch differ."""
         if not (isinstance(item, Ref) and item.name in self.steps):
             return item
-        rows = self.batch.rows(self.examples[item.name])
+        rows = self.batch.rows(self._examples[item.name])
         if rows is None:
             raise UnevenRows
         first, second = rows.out(self.value(item.name, 2))
@@ -82,13 +71,7 @@ class Sized:
         return rows.back(first[None])
 
 
-def is_like_another(node: fx.Node) -> bool:
-    """Whether a node gives its first argument the shape or the type of another one."""
-    rule = rule_of(node.target)
-    return isinstance(rule, Affine) and rule.shape_only != ()
-
-
-def parts_of(node: fx.Node) -> Any:
+def result_refs(node: fx.Node) -> Any:
     """What stands for a node in arguments: a Ref, or a tuple of them for several results."""
     value = node.meta["val"]
     if isinstance(value, Tensor):
@@ -97,7 +80,7 @@ def parts_of(node: fx.Node) -> Any:
 
 
 def part_of(ref: Ref, node: fx.Node, i: int, rule: Affine | None) -> Step:
-    """One of the results of a node that has several."""
+    """The step that takes one of the results of a node that has several."""
     roles: tuple[tuple[str, ...], dict[str, str]] = (("plain", "plain"), {})
     return Step(ref.name, operator.getitem, (Ref(node.name), i), {}, (), rule, roles)
 
@@ -122,19 +105,12 @@ def constant_call(target: Any, *args: Any, **kwargs: Any) -> Any:
     """A call without activations, its result in float64; what is left empty is zero."""
     value = target(*args, **kwargs)
     empty = target_name(target) in ("aten.empty", "aten.new_empty", "aten.empty_strided")
-    return wide(torch.zeros_like(value) if empty else value)
+    return _in_float64(torch.zeros_like(value) if empty else value)
 
 
-def copied(tensor: Tensor, device: torch.device) -> Tensor:
-    """A copy of a weight for a program: floating-point numbers in float64."""
-    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
-    return tensor.detach().to(device=device, dtype=dtype, copy=True)
-
-
-def wide(value: Any) -> Any:
-    """The same value or values, floating ones in float64."""
+def _in_float64(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.to(torch.float64) if value.is_floating_point() else value
     if isinstance(value, (list, tuple)):
-        return tuple(wide(item) for item in value)
+        return tuple(_in_float64(item) for item in value)
     return value

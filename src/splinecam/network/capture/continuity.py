@@ -1,7 +1,7 @@
-"""Do two values agree wherever a third vanishes? Shown with random numbers.
+"""Whether two values agree wherever a third vanishes, which is shown with random numbers.
 
-Random numbers are put in for the input and for the results of all cuts. Between cuts all values are
-affine functions of these, so that a linear relation which holds for random numbers holds always.
+Random numbers are put in for the input and for the results of all layers. Between layers all values
+are affine functions of these, so that a linear relation that holds for them always holds.
 
 The values u and v of a choice by the sign of d agree on its border if ``u - v`` is a multiple of d,
 unit by unit (``slope_of``). They also agree if ``u - v`` is a linear combination of d and of other
@@ -21,21 +21,23 @@ from torch import Tensor, fx
 
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.network.capture.graph_builder import GraphBuilder
-from splinecam.network.capture.staging import refs
+from splinecam.network.capture.stages import refs
 from splinecam.network.choices import ChoiceNonlinearity
 from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.ops import Bound
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, Rows, resolve
 
-__all__ = ["Sides", "slope_of", "steepness_of"]
+__all__ = ["Choice", "slope_of", "steepness_of"]
 
 _POINTS = 8
 _FUNCTIONS = 12  # at most so many functions of one variable are looked at
 
+_Layer = PiecewiseScalar | ChoiceNonlinearity
+
 
 @dataclass(frozen=True)
-class Sides:
+class Choice:
     """The two values of a choice: ``true`` where ``first`` exceeds ``second``, else ``false``."""
 
     true: Any
@@ -59,16 +61,16 @@ class _Sample:
         return _Sample(self.at - other.at, self.error + other.error)
 
 
-def slope_of(draft: GraphBuilder, node: fx.Node, sides: Sides, rows: Rows) -> Tensor | None:
-    """What the two values differ by, per unit of what is compared, (n,); None if not by that."""
-    true, false, first, second = _samples(draft, node, rows, sides.all, _POINTS)
-    jump, distance = true - false, first - second
+def slope_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -> Tensor | None:
+    """The slope, (n,), by which the two values differ: a multiple of what is compared, or None."""
+    true, false, first, second = _samples(builder, node, rows, choice.all, _POINTS)
+    difference, distance = true - false, first - second
     best = distance.at.abs().argmax(0, keepdim=True)
     far = distance.at.gather(0, best)
     known = far.abs() > SAFETY * distance.error
-    slope = torch.where(known, jump.at.gather(0, best) / torch.where(known, far, 1.0), 0.0)
-    slack = SAFETY * (jump.error + slope.abs() * distance.error)
-    agree = (jump.at - slope * distance.at).abs() <= slack
+    slope = torch.where(known, difference.at.gather(0, best) / torch.where(known, far, 1.0), 0.0)
+    slack = SAFETY * (difference.error + slope.abs() * distance.error)
+    agree = (difference.at - slope * distance.at).abs() <= slack
     return slope[0] if bool(agree.all()) else None
 
 
@@ -89,16 +91,16 @@ class _Known:
     steepness: Tensor
 
 
-def steepness_of(draft: GraphBuilder, node: fx.Node, sides: Sides, rows: Rows) -> Tensor | None:
-    """How fast the two values move apart at most where the choice changes, (n,).
+def steepness_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -> Tensor | None:
+    """How fast the two values move apart at most where the choice changes, (n,), or None.
 
-    None if they are not known to agree there.
+    None means that they are not known to agree there.
     """
-    layers = _functions(draft, node, sides.all, rows)
-    wanted = sides.all + [
-        item for layer in layers for item in (Ref(layer.result), *_inputs(draft, layer))
+    layers = _functions(builder, node, choice.all, rows)
+    wanted = choice.all + [
+        item for layer in layers for item in (Ref(layer.result), *_inputs(builder, layer))
     ]
-    samples = iter(_samples(draft, node, rows, wanted, _POINTS + 2 * len(layers)))
+    samples = iter(_samples(builder, node, rows, wanted, _POINTS + 2 * len(layers)))
     true, false, first, second = (next(samples) for _ in range(4))
     distance = first - second
     zero = torch.zeros_like(distance.error)
@@ -106,7 +108,7 @@ def steepness_of(draft: GraphBuilder, node: fx.Node, sides: Sides, rows: Rows) -
     free: list[tuple[PiecewiseScalar, _Sample, _Sample]] = []
     for layer in layers:
         result = next(samples)
-        inputs = [next(samples) for _ in _inputs(draft, layer)]
+        inputs = [next(samples) for _ in _inputs(builder, layer)]
         found = [_express(item, known) for item in inputs]
         there = [item for item in found if item is not None]
         if len(there) == len(found):
@@ -115,10 +117,10 @@ def steepness_of(draft: GraphBuilder, node: fx.Node, sides: Sides, rows: Rows) -
             # More unknown factors than points would express anything.
             known += _equal(layer, result, inputs[0], free, known)[: 2 * len(layers) - len(known)]
             free.append((layer, result, inputs[0]))
-    jump = _express(true - false, known)
-    if jump is None or bool((jump.value.abs() > SAFETY * jump.error).any()):
+    difference = _express(true - false, known)
+    if difference is None or bool((difference.value.abs() > SAFETY * difference.error).any()):
         return None
-    return jump.steepness
+    return difference.steepness
 
 
 def _express(item: _Sample, known: list[_Known]) -> _Known | None:
@@ -151,10 +153,8 @@ def _express(item: _Sample, known: list[_Known]) -> _Known | None:
     )
 
 
-def _applied(
-    layer: PiecewiseScalar | ChoiceNonlinearity, result: _Sample, inputs: list[_Known]
-) -> _Known:
-    """The result of a cut whose inputs are known."""
+def _applied(layer: _Layer, result: _Sample, inputs: list[_Known]) -> _Known:
+    """The result of a layer whose inputs are known."""
     if isinstance(layer, ChoiceNonlinearity):
         by, true, false = inputs
         value = torch.where(by.value > 0, true.value, false.value)
@@ -175,7 +175,7 @@ def _equal(
     free: list[tuple[PiecewiseScalar, _Sample, _Sample]],
     known: list[_Known],
 ) -> list[_Known]:
-    """The differences of a cut's result and those of equal functions whose arguments agree."""
+    """The differences of a layer's result and those of equal functions whose arguments agree."""
     found = []
     for other, other_result, other_source in free:
         gap = _express(source - other_source, known) if _same_function(layer, other) else None
@@ -187,7 +187,7 @@ def _equal(
 
 
 def _same_function(layer: PiecewiseScalar, other: PiecewiseScalar) -> bool:
-    """Whether two cuts apply the same function to every unit."""
+    """Whether two layers apply the same function to every unit."""
     zero = torch.zeros((1, *layer.shape), dtype=torch.float64, device=layer.levels.device)
     return (
         layer.period is None
@@ -198,32 +198,24 @@ def _same_function(layer: PiecewiseScalar, other: PiecewiseScalar) -> bool:
     )
 
 
-def _functions(
-    draft: GraphBuilder, node: fx.Node, wanted: list[Any], rows: Rows
-) -> list[PiecewiseScalar | ChoiceNonlinearity]:
-    """The cuts behind some values that apply a function of one variable to each of a node's units.
-
-    In the order in which they are computed.
-    """
-    shape = draft.batch.shape_at(node.meta["val"], 1)
-    names = set(_behind(draft, wanted)[1])
-    found: list[PiecewiseScalar | ChoiceNonlinearity] = []
-    for layer in reversed(draft.body):
-        if (
-            not isinstance(layer, (PiecewiseScalar, ChoiceNonlinearity))
-            or layer.result not in names
-        ):
+def _functions(builder: GraphBuilder, node: fx.Node, wanted: list[Any], rows: Rows) -> list[_Layer]:
+    """The layers behind some values that are functions of each of a node's units, in order."""
+    shape = builder.batch.shape_at(node.meta["val"], 1)
+    names = set(_behind(builder, wanted)[1])
+    found: list[_Layer] = []
+    for layer in reversed(builder.body):
+        if not isinstance(layer, _Layer) or layer.result not in names:
             continue
-        if draft.rows[layer.result] == rows and draft.shape_of(Ref(layer.result), 1) == shape:
+        if builder.rows[layer.result] == rows and builder.shape_of(Ref(layer.result), 1) == shape:
             found.append(layer)
-            names |= set(_behind(draft, _inputs(draft, layer))[1])
+            names |= set(_behind(builder, _inputs(builder, layer))[1])
     return found[:_FUNCTIONS][::-1]
 
 
-def _inputs(draft: GraphBuilder, layer: PiecewiseScalar | ChoiceNonlinearity) -> list[Any]:
-    """What the result of a cut is a function of, unit by unit."""
+def _inputs(builder: GraphBuilder, layer: _Layer) -> list[Any]:
+    """What the result of a layer is a function of, unit by unit."""
     if isinstance(layer, ChoiceNonlinearity):
-        sides = draft.choices[layer.result]
+        sides = builder.choices[layer.result]
         return [Ref(layer.source), sides[0], sides[1]]
     return [Ref(layer.source)]
 
@@ -232,52 +224,52 @@ def _inputs(draft: GraphBuilder, layer: PiecewiseScalar | ChoiceNonlinearity) ->
 
 
 def _samples(
-    draft: GraphBuilder, node: fx.Node, rows: Rows, wanted: list[Any], points: int
+    builder: GraphBuilder, node: fx.Node, rows: Rows, wanted: list[Any], points: int
 ) -> list[_Sample]:
     """Values at random points, in the shape of a node's result."""
-    shapes = [draft.batch.shape_at(node.meta["val"], batch) for batch in (points, 1)]
+    shapes = [builder.batch.shape_at(node.meta["val"], batch) for batch in (points, 1)]
 
     def spread(item: Any, shape: list[int]) -> Tensor:
-        wide = torch.as_tensor(item, dtype=torch.float64, device=draft.device).expand(shape)
+        wide = torch.as_tensor(item, dtype=torch.float64, device=builder.device).expand(shape)
         return rows.out(wide).reshape(rows.out(wide).shape[0], -1)
 
     samples = []
-    for value, bound in zip(*_run(draft, wanted, points), strict=True):
+    for value, bound in zip(*_run(builder, wanted, points), strict=True):
         x = spread(value, shapes[0])
         error = spread(bound.error if isinstance(bound, Bound) else 0.0, shapes[1])[0]
         samples.append(_Sample(x, error + EPS * x.abs().amax(0)))
     return samples
 
 
-def _run(draft: GraphBuilder, wanted: list[Any], points: int) -> tuple[list[Any], list[Any]]:
+def _run(builder: GraphBuilder, wanted: list[Any], points: int) -> tuple[list[Any], list[Any]]:
     """Values at random points, and their bounds at one: whatever is not affine is random itself."""
     generator = torch.Generator().manual_seed(0)
-    steps, bases = _behind(draft, wanted)
+    steps, bases = _behind(builder, wanted)
     env: dict[str, Any] = {}
     bound: dict[str, Any] = {}
     for name in bases:
-        if name in draft.sized.steps:
-            env[name], bound[name] = (draft.sized.value(name, batch) for batch in (points, 1))
+        if name in builder.constants.steps:
+            env[name], bound[name] = (builder.constants.value(name, batch) for batch in (points, 1))
             continue
-        shape = draft.shape_of(Ref(name), points)
-        x = torch.randn(shape, dtype=torch.float64, generator=generator).to(draft.device)
-        rows = draft.rows[name]
+        shape = builder.shape_of(Ref(name), points)
+        x = torch.randn(shape, dtype=torch.float64, generator=generator).to(builder.device)
+        rows = builder.rows[name]
         size = rows.back(rows.out(x).abs().amax(0, keepdim=True))
         env[name], bound[name] = x, Bound(size, torch.zeros_like(size))
     for step in steps:
-        env[step.name] = step.call(env, points, draft.device)
-        bound[step.name] = step.bound(bound, draft.device)
-    values = [resolve(item, env, points, draft.device) for item in wanted]
-    return values, [resolve(item, bound, 1, draft.device) for item in wanted]
+        env[step.name] = step.call(env, points, builder.device)
+        bound[step.name] = step.bound(bound, builder.device)
+    values = [resolve(item, env, points, builder.device) for item in wanted]
+    return values, [resolve(item, bound, 1, builder.device) for item in wanted]
 
 
-def _behind(draft: GraphBuilder, wanted: list[Any]) -> tuple[list[Step], list[str]]:
+def _behind(builder: GraphBuilder, wanted: list[Any]) -> tuple[list[Step], list[str]]:
     """The steps that lead to values, in order, and the names that they begin with."""
     needed = dict.fromkeys(ref.name for ref in refs(wanted))
     found: list[Step] = []
-    for step in reversed(draft.body):
+    for step in reversed(builder.body):
         if isinstance(step, Step) and step.name in needed:
             found.append(step)
             needed |= dict.fromkeys(ref.name for ref in refs((step.args, step.kwargs)))
-    made = {step.name for step in found}
-    return found[::-1], [name for name in needed if name not in made]
+    results = {step.name for step in found}
+    return found[::-1], [name for name in needed if name not in results]

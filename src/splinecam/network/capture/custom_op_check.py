@@ -1,4 +1,4 @@
-"""Try out what was registered: along random lines, it must be affine from border to border."""
+"""The check of a custom operation: along random lines, it is affine from border to border."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from splinecam.network.capture.diagnosis import first_line
 from splinecam.network.capture.probe import SLACK, WEIGHT
 
-__all__ = ["Problem", "try_out"]
+__all__ = ["Problem", "check_custom_op"]
 
 Function = Callable[[Tensor], Tensor]
 
@@ -43,54 +44,52 @@ class _Line:
         return f"x = [{numbers}{', ...' if x.numel() > 4 else ''}]"
 
 
-def try_out(
-    run: Function, layers: Function | None, shape: tuple[int, ...], device: torch.device
+def check_custom_op(
+    run: Function, borders: Function | None, shape: tuple[int, ...], device: torch.device
 ) -> None:
-    """Raise a Problem unless ``run`` is affine and continuous between the zeros of ``cuts``.
+    """Raise a Problem unless ``run`` is affine and continuous between the zeros of ``borders``.
 
-    Both take (B, *shape) and give (B, ...); without cuts it must be affine everywhere.
+    Both take (B, *shape) and give (B, ...); without borders it must be affine everywhere.
     """
     generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
         for scale in _SCALES:
             ends = scale * torch.randn(2, *shape, generator=generator, dtype=torch.float64)
             line = _Line(*torch.split(ends.to(device), 1))
-            made = _try_rows("it", run, line)
-            t = torch.zeros(0, dtype=torch.float64, device=device)
-            if layers is not None:
-                t = _borders(layers, line)
-            numbers = max(line.start.numel(), made[0].numel())
-            _try_pieces(run, line, _pieces(t, numbers, generator), layers is not None)
+            values = _check_rows("it", run, line)
+            t = line.start.new_zeros(0) if borders is None else _crossings(borders, line)
+            numbers = max(line.start.numel(), values[0].numel())
+            _check_pieces(run, line, _pieces(t, numbers, generator), borders is not None)
 
 
-def _try_rows(what: str, run: Function, line: _Line) -> Tensor:
+def _check_rows(what: str, run: Function, line: _Line) -> Tensor:
     """The values at the ends and between them, if every point has its own, and always the same."""
     x = line.at(torch.tensor([0, WEIGHT, 1], dtype=torch.float64, device=line.start.device))
     try:
-        made = run(x)
+        values = run(x)
     except Exception as error:
-        shape, reason = tuple(x.shape), str(error).partition("\n")[0]
+        shape, reason = tuple(x.shape), first_line(error)
         raise Problem(f"{what} cannot be run on a tensor {shape} of float64: {reason}") from error
-    if not isinstance(made, Tensor) or made.dim() == 0 or made.shape[0] != x.shape[0]:
+    if not isinstance(values, Tensor) or values.dim() == 0 or values.shape[0] != x.shape[0]:
         raise Problem(f"{what} must give one tensor, with the batch in its first dimension")
-    if not made.is_floating_point():
-        raise Problem(f"{what} must give floating-point numbers, not {made.dtype}")
-    if not bool(made.isfinite().all()):
+    if not values.is_floating_point():
+        raise Problem(f"{what} must give floating-point numbers, not {values.dtype}")
+    if not bool(values.isfinite().all()):
         raise Problem(f"{what} gives values that are not finite, near {line.place(x.new_zeros(1))}")
-    if not _agree(run(x), made):
+    if not _agree(run(x), values):
         raise Problem(f"{what} gives different values for the same input: call model.eval()")
-    if not _agree(torch.cat([run(row) for row in torch.split(x, 1)]), made):
+    if not _agree(torch.cat([run(row) for row in torch.split(x, 1)]), values):
         raise Problem(f"{what} mixes the points of the batch: every row must depend on its own row")
-    return made
+    return values
 
 
 def _agree(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and bool(((a - b).abs() <= SLACK * b.abs().max()).all())
 
 
-def _borders(layers: Function, line: _Line) -> Tensor:
+def _crossings(borders: Function, line: _Line) -> Tensor:
     """Where on a line the functions vanish, in order; they must be affine."""
-    values = _try_rows("its cuts function", layers, line).flatten(1)
+    values = _check_rows("its cuts function", borders, line).flatten(1)
     first, between, last = values
     if not _agree(between, (1 - WEIGHT) * first + WEIGHT * last):
         raise Problem(
@@ -98,8 +97,8 @@ def _borders(layers: Function, line: _Line) -> Tensor:
             f"borders, such as x - knot; see {line.place(line.start.new_zeros(1))}"
         )
     t = first / (first - last)
-    borders: Tensor = t[(t > 0) & (t < 1)].sort().values
-    return borders
+    crossings: Tensor = t[(t > 0) & (t < 1)].sort().values
+    return crossings
 
 
 def _pieces(t: Tensor, numbers: int, generator: torch.Generator) -> Tensor:
@@ -107,17 +106,17 @@ def _pieces(t: Tensor, numbers: int, generator: torch.Generator) -> Tensor:
 
     numbers: how many a point has.
     """
-    borders = torch.cat([t.new_zeros(1), t, t.new_ones(1)])
+    ends = torch.cat([t.new_zeros(1), t, t.new_ones(1)])
     most = max(8, min(_PIECES, _NUMBERS // max(1, numbers)))
-    if borders.shape[0] > most:
-        skip = int(torch.randint(borders.shape[0] - most, (1,), generator=generator))
-        borders = borders[skip : skip + most]
-    pieces = torch.stack([borders[:-1], borders[1:]], 1)
+    if ends.shape[0] > most:
+        skip = int(torch.randint(ends.shape[0] - most, (1,), generator=generator))
+        ends = ends[skip : skip + most]
+    pieces = torch.stack([ends[:-1], ends[1:]], 1)
     return pieces[pieces[:, 1] - pieces[:, 0] > _SHORT]
 
 
-def _try_pieces(run: Function, line: _Line, pieces: Tensor, layer: bool) -> None:
-    """Affine on every piece, and equal on both sides of a border."""
+def _check_pieces(run: Function, line: _Line, pieces: Tensor, has_borders: bool) -> None:
+    """Raise a Problem unless it is affine on every piece, and equal on both sides of a border."""
     if not pieces.shape[0]:
         return
     begin, length = pieces[:, :1], pieces[:, 1:] - pieces[:, :1]
@@ -127,11 +126,11 @@ def _try_pieces(run: Function, line: _Line, pieces: Tensor, layer: bool) -> None
     low, middle, high = values.unbind(1)
     share = (places[1] - places[0]) / (places[2] - places[0])
     limit = SLACK * values.abs().max()
-    bend = (torch.lerp(low, high, share) - middle).abs().amax(1)
-    if bool((bend > limit).any()):
-        where = line.place(t[int(bend.argmax()), 1])
-        size = float(bend.max() / values.abs().max())
-        raise Problem(_bent(where, size) if layer else _curved(where, size))
+    deviation = (torch.lerp(low, high, share) - middle).abs().amax(1)
+    if bool((deviation > limit).any()):
+        where = line.place(t[int(deviation.argmax()), 1])
+        size = float(deviation.max() / values.abs().max())
+        raise Problem(_bent(where, size) if has_borders else _curved(where, size))
     slope = (high - low) / (places[2] - places[0])
     start, end = low - places[0] * slope, high + (1 - places[2]) * slope
     jump = (start[1:] - end[:-1]).abs().amax(1) * (pieces[1:, 0] == pieces[:-1, 1])

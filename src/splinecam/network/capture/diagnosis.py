@@ -8,31 +8,23 @@ import math
 import re
 import sysconfig
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from splinecam.errors import CaptureError
-from splinecam.network.capture.batches import fixes_batch
+from splinecam.network.capture.any_batch import fixes_batch
 
-__all__ = [
-    "first_line",
-    "known_cause",
-    "last_of_the_user",
-    "quantised",
-    "refuse",
-    "unknown_cause",
-]
+__all__ = ["first_line", "known_cause", "quantised", "refuse", "unknown_cause", "user_line"]
 
-_TEACH = "If the part that does so is piecewise linear, splinecam.register_op can teach it"
+_REGISTER = "If the part that does so is piecewise linear, splinecam.register_op can teach it"
 _FIT = "Give a domain whose points have the shape that the model was made for"
 _FLOAT = "Rounding is discontinuous: partition the float model, before it is quantised"
 _SPACE = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 _WIDTHS = ("in_features", "in_channels", "num_features")  # what layers call their number of inputs
+_OWN_FILES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<")
 
 
 def refuse(model: nn.Module) -> None:
@@ -111,7 +103,7 @@ def _arguments(error: Exception, model: nn.Module) -> str | None:
         return None
     names = list(signature.parameters)
     code = getattr(inspect.unwrap(type(model).forward), "__code__", None)
-    place = "" if code is None else last_of_the_user([(code.co_filename, code.co_firstlineno)])
+    place = "" if code is None else user_line([(code.co_filename, code.co_firstlineno)])
     where = f" at {place}" if place else ""
     count = "no argument" if not names else f"{len(names)} arguments"
     return (
@@ -175,23 +167,14 @@ def _rounds(module: nn.Module) -> bool:
 
 
 def _scripted(model: nn.Module) -> str | None:
-    found = [
-        f"{name!r}"
-        for name, module in model.named_modules()
-        if isinstance(module, torch.jit.ScriptModule) and not _inside(name, model)
-    ]
+    names = [n for n, m in model.named_modules() if isinstance(m, torch.jit.ScriptModule)]
+    found = [f"{name!r}" for name in names if name.rpartition(".")[0] not in names]
     if not found:
         return None
     return (
         f"parts of the model are ScriptModules, which torch.export cannot follow: {_some(found)}. "
         "Put the nn.Module that each was made from in its place"
     )
-
-
-def _inside(name: str, model: nn.Module) -> bool:
-    """Whether a submodule is a part of a scripted one."""
-    parent = name.rpartition(".")[0]
-    return bool(parent) and isinstance(model.get_submodule(parent), torch.jit.ScriptModule)
 
 
 # -- what a layer takes ----------------------------------------------------------------------------
@@ -222,18 +205,16 @@ def _layer(error: Exception, model: nn.Module, input_shape: tuple[int, ...]) -> 
     )
 
 
-def _calls(error: Exception) -> Iterator[tuple[nn.Module, Tensor]]:
+def _calls(error: Exception) -> list[tuple[nn.Module, Any]]:
     """The modules that were being called when an error was raised, each with its input."""
+    calls = []
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        module, given = _arguments_of(frame)
-        if frame.f_code.co_name in ("forward", "_conv_forward") and isinstance(module, nn.Module):
-            yield module, given
-
-
-def _arguments_of(frame: FrameType) -> tuple[Any, Any]:
-    """The first two arguments of a function that is being run."""
-    names = (*frame.f_code.co_varnames[: frame.f_code.co_argcount], "", "")
-    return frame.f_locals.get(names[0]), frame.f_locals.get(names[1])
+        code = frame.f_code
+        names = (*code.co_varnames[: code.co_argcount], "", "")
+        module, given = (frame.f_locals.get(name) for name in names[:2])
+        if code.co_name in ("forward", "_conv_forward") and isinstance(module, nn.Module):
+            calls.append((module, given))
+    return calls
 
 
 def _sizes(given: Any, input_shape: tuple[int, ...]) -> tuple[str, ...]:
@@ -254,12 +235,12 @@ def _mismatch(layer: nn.Module, shape: tuple[str, ...]) -> str | None:
     else:
         spatial = _spatial(layer)
         if spatial is not None and len(shape) != 2 + spatial:
-            form = ("batch", width, *_SPACE[spatial])
-            return f"takes inputs of shape ({_listed(form)}), but gets ({_listed(shape)})"
+            form = ", ".join(("batch", str(width), *_SPACE[spatial]))
+            return f"takes inputs of shape ({form}), but gets ({', '.join(shape)})"
         takes, given = f"takes {width} channels", shape[1] if len(shape) > 1 else ""
     if given == str(width):
         return None
-    return f"{takes}, but gets {given}, in an input of shape ({_listed(shape)})"
+    return f"{takes}, but gets {given}, in an input of shape ({', '.join(shape)})"
 
 
 def _spatial(layer: nn.Module) -> int | None:
@@ -270,10 +251,6 @@ def _spatial(layer: nn.Module) -> int | None:
     if found is None or "BatchNorm1d" in found[0]:
         return None
     return int(found[1])
-
-
-def _listed(sizes: tuple[Any, ...]) -> str:
-    return ", ".join(map(str, sizes))
 
 
 def _remedy(layer: nn.Module, given: tuple[str, ...], input_shape: tuple[int, ...]) -> str:
@@ -311,7 +288,7 @@ def _known(error: Exception) -> str | None:
     if "data-dependent" in text or "data dependent" in text:
         return (
             f"the model's control flow depends on the values of its input{at}, "
-            f"so it has no fixed graph: {line}. {_TEACH}"
+            f"so it has no fixed graph: {line}. {_REGISTER}"
         )
     if fixes_batch(error):
         return (
@@ -320,7 +297,7 @@ def _known(error: Exception) -> str | None:
             "the points, such as [f(row) for row in x], can be written as torch.vmap(f)(x)"
         )
     if "numpy" in line or "tensor subclasses" in line:
-        return f"the model leaves torch on the way{at}: {line}. {_TEACH}"
+        return f"the model leaves torch on the way{at}: {line}. {_REGISTER}"
     return None
 
 
@@ -330,20 +307,19 @@ def _known(error: Exception) -> str | None:
 def _place(error: Exception) -> str:
     """Where in the user's code an error was raised, in brackets."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = last_of_the_user([(frame.filename, frame.lineno) for frame in frames])
+    place = user_line([(frame.filename, frame.lineno) for frame in frames])
     return f" (at {place})" if place else ""
 
 
-def last_of_the_user(frames: list[tuple[str, Any]]) -> str:
+def user_line(frames: list[tuple[str, Any]]) -> str:
     """The last of some files and lines that is in the user's code: ``net.py:31``, or nothing."""
-    theirs = [(path, line) for path, line in frames if _is_theirs(path)]
-    return f"{Path(theirs[-1][0]).name}:{theirs[-1][1]}" if theirs else ""
+    found = [(path, line) for path, line in frames if _is_users(path)]
+    return f"{Path(found[-1][0]).name}:{found[-1][1]}" if found else ""
 
 
-def _is_theirs(path: str) -> bool:
-    """Whether a file is neither torch's nor Python's nor ours."""
-    package, ours = Path(torch.__file__).parent, Path(__file__).parents[1]
-    if path.startswith((str(package), str(ours), "<")):
+def _is_users(path: str) -> bool:
+    """Whether a file is neither torch's nor Python's nor SplineCam's."""
+    if path.startswith(_OWN_FILES):
         return False
     installed = "site-packages" in path or "dist-packages" in path
     return installed or not path.startswith(sysconfig.get_path("stdlib"))

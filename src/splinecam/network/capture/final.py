@@ -1,8 +1,8 @@
 """The final softmax, sigmoid or tanh of a model, which is left out together with what follows it.
 
-After it there may be changes of shape, a scale and a shift that are the same for all outputs, and
-logarithms: as long as they keep the order of all outputs, or reverse it, decisions can be read off
-from what the function is applied to.
+Changes of shape, logarithms, and a scale and a shift that are the same for all outputs may follow.
+As long as they preserve the order of all outputs, or reverse it, decisions can be read off from the
+values that the function is applied to.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from torch import Tensor, fx
 
 from splinecam.errors import CaptureError
 from splinecam.network.capture.constants import UnevenRows
-from splinecam.network.capture.flat import FlatGraph
-from splinecam.network.capture.graph import arguments_of
+from splinecam.network.capture.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.capture.graph_builder import GraphBuilder
 from splinecam.network.ops import Affine, Terminal, rule_of, target_name
 from splinecam.network.ops.rejected import MIXES, SMOOTH
-from splinecam.network.program import Step
 from splinecam.network.values import Ref, Rows, map_tensors, resolve
 
 __all__ = ["Final", "Tail", "tail_of"]
@@ -116,8 +114,7 @@ def _dependents(graph: FlatGraph) -> set[fx.Node]:
     active = {graph.x}
     for node in graph.nodes:
         value = node.meta.get("val")
-        number = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
-        if not number and not active.isdisjoint(node.all_input_nodes):
+        if type(value) not in SYMBOLIC and not active.isdisjoint(node.all_input_nodes):
             active.add(node)
     return active
 
@@ -147,7 +144,7 @@ class Tail:
         self._source: Any = None
 
     def read(
-        self, draft: GraphBuilder, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, builder: GraphBuilder, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bool:
         """Read the next node; whether it was left out, or has to be applied to what is left."""
         i = self.nodes.index(node)
@@ -158,7 +155,7 @@ class Tail:
 
         args = tuple(map(marked, args, node.args))
         kwargs = {key: marked(item, node.kwargs[key]) for key, item in kwargs.items()}
-        value = draft.values[before]
+        value = builder.values[before]
         if i == 0:
             self._source = value
         elif _is_move(node) and node.target is not operator.getitem:
@@ -166,17 +163,17 @@ class Tail:
             return False
         elif node.target is not operator.getitem:
             try:
-                args = tuple(draft.sized.one_row(item) for item in args)
+                args = tuple(builder.constants.one_row(item) for item in args)
                 reason = self._follow(node, args)
             except UnevenRows:
                 reason = MIXES
             if reason is not None:
-                draft.reject(node, reason)
+                builder.reject(node, reason)
                 return True
         self._calls.append((node, (node.target, args, kwargs)))  # type: ignore[arg-type]
         several = not isinstance(node.meta["val"], Tensor)
         value = value[0] if node.target is operator.getitem else value
-        draft.values[node] = (value,) if several else value
+        builder.values[node] = (value,) if several else value
         return True
 
     def _follow(self, node: fx.Node, args: tuple[Any, ...]) -> str | None:
@@ -199,27 +196,23 @@ class Tail:
             self._range = (min(first, second), max(first, second))
         return None
 
-    def finish(self, draft: GraphBuilder, output: fx.Node) -> tuple[Ref, Final]:
+    def finish(self, builder: GraphBuilder, output: fx.Node) -> tuple[Ref, Final]:
         """What is left of the output, and what was left out, once all nodes are read."""
-        rows = draft.rows[self._source.name]
-        shape = rows.out(torch.empty(draft.shape_of(self._source, 2), device="meta")).shape
-        numbers = torch.arange(shape.numel(), dtype=torch.float64, device=draft.device)
+        rows = builder.rows[self._source.name]
+        shape = builder.unit_shape(self._source, 2)
+        numbers = torch.arange(shape.numel(), dtype=torch.float64, device=builder.device)
         moved: Any = rows.back(numbers.view(shape))
         for node, call in self._calls:
             if _is_move(node) and node.target is not operator.getitem:
-                moved = _run(call, moved, 2, draft.device)
+                moved = _run(call, moved, 2, builder.device)
         first, second = moved.reshape(2, -1).long()
         if not torch.equal(first + first.numel(), second):
             raise CaptureError(f"after the final {self.label}, the output mixes the points")
         calls = tuple(call for _, call in self._calls)
         final = Final(calls, first.argsort(), tuple(shape[1:]), rows, self._negated)
-        result: Ref = draft.values[output]
+        result: Ref = builder.values[output]
         if self._negated:
-            name = f"{result.name}.negated"
-            draft.add_value(name, output, output.meta["val"])
-            rule = Affine(exact=True, absolute=torch.Tensor.clone)
-            draft.body.append(Step(name, torch.neg, (result,), {}, (), rule, (("add",), {})))
-            result = Ref(name)
+            result = builder.add_negated(f"{result.name}.negated", output, result)
         return result, final
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from splinecam.network.capture.modes import any_mode
+from splinecam.network.capture.isolation import any_mode
 from splinecam.network.ops.register import registrations
 
 __all__ = ["Opaque", "fingerprint"]
@@ -37,6 +37,14 @@ _ATOMS = (
 _LISTS = (list, tuple, deque)
 _DICTS = (dict, OrderedDict, defaultdict, types.MappingProxyType)
 _TENSORS = (Tensor, nn.Parameter, nn.Buffer)
+_WRAPPERS: dict[type, tuple[str, ...]] = {
+    types.MethodType: ("__func__", "__self__"),
+    functools.partial: ("func", "args", "keywords"),
+    property: ("fget", "fset"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    functools.cached_property: ("func",),
+}
 _DESCRIPTORS = (
     *(types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType),
     *(types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
@@ -76,14 +84,8 @@ _IGNORED = frozenset(
     | {"__orig_bases__", "__parameters__", "__abstractmethods__", "_abc_impl", "__match_args__"}
     | {"__dataclass_fields__", "__dataclass_params__", "__repr__", "__str__", "__del__"}
     | {"__firstlineno__", "__static_attributes__", "__annotate__", "__annotate_func__"}
-    | {
-        "__slotnames__",
-        "__init_subclass__",
-        "__getstate__",
-        "__setstate__",
-        "__reduce__",
-        "__deepcopy__",
-    }
+    | {"__slotnames__", "__init_subclass__", "__getstate__", "__setstate__"}
+    | {"__reduce__", "__deepcopy__"}
 )
 
 
@@ -95,21 +97,22 @@ def fingerprint(model: nn.Module, *others: object) -> list[Any]:
     """What a model, and other objects that are used along with it, depend on."""
     if any_mode() or _has_any_global_hook():  # type: ignore[no-untyped-call]
         raise Opaque
-    sight = _Sight()
-    sight.parts += (torch.get_default_dtype(), str(torch.get_default_device()), registrations())
-    sight.parts += (torch.is_grad_enabled(), torch.backends.mha.get_fastpath_enabled())
-    for value in (model, *others):
-        sight.add(value)
-    sight.finish()
-    return sight.parts
+    recorder = _Recorder()
+    recorder.parts += (torch.get_default_dtype(), str(torch.get_default_device()), registrations())
+    recorder.parts += (torch.is_grad_enabled(), torch.backends.mha.get_fastpath_enabled())
+    recorder.add_all((model, *others))
+    recorder.finish()
+    return recorder.parts
 
 
-class _Sight:
-    """Goes through objects and writes down what they consist of.
+class _Recorder:
+    """Goes through objects and records what they consist of.
 
     parts: a flat list of things that are compared by value, or by identity. They keep nothing alive
-    that could hold the model. seen: the number of each object that was met. waiting: attributes,
-    which count once code that is met names them.
+    that could hold the model. seen: id -> the number of each object that was met, and the object.
+    waiting: attributes as (number of the owner, name, value, whether it counts in any case); others
+    count once code that is met names them. built: numbers of classes of which code may make
+    objects.
     """
 
     def __init__(self) -> None:
@@ -118,15 +121,12 @@ class _Sight:
         self.names: set[str] = set()
         self.waiting: list[tuple[int, str, Any, bool]] = []
         self.classes: set[type] = set()
-        self.built: set[int] = set()  # classes of which code may make objects
+        self.built: set[int] = set()
         self.any_attribute = False
 
     def finish(self) -> None:
         """Follow all attributes that the code names."""
-        while True:
-            ready = [entry for entry in self.waiting if self._counts(*entry)]
-            if not ready:
-                return
+        while ready := [entry for entry in self.waiting if self._counts(*entry)]:
             self.waiting = [entry for entry in self.waiting if not self._counts(*entry)]
             for owner, name, value, _ in ready:
                 self.parts += (owner, name)
@@ -134,12 +134,12 @@ class _Sight:
 
     def _counts(self, owner: int, name: str, value: Any, always: bool) -> bool:
         if name in _CONSTRUCTORS:
-            made = owner in self.built or not self.names.isdisjoint(("type", "__class__"))
-            return made or self.any_attribute
+            built = owner in self.built or not self.names.isdisjoint(("type", "__class__"))
+            return built or self.any_attribute
         return always or self.any_attribute or name in self.names
 
     def add(self, value: Any, names: tuple[str, ...] = ()) -> None:
-        """Write down a value; names: that code may look up in it, if it is a Python module."""
+        """Record a value; names: those that code may look up in it, if it is a Python module."""
         kind = type(value)
         if kind in _ATOMS:
             self.parts += (kind, value)
@@ -150,7 +150,7 @@ class _Sight:
         elif id(value) in self.seen:
             self.parts += ("again", self.seen[id(value)][0])
         else:
-            self.seen[id(value)] = (len(self.seen), value)
+            self._number(value)
             self._new(kind, value)
 
     def _new(self, kind: type, value: Any) -> None:
@@ -160,31 +160,21 @@ class _Sight:
             self._function(value)
         elif isinstance(value, type):
             self._class(value)
-            self.built |= {
-                self.seen[id(base)][0] for base in value.__mro__ if id(base) in self.seen
-            }
+            self.built |= {self._number(b) for b in value.__mro__ if id(b) in self.seen}
         elif kind in _LISTS:
             self.parts += (kind, len(value))
-            self._all(value)
+            self.add_all(value)
         elif kind in _DICTS:
             self.parts += (kind, len(value))
-            self._all(part for pair in value.items() for part in pair)
+            self.add_all(part for pair in value.items() for part in pair)
             self.add(getattr(value, "default_factory", None))
         elif kind in (set, frozenset) and all(type(item) in _ATOMS for item in value):
             self.parts += (kind, frozenset((type(item), item) for item in value))
         elif kind is types.SimpleNamespace:
             self.add(vars(value))
-        elif kind is types.MethodType:
-            self._all((value.__func__, value.__self__))
-        elif kind is functools.partial:
-            self._all((value.func, value.args, value.keywords))
-        elif kind is property:
-            self._all((value.fget, value.fset))
-        elif kind in (staticmethod, classmethod):
+        elif kind in _WRAPPERS:
             self.parts.append(kind)
-            self.add(value.__func__)
-        elif kind is functools.cached_property:
-            self.add(value.func)
+            self.add_all(getattr(value, name) for name in _WRAPPERS[kind])
         elif kind in _DESCRIPTORS:
             self._builtin(value)
         elif isinstance(value, Enum):
@@ -199,7 +189,11 @@ class _Sight:
         else:
             self._object(kind, value)
 
-    def _all(self, values: Iterable[Any]) -> None:
+    def _number(self, value: Any) -> int:
+        """The number of an object, which stays alive until all is recorded."""
+        return self.seen.setdefault(id(value), (len(self.seen), value))[0]
+
+    def add_all(self, values: Iterable[Any]) -> None:
         for value in values:
             self.add(value)
 
@@ -217,7 +211,7 @@ class _Sight:
         if isinstance(module, torch.jit.ScriptModule):
             raise Opaque
         self._class(kind)
-        own = self.seen[id(module)][0]
+        own = self._number(module)
         for tensors in (module._parameters, module._buffers):
             self.parts.append(len(tensors))
             for name, tensor in tensors.items():
@@ -244,16 +238,15 @@ class _Sight:
             return
         if type(tensor) not in _TENSORS:
             raise Opaque
-        number = self.seen.setdefault(id(tensor), (len(self.seen), tensor))[0]
-        self.parts += (number, type(tensor), tensor.shape, tensor.stride(), tensor.dtype)
-        self.parts += (tensor.device, tensor.layout, tensor.requires_grad)
+        self.parts += (self._number(tensor), type(tensor), tensor.shape, tensor.stride())
+        self.parts += (tensor.dtype, tensor.device, tensor.layout, tensor.requires_grad)
 
     def _object(self, kind: type, value: Any) -> None:
         """An object of a class that is written in Python."""
         if _trusted(kind.__module__) or not all(map(_in_python, kind.__mro__[:-1])):
             raise Opaque
         self._class(kind)
-        own = self.seen[id(value)][0]
+        own = self._number(value)
         state = dict(getattr(value, "__dict__", {}))
         for base in kind.__mro__:
             slots = vars(base).get("__slots__", ())
@@ -272,13 +265,13 @@ class _Sight:
             return
         self.classes.add(kind)
         if issubclass(kind, nn.Module):
-            self._all(getattr(kind, name, None) for name in _CALLED)
+            self.add_all(getattr(kind, name, None) for name in _CALLED)
         for base in kind.__mro__:
             if _trusted(base.__module__):
                 continue
             if type(base).__module__ not in ("builtins", "abc", "enum") or not _in_python(base):
                 raise Opaque
-            number = self.seen.setdefault(id(base), (len(self.seen), base))[0]
+            number = self._number(base)
             always = issubclass(base, nn.Module) and _inner_workings(base)
             for name, member in list(vars(base).items()):
                 if name not in _IGNORED and not _generated(base, member):
@@ -288,7 +281,7 @@ class _Sight:
     def _function(self, function: types.FunctionType) -> None:
         code = function.__code__
         self.parts.append(code)
-        self._all((function.__defaults__, function.__kwdefaults__))
+        self.add_all((function.__defaults__, function.__kwdefaults__))
         for cell in function.__closure__ or ():
             try:
                 content = cell.cell_contents
@@ -298,7 +291,7 @@ class _Sight:
         space = function.__globals__
         if _trusted(str(space.get("__name__"))) and code.co_filename == space.get("__file__"):
             return
-        self._all(vars(function).values())
+        self.add_all(vars(function).values())
         names = _names_of(code)
         if not _READS_ANYTHING.isdisjoint(names):
             raise Opaque

@@ -1,7 +1,10 @@
-"""What has been read of a graph so far: its values, its steps and cuts, and what speaks against."""
+"""A program in the making: the values, steps and layers read so far, and what is wrong."""
 
 from __future__ import annotations
 
+import operator
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,18 +12,31 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.errors import OffendingOp
-from splinecam.network.capture.constants import Sized, parts_of
-from splinecam.network.capture.graph import location_of, name_of
-from splinecam.network.capture.leaves import leaf_of
-from splinecam.network.capture.shapes import Batch
-from splinecam.network.capture.staging import refs
-from splinecam.network.nonlinearities import Nonlinearity
+from splinecam.network.capture.constants import BatchConstants, result_refs
+from splinecam.network.capture.diagnosis import user_line
+from splinecam.network.capture.flat_graph import Batch
+from splinecam.network.capture.opaque_modules import opaque_module_of
+from splinecam.network.capture.stages import refs
+from splinecam.network.nonlinearities import Nonlinearity, Operation
 from splinecam.network.ops import Affine, target_name
-from splinecam.network.ops.rejected import JUMP, MASK, MIXES, SPELLINGS
+from splinecam.network.ops.rejected import JUMP, MASK, SPELLINGS
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, Rows
 
-__all__ = ["GraphBuilder", "Mask", "count_masked", "is_floating", "mixes_points"]
+__all__ = ["EXACT", "Emitter", "GraphBuilder", "Mask", "NodeCall", "is_floating"]
+
+EXACT = Affine(exact=True)
+
+
+@dataclass(frozen=True)
+class NodeCall:
+    """The call of a node, its arguments as a step has them; ``named``: all of them by name."""
+
+    node: fx.Node
+    rule: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    named: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,39 +54,40 @@ class Mask:
 class GraphBuilder:
     """A program in the making.
 
-    ``values`` maps each node to what stands for it in a step's arguments: a Ref to a value of the
-    running program, a Size, or a constant.
+    values: for each node what stands for it in a step's arguments: a Ref to a value of the running
+    program, a Size, or a constant. rows: of the values that depend on the input. choices: the two
+    values that results of choices are made of. invalid: values that are not real numbers, made by
+    rejected operations.
     """
 
     def __init__(self, x: fx.Node, batch: Batch, device: torch.device) -> None:
         self.device = device
         self.batch = batch
-        self.sized = Sized(self.batch, device)
-        self.values: dict[fx.Node, Any] = {}
-        self.rows: dict[str, Rows] = {}  # of the values that depend on the input
+        self.constants = BatchConstants(batch, device)
+        self.values: dict[fx.Node, Any] = {x: Ref(x.name)}
+        self.rows: dict[str, Rows] = {}
         self.body: list[Step | Nonlinearity] = []
         self.offending: list[OffendingOp] = []
         self.masks: dict[str, Mask] = {}
-        self.choices: dict[str, tuple[Any, Any]] = {}  # what the results of choices are made of
-        self.invalid: set[str] = set()  # values that are not numbers, made by rejected operations
+        self.choices: dict[str, tuple[Any, Any]] = {}
+        self.invalid: set[str] = set()
         self._examples: dict[str, Any] = {}
         self._origin: dict[str, fx.Node] = {}
         self._names: dict[str, int] = {}
-        self.values[x] = Ref(x.name)
         self.add_value(x.name, x, x.meta["val"])
 
-    # --- values that depend on the input
+    # -- values that depend on the input
 
     def add_value(self, name: str, node: fx.Node, example: Any) -> None:
-        """A value that a node makes, or made on the way to it; ``example`` has its shape."""
+        """Add a value that a node makes, or that is made on the way to it, in a shape."""
         rows = self.batch.rows(example) if isinstance(example, Tensor) else None
         self.rows[name] = rows or Rows()
         self._examples[name] = example
         self._origin[name] = node
 
-    def note(self, node: fx.Node) -> None:
-        """The results of a node."""
-        self.values[node] = parts_of(node)
+    def add_results(self, node: fx.Node) -> None:
+        """Add the results of a node."""
+        self.values[node] = result_refs(node)
         self._origin[node.name] = node
         value = node.meta["val"]
         values = [value] if isinstance(value, Tensor) else value
@@ -79,15 +96,16 @@ class GraphBuilder:
             if not is_floating(part):
                 self.invalid.add(ref.name)
 
-    def note_mask(self, node: fx.Node, mask: Mask) -> None:
-        """A node whose result is a mask, which nothing speaks against until it is used."""
-        self.note(node)
+    def add_mask(self, node: fx.Node, mask: Mask) -> None:
+        """Add a node whose result is a mask, which is allowed until it is used."""
+        self.add_results(node)
         self.invalid.discard(node.name)
         self.masks[node.name] = mask
 
-    def note_constant(self, name: str, node: fx.Node) -> None:
-        """A constant that depends on the size of the batch."""
-        self._origin[name] = node
+    def add_constant(self, node: fx.Node, value: Any) -> None:
+        """Add a constant that depends on the size of the batch."""
+        self._origin[node.name] = node
+        self.values[node] = value
 
     def is_active(self, item: Any) -> bool:
         """Whether nested arguments depend on the input."""
@@ -105,42 +123,97 @@ class GraphBuilder:
         """The shape of a value for so many points."""
         return self.batch.shape_at(self._examples[ref.name], batch)
 
-    # --- names and reasons
+    def unit_shape(self, ref: Ref, batch: int = 1) -> torch.Size:
+        """The shape of a value for so many points, with the batch in front."""
+        one = torch.empty(self.shape_of(ref, batch), device="meta")
+        return self.rows[ref.name].out(one).shape
 
-    def cut_name(self, node: fx.Node) -> str:
-        """A name for the next cut of a node."""
-        name, module = name_of(node)
+    # -- steps and layers
+
+    def add_step(
+        self,
+        name: str,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        *,
+        plain: int = 0,
+        rule: Affine = EXACT,
+    ) -> Ref:
+        """Add an affine step; the last ``plain`` arguments are neither added nor multiplied."""
+        roles = ("add",) * (len(args) - plain) + ("plain",) * plain
+        self.body.append(Step(name, run, args, {}, (), rule, (roles, {})))
+        return Ref(name)
+
+    def add_negated(self, name: str, node: fx.Node, value: Ref) -> Ref:
+        """Add a value with the other sign."""
+        self.add_value(name, node, self.example_of(value))
+        rule = Affine(exact=True, absolute=torch.Tensor.clone)
+        return self.add_step(name, torch.neg, (value,), rule=rule)
+
+    def add_layer(
+        self,
+        kind: type[Nonlinearity],
+        node: fx.Node,
+        operation: Operation,
+        *,
+        source: str,
+        result: str,
+        shape: tuple[int, ...],
+        **others: Any,
+    ) -> None:
+        """Add a non-linearity of a node; others: fields that are not given by the node."""
+        fields = {"target": target_name(node.target), "argument": source} | others
+        name, module = _name_of(node)
         count = self._names[name] = self._names.get(name, 0) + 1
-        if count == 1:
-            return name
-        return f"{name}#{count}" if module else f"{name}_{count - 1}"
+        if count > 1:
+            name = f"{name}#{count}" if module else f"{name}_{count - 1}"
+        self.body.append(
+            kind(
+                name=name,
+                operation=operation,
+                source=source,
+                result=result,
+                shape=tuple(shape),
+                **fields,
+            )
+        )
+
+    def expand(self, node: fx.Node, ref: Ref) -> Ref:
+        """A value in the shape of a node's result, which a constant may have widened."""
+        if self.shape_of(ref, 3) == self.batch.shape_at(node.meta["val"], 3):
+            return ref
+        name = f"{ref.name}.wide.{node.name}"
+        self.add_value(name, node, node.meta["val"])
+        shape = self.batch.shape(node.meta["val"])
+        return self.add_step(name, torch.Tensor.expand, (ref, shape), plain=1)
 
     def finished(self) -> list[Step | Nonlinearity]:
-        """The steps and cuts in order; each cut knows what it comes after."""
+        """The steps and layers in order; each layer knows what it comes after."""
         return [
-            replace(item, after=name_of(self._origin[item.source])[0])
+            replace(item, after=_name_of(self._origin[item.source])[0])
             if isinstance(item, Nonlinearity)
             else item
             for item in self.body
         ]
 
+    # -- what is wrong
+
     def describe(self, name: str, reason: str) -> OffendingOp:
         """What an error says of the node that made a value."""
         node = self._origin[name.removesuffix(".rows")]
-        node = node.meta.get("written_for", node)
-        target = target_name(node.target)
-        leaf = leaf_of(node)
-        target = SPELLINGS.get(target, target) if leaf is None else leaf.kind
-        return OffendingOp(name_of(node)[0], target, location_of(node), reason)
+        node = node.meta.get("stands_for", node)
+        opaque, target = opaque_module_of(node), target_name(node.target)
+        target = SPELLINGS.get(target, target) if opaque is None else opaque.kind
+        return OffendingOp(_name_of(node)[0], target, _location_of(node), reason)
 
     def reject(self, node: fx.Node, reason: str | None) -> None:
-        """Note an offending node and go on as if it were allowed, to find the others too."""
-        self.note(node)
+        """Record an offending node and go on as if it were allowed, to find the others too."""
+        self.add_results(node)
         if reason is not None:
             self.offending.append(self.describe(node.name, reason))
 
     def reject_mask(self, name: str) -> None:
-        """Note that a mask is used for more than a choice; once is enough."""
+        """Record that a mask is used for more than a choice; once is enough."""
         reason = JUMP if self.masks.pop(name).signed else MASK
         self.invalid.add(name)
         self.offending.append(self.describe(name, reason))
@@ -151,31 +224,54 @@ def is_floating(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
-def count_masked(draft: GraphBuilder, node: fx.Node, indices: Any) -> None:
-    """Indexing by a constant mask: the number of entries it picks is a constant too."""
-    given = indices if isinstance(indices, list) else []  # for some operations it is a tensor
-    masks = [item for item in given if isinstance(item, Tensor) and item.dtype == torch.bool]
-    unknown = draft.batch.unknown(node.meta["val"]) if masks else ()
-    if len(masks) == 1 and len(unknown) == 1:
-        draft.batch.know(next(iter(unknown)), int(masks[0].sum()))
+def _name_of(node: fx.Node) -> tuple[str, bool]:
+    """A node's readable name, and whether it is the name of one of torch's own modules."""
+    node = node.meta.get("stands_for", node)
+    path, kind = "", ""
+    for key, (where, what) in (node.meta.get("nn_module_stack") or {}).items():
+        if not str(key).startswith("_empty"):
+            path, kind = where, what
+            if not isinstance(kind, str):
+                kind = f"{kind.__module__}.{kind.__qualname__}"
+    path = re.sub(r"@\d+", "", path) if "@" in path else path
+    opaque = opaque_module_of(node)
+    if opaque is not None:
+        return path or opaque.kind, True
+    op = target_name(node.target).rpartition(".")[2].strip("_")
+    op = op.removesuffix("_with_indices")  # functionalisation calls every pool so
+    own = path != "" and kind.startswith("torch.nn.modules.") and ".container." not in kind
+    return (path, True) if own else (f"{path}.{op}" if path else op, False)
 
 
-def mixes_points(
-    draft: GraphBuilder, node: fx.Node, rule: Affine, call: dict[str, Any]
-) -> str | None:
-    """The reason against an affine node that mixes the points of the batch, by its shapes."""
-    first = next(n for n in node.all_input_nodes if draft.is_active(draft.values[n]))
-    value = first.meta["val"]
-    value = value[0] if isinstance(value, (list, tuple)) else value
-    rows = draft.batch.rows(value)
-    for name in rule.dims:
-        dims = call.get(name)
-        dims = [dims] if isinstance(dims, int) else dims or []
-        if rows is not None and rows.dim in [dim % value.dim() for dim in dims]:
-            return MIXES
-    results = node.meta["val"]
-    for result in results if isinstance(results, (list, tuple)) else [results]:
-        empty = result is None or any(type(n) is int and n == 0 for n in result.shape)
-        if not empty and draft.batch.rows(result) is None:
-            return MIXES
-    return None
+def _location_of(node: fx.Node) -> str:
+    """Where the call stands in the user's code: ``net.py:31``, or nothing."""
+    stack = node.meta.get("stack_trace") or ""
+    return user_line(re.findall(r'File "([^"]+)", line (\d+)', stack))
+
+
+class Emitter:
+    """Adds calls to a graph in front of a composite node that they stand for."""
+
+    def __init__(self, node: fx.Node) -> None:
+        self.node = node
+        self.nodes: list[fx.Node] = []  # those that were added, in order
+
+    def __call__(self, target: Any, *args: Any) -> fx.Node:
+        """The result of one more call."""
+        with self.node.graph.inserting_before(self.node):
+            new = self.node.graph.call_function(target, args)
+        meta = self.node.meta
+        new.meta = {key: meta[key] for key in ("nn_module_stack", "stack_trace") if key in meta}
+        # What this call stands for may itself stand for another.
+        new.meta["stands_for"] = meta.get("stands_for", self.node)
+        new.meta["val"] = target(*fx.node.map_arg(args, lambda node: node.meta["val"]))
+        self.nodes.append(new)
+        return new
+
+    def item(self, values: fx.Node, i: int) -> fx.Node:
+        """One of the results of a call that has several."""
+        return self(operator.getitem, values, i)
+
+    def shape(self, value: fx.Node) -> list[Any]:
+        """The shape of a value; a size that depends on the batch is no ``int``."""
+        return list(value.meta["val"].shape)

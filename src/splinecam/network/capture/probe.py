@@ -1,4 +1,4 @@
-"""A numerical check of a captured program: stages affine, cuts as they claim, points alone."""
+"""A numerical check of a program: stages are affine, layers do what their kind says."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def probe(
 ) -> None:
     """Run two random points, and their blend alone, through every stage; raise if they disagree.
 
-    Every cut is run on the two points, on one alone and on its opposite.
+    Every layer is run on the two points, on one alone and on its opposite. rows: where each value
+    has the batch. describe: what an error says of the value of that name, for a reason.
     """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, *program.input_shape, dtype=torch.float64, generator=generator)
@@ -58,7 +59,7 @@ def probe(
         live = out
         if stage.layer is not None:
             if not stage.layer.rectifies:  # of the positive part all is known
-                _probe_cut(stage.layer, out[stage.layer.argument], describe)
+                _probe_layer(stage.layer, out[stage.layer.argument], describe)
             live[stage.layer.result] = stage.layer.apply(out[stage.layer.argument])
             needed = program.stages[i + 1].live_in
             live = {name: live[name] for name in needed}
@@ -72,37 +73,38 @@ def _holds(program: Program, i: int, live: Mapping[str, Tensor], out: dict[str, 
     return all(_agree(alone[name], _blend(out[name]), _size(out[name])) for name in out)
 
 
-def _probe_cut(layer: Nonlinearity, pair: Tensor, describe: Describe) -> None:
-    """Raise if a cut mixes points, or if it does not compute what its kind says."""
+def _probe_layer(layer: Nonlinearity, pair: Tensor, describe: Describe) -> None:
+    """Raise if a layer mixes points, or if it does not compute what its kind says."""
     argument = torch.cat([pair, -pair[:1]])
-    made = layer.operation(argument)
-    if not bool(made.isfinite().all()):
+    result = layer.operation(argument)
+    if not bool(result.isfinite().all()):
         raise NotFiniteError(str(describe(layer.result, _INFINITE)))
-    size = max(_size(argument), _size(made))
-    if not _agree(layer.operation(argument[:1]), made[:1], size):
+    size = max(_size(argument), _size(result))
+    if not _agree(layer.operation(argument[:1]), result[:1], size):
         raise UnsupportedOpError([describe(layer.result, "it mixes the points of the batch")])
-    if not _as_claimed(layer, _flat(argument), _flat(made), size):
+    if not _as_claimed(layer, _flat(argument), _flat(result), size):
         reason = "its rule does not describe what it computes here: please report this"
         raise UnsupportedOpError([describe(layer.result, reason)])
 
 
-def _as_claimed(layer: Nonlinearity, z: Tensor, made: Tensor, size: float) -> bool:
-    """Whether a cut with the argument z (B, n) gives what its kind says, (B, units)."""
+def _as_claimed(layer: Nonlinearity, z: Tensor, result: Tensor, size: float) -> bool:
+    """Whether a layer with the argument z (B, n) gives what its kind says, (B, units)."""
     if isinstance(layer, PiecewiseScalar):
-        if layer.period is not None or made.shape != z.shape:
+        if layer.period is not None or result.shape != z.shape:
             return True  # a table of functions, whose slopes are not told apart
-        # With a constant taken off, the function is the sum of its bends; these round like knots.
+        # Up to a constant, the function is the sum of its slope changes; these round like knots.
         size = max(size, _size(layer.levels[layer.levels.isfinite()]))
-        return _constant(made - _bends(layer, z), size)
+        rest = result - _slope_changes(layer, z)
+        return _agree(rest, rest[:1].expand(rest.shape), size)
     if isinstance(layer, MaxNonlinearity):
-        return torch.equal(made, _extremes(layer, z))
+        return torch.equal(result, _extremes(layer, z))
     if isinstance(layer, SortNonlinearity):
-        order, found = z[:, layer.members].sort(2).values, made[:, layer.members]
+        order, found = z[:, layer.members].sort(2).values, result[:, layer.members]
         return torch.equal(found, order) or torch.equal(found, order.flip(2))
     return True
 
 
-def _bends(layer: PiecewiseScalar, z: Tensor) -> Tensor:
+def _slope_changes(layer: PiecewiseScalar, z: Tensor) -> Tensor:
     total = layer.slopes[0] * z
     for level, before, after in zip(layer.levels, layer.slopes, layer.slopes[1:], strict=False):
         total = total + (after - before) * torch.relu(z - level)
@@ -111,10 +113,6 @@ def _bends(layer: PiecewiseScalar, z: Tensor) -> Tensor:
 
 def _flat(value: Tensor) -> Tensor:
     return value.reshape(value.shape[0], -1)
-
-
-def _constant(value: Tensor, size: float) -> bool:
-    return _agree(value, value[:1].expand(value.shape), size)
 
 
 def _extremes(layer: MaxNonlinearity, z: Tensor) -> Tensor:
@@ -148,7 +146,7 @@ def _blame(
     rows: Mapping[str, Rows],
     describe: Describe,
 ) -> None:
-    """Find the step of a stage that is not affine or mixes points, by running them one by one."""
+    """Raise for the step of a stage that is not affine or mixes points; run them one by one."""
     both: dict[str, Any] = {name: live[name] for name in stage.live_in}
     first = {name: value[:1] for name, value in both.items()}
     second = {name: value[1:] for name, value in both.items()}
@@ -157,21 +155,21 @@ def _blame(
         name: Bound(value.abs().amax(0, keepdim=True), torch.zeros_like(value[:1]))
         for name, value in both.items()
     }
+    device = program.device
     for step in stage.steps:
-        device = program.device
         both[step.name] = step.call(both, 2, device)
         first[step.name] = step.call(first, 1, device)
         second[step.name] = step.call(second, 1, device)
         blend[step.name] = step.call(blend, 1, device)
         bound[step.name] = step.bound(bound, device)
-        made = both[step.name]
-        if step.rule is None or not isinstance(made, Tensor):
+        result = both[step.name]
+        if step.rule is None or not isinstance(result, Tensor):
             continue
         layout = rows.get(step.name, Rows())
         size = float(bound[step.name].magnitude.amax())
-        if not bool(made.isfinite().all()):
+        if not bool(result.isfinite().all()):
             raise NotFiniteError(str(describe(step.name, _INFINITE)))
-        pair = layout.out(made)
+        pair = layout.out(result)
         alone = torch.cat([layout.out(first[step.name]), layout.out(second[step.name])])
         if not _agree(alone, pair, size):
             raise UnsupportedOpError([describe(step.name, "it mixes the points of the batch")])

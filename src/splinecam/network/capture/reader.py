@@ -1,4 +1,4 @@
-"""From the graph of a model to a program of affine stages and piecewise-linear cuts."""
+"""From the graph of a model to a program of affine stages and piecewise-linear layers."""
 
 from __future__ import annotations
 
@@ -10,59 +10,21 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.errors import CaptureError, UnsupportedOpError
-from splinecam.network.capture.composites import Emitter
-from splinecam.network.capture.constants import (
-    constant_call,
-    copied,
-    filled,
-    has_size,
-    is_like_another,
-    part_of,
-)
-from splinecam.network.capture.custom_ops import add_taught, taught_of
+from splinecam.network import ops
+from splinecam.network.capture import flat_graph
+from splinecam.network.capture.constants import constant_call, filled, has_size, part_of
+from splinecam.network.capture.custom_ops import add_custom, custom_op_of
 from splinecam.network.capture.final import Final, tail_of
-from splinecam.network.capture.flat import FlatGraph
-from splinecam.network.capture.graph import (
-    argument_names,
-    arguments_of,
-    defaults,
-    needed_by,
-)
-from splinecam.network.capture.graph_builder import (
-    GraphBuilder,
-    count_masked,
-    is_floating,
-    mixes_points,
-)
+from splinecam.network.capture.flat_graph import SYMBOLIC, FlatGraph, arguments_of
+from splinecam.network.capture.graph_builder import EXACT, Emitter, GraphBuilder, NodeCall
+from splinecam.network.capture.isolation import widened
 from splinecam.network.capture.masks import add_comparison, add_masked
-from splinecam.network.capture.nonlinear import (
-    EXACT,
-    add_knots,
-    add_maxima,
-    add_pairs,
-    add_sort,
-    uses_places,
-)
 from splinecam.network.capture.probe import probe
-from splinecam.network.capture.scattered import add_scattered
-from splinecam.network.capture.staging import make_stages, refs
-from splinecam.network.ops import (
-    CREATORS,
-    Affine,
-    Comparison,
-    Composite,
-    Maximum,
-    Piecewise,
-    Rejected,
-    Scatter,
-    Sort,
-    Terminal,
-    role_of,
-    rule_of,
-    target_name,
-)
+from splinecam.network.capture.scalar_functions import add_function, add_pairs
+from splinecam.network.capture.stages import make_stages, refs
+from splinecam.network.capture.unit_groups import add_maxima, add_scattered, add_sort, uses_places
+from splinecam.network.ops import rejected, target_name
 from splinecam.network.ops.register import CustomOp
-from splinecam.network.ops.rejected import CONSTANT_PLACES, MASK, PLACES, PRODUCT, RANDOM, UNKNOWN
 from splinecam.network.program import Program, Step
 from splinecam.network.values import DEVICE, Ref, resolve
 
@@ -70,287 +32,320 @@ __all__ = ["Reader"]
 
 
 class Reader:
-    """Reads the graph once, in order: folds constants, sorts nodes into steps and cuts."""
+    """Reads the graph once, in order: computes constants, turns nodes into steps and layers."""
 
     def __init__(self, graph: FlatGraph, device: torch.device) -> None:
         self.graph = graph
         self.device = device
         self.output = graph.output
-        self.needed = needed_by(graph.output)
-        self.draft = GraphBuilder(graph.x, graph.batch, device)
+        self.needed = graph.needed()
+        self.builder = GraphBuilder(graph.x, graph.batch, device)
         self.tail = tail_of(graph, self.needed)
         self.emitted: list[fx.Node] = []
 
     def read(self, input_shape: tuple[int, ...]) -> Program:
-        """The program of the graph, which is run on random points to see that it is right."""
+        """The program of the graph, which is checked by running it on random points."""
         try:
             program = self._read(input_shape)
-            probe(program, self.draft.rows, self.draft.describe)
+            probe(program, self.builder.rows, self.builder.describe)
             return program
         finally:
             for node in reversed(self.emitted):  # the graph may be read again
                 node.graph.erase_node(node)
 
     def _read(self, input_shape: tuple[int, ...]) -> Program:
-        draft, output = self.draft, self.output
+        builder, output = self.builder, self.output
         for node, (_, value) in self.graph.constants.items():
-            draft.values[node] = copied(value, self.device) if isinstance(value, Tensor) else value
+            tensor = isinstance(value, Tensor)
+            builder.values[node] = widened(value, self.device) if tensor else value
         for node in self.graph.nodes:
             if node.op == "get_attr":
-                draft.values[node] = None  # the graph of a branch: its caller is rejected
+                builder.values[node] = None  # the graph of a branch: its caller is rejected
             if node.op == "call_function" and node in self.needed:
                 self._node(node)
         result, final = self._result()
+        steps, constants = builder.finished(), builder.constants.steps
         return Program(
             input_shape=input_shape,
-            output_shape=tuple(draft.batch.shape_at(output.meta["val"], 1)[1:]),
+            output_shape=tuple(builder.batch.shape_at(output.meta["val"], 1)[1:]),
             input_name=self.graph.x.name,
             output_name=result.name,
-            stages=make_stages(draft.finished(), draft.sized.steps, draft.rows, result.name),
+            stages=make_stages(steps, constants, builder.rows, result.name),
             stripped=None if self.tail is None else self.tail.label,
             final=final,
             device=self.device,
         )
 
     def _result(self) -> tuple[Ref, Final | None]:
-        """What is left of the output, if nothing speaks against it, and what was left out."""
-        result = self.draft.values[self.output]
-        if isinstance(result, Ref) and result.name in self.draft.masks:
-            self.draft.reject_mask(result.name)
-        if self.draft.offending:
-            raise UnsupportedOpError(self.draft.offending)
-        if not (isinstance(result, Ref) and result.name in self.draft.rows):
+        """What is left of the output, if nothing is wrong with it, and what was left out."""
+        builder, result = self.builder, self.builder.values[self.output]
+        if isinstance(result, Ref) and result.name in builder.masks:
+            builder.reject_mask(result.name)
+        if builder.offending:
+            raise UnsupportedOpError(builder.offending)
+        if not (isinstance(result, Ref) and result.name in builder.rows):
             raise CaptureError(
                 "the model's output does not depend on its input: there is nothing to partition"
             )
-        if not self.draft.rows[result.name].plain:
+        if not builder.rows[result.name].plain:
             raise CaptureError(
                 "the first dimension of the model's output is not the batch: return a tensor "
                 "(batch, ...) with one row for each point"
             )
-        return (result, None) if self.tail is None else self.tail.finish(self.draft, self.output)
+        return (result, None) if self.tail is None else self.tail.finish(builder, self.output)
 
-    # --- one node
+    # -- one node
 
     def _node(self, node: fx.Node) -> None:
-        value = node.meta.get("val")
-        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            self.draft.values[node] = self._number(node, value)
+        builder, value = self.builder, node.meta.get("val")
+        if type(value) in SYMBOLIC:
+            builder.values[node] = self._number(node, value)
             return
         if isinstance(value, (int, float, bool)):
-            self.draft.values[node] = value
+            builder.values[node] = value
             return
-        args = tuple(self._template(item) for item in node.args)
-        kwargs = {key: self._template(item) for key, item in node.kwargs.items()}
+        args = tuple(self._argument(item) for item in node.args)
+        kwargs = {key: self._argument(item) for key, item in node.kwargs.items()}
         if self.tail is not None and node in self.tail.nodes:
-            if self.tail.read(self.draft, node, args, kwargs):
+            if self.tail.read(builder, node, args, kwargs):
                 return
         elif node.target is operator.getitem and isinstance(args[0], tuple):
-            self.draft.values[node] = args[0][args[1]]
+            builder.values[node] = args[0][args[1]]
             return
-        if any(ref.name in self.draft.rows for ref in refs((args, kwargs))):
-            if target_name(node.target) in CREATORS:
-                self._created(node)
-            elif is_like_another(node) and not self.draft.is_active(args[0]):
-                self.draft.note_constant(node.name, node)
-                self.draft.values[node] = self.draft.sized.add_like(node, args[0])
-            else:
-                self._active(node, args, kwargs)
+        if not builder.is_active((args, kwargs)):
+            self._constant(node, args, kwargs)
+        elif target_name(node.target) in ops.CREATORS:
+            self._filled(node)
+        elif _takes_shape(node) and not builder.is_active(args[0]):
+            builder.add_constant(node, builder.constants.add_like(node, args[0]))
         else:
-            self._folded(node, args, kwargs)
+            self._active(node, args, kwargs)
 
     def _number(self, node: fx.Node, value: Any) -> Any:
         """A number that depends on the batch or, like ``weight.max().item()``, on constants."""
-        source: Any = node.args[0] if node.args else None
-        tensor = self.draft.values.get(source)
-        if self.draft.batch.unknown(value) and isinstance(tensor, Tensor) and tensor.numel() == 1:
-            self.draft.batch.know(value.node.expr, tensor.item())
-        return self.draft.batch.size(value)
+        batch, source = self.builder.batch, node.args[0] if node.args else None
+        tensor = self.builder.values.get(source)  # type: ignore[arg-type]
+        if batch.unknown(value) and isinstance(tensor, Tensor) and tensor.numel() == 1:
+            batch.set_known(value.node.expr, tensor.item())
+        return batch.size(value)
 
-    def _template(self, item: Any) -> Any:
+    def _argument(self, item: Any) -> Any:
+        """An argument of a node as it is written in a step."""
         if isinstance(item, fx.Node):
-            if item not in self.draft.values:
+            if item not in self.builder.values:
                 raise CaptureError(
                     f"the graph holds a value that cannot be read: {item.name}. Please report this"
                 )
-            return self.draft.values[item]
+            return self.builder.values[item]
         if isinstance(item, torch.SymInt):
-            return self.draft.batch.size(item)
+            return self.builder.batch.size(item)
         if isinstance(item, torch.device):
             return DEVICE
         if isinstance(item, torch.dtype):
             return torch.float64 if item.is_floating_point else item
         if isinstance(item, (list, tuple)):
-            parts = [self._template(part) for part in item]
+            parts = [self._argument(part) for part in item]
             return parts if isinstance(item, list) else tuple(parts)
         return item
 
-    # --- constants
+    # -- constants
 
-    def _folded(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _constant(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A node that does not depend on the input: computed now, or once the batch is known."""
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        if _is_random(node.target):
             arguments = arguments_of(node)
             if not (arguments.get("train") is False or arguments.get("training") is False):
-                self.draft.reject(node, RANDOM)
+                self.builder.reject(node, rejected.RANDOM)
                 return
         run = partial(constant_call, node.target)
         if any(True for _ in refs((args, kwargs))) or has_size((args, kwargs)):
-            self.draft.note_constant(node.name, node)
-            self.draft.values[node] = self.draft.sized.add(node, run, args, kwargs)
+            self.builder.add_constant(node, self.builder.constants.add(node, run, args, kwargs))
             return
         args = resolve(args, {}, 1, self.device)
         kwargs = {key: resolve(item, {}, 1, self.device) for key, item in kwargs.items()}
-        self.draft.values[node] = run(*args, **kwargs)
+        self.builder.values[node] = run(*args, **kwargs)
 
-    def _created(self, node: fx.Node) -> None:
+    def _filled(self, node: fx.Node) -> None:
         """``zeros_like(x)`` and its kind: a constant in the shape of an activation."""
         arguments, value = arguments_of(node), node.meta["val"]
         name = target_name(node.target)
         fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
         dtype = torch.float64 if value.is_floating_point() else value.dtype
-        args = (self.draft.batch.shape(value), self._template(fill), dtype, DEVICE)
-        self.draft.note_constant(node.name, node)
-        self.draft.values[node] = self.draft.sized.add(node, filled, args, {})
+        args = (self.builder.batch.shape(value), self._argument(fill), dtype, DEVICE)
+        self.builder.add_constant(node, self.builder.constants.add(node, filled, args, {}))
 
-    # --- activations
+    # -- activations
 
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        rule, names = taught_of(node) or rule_of(node.target), argument_names(node)
-        call = defaults(node) | dict(zip(names, args, strict=False)) | kwargs
-        if "indices" in call:
-            count_masked(self.draft, node, call["indices"])
-        unread = rule.shape_only if isinstance(rule, Affine) else ()
-        read = [ref.name for key, item in call.items() if key not in unread for ref in refs(item)]
-        masks = [name for name in dict.fromkeys(read) if name in self.draft.masks]
-        invalid = any(name in self.draft.invalid for name in read)
-        if isinstance(rule, Comparison):
-            reason = MASK if invalid else add_comparison(self.draft, node, rule, call)
+        builder, rule = self.builder, custom_op_of(node) or ops.rule_of(node.target)
+        named = flat_graph.named_arguments(node, args, kwargs)
+        call = NodeCall(node, rule, args, kwargs, named)
+        if "indices" in named:
+            self._count_masked(node, named["indices"])
+        unread = rule.shape_only if isinstance(rule, ops.Affine) else ()
+        read = [ref.name for key, item in named.items() if key not in unread for ref in refs(item)]
+        masks = [name for name in dict.fromkeys(read) if name in builder.masks]
+        invalid = any(name in builder.invalid for name in read)
+        if isinstance(rule, ops.Comparison):
+            reason = rejected.MASK if invalid else add_comparison(builder, call)
         elif masks and not invalid:
-            reason = add_masked(self.draft, node, rule, call, masks)
+            reason = add_masked(builder, call, masks)
         else:
-            reason = self._reason(node, rule, call)
-            if reason is None and isinstance(rule, Affine):
-                self._affine(node, rule, args, kwargs, names)
-            elif reason is None:
-                reason = self._cut(node, rule, args, kwargs, call)
+            reason = self._reason(call) or self._add(call)
         if reason is not None:
-            self.draft.reject(node, None if invalid else reason)
+            builder.reject(node, None if invalid else reason)
 
-    def _cut(
-        self,
-        node: fx.Node,
-        rule: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        call: dict[str, Any],
-    ) -> str | None:
-        """A node that is not affine; the answer is the reason against it, or None."""
+    def _count_masked(self, node: fx.Node, indices: Any) -> None:
+        """Indexing by a constant mask: the number of entries it picks is a constant too."""
+        given = indices if isinstance(indices, list) else []  # for some operations it is a tensor
+        masks = [item for item in given if isinstance(item, Tensor) and item.dtype == torch.bool]
+        unknown = self.builder.batch.unknown(node.meta["val"]) if masks else ()
+        if len(masks) == 1 and len(unknown) == 1:
+            self.builder.batch.set_known(next(iter(unknown)), int(masks[0].sum()))
+
+    def _add(self, call: NodeCall) -> str | None:
+        """Add a node to the program; the result is the reason why it cannot be added, or None."""
+        rule, builder = call.rule, self.builder
+        if isinstance(rule, ops.Affine):
+            self._add_affine(call, rule)
+            return None
         if isinstance(rule, CustomOp):
-            return add_taught(self.draft, node, rule, args, kwargs)
-        if isinstance(rule, Composite):
-            return self._written_out(node, rule)
-        if isinstance(rule, Scatter):
-            return add_scattered(self.draft, node, rule, call)
-        if isinstance(rule, Maximum):
-            return add_maxima(self.draft, node, rule, args, kwargs, call)
-        if isinstance(rule, Sort):
-            return add_sort(self.draft, node, rule, args, kwargs, call)
-        active = [name for name, item in call.items() if self.draft.is_active(item)]
+            return add_custom(builder, call)
+        if isinstance(rule, ops.Composite):
+            return self._add_composite(call.node, rule)
+        if isinstance(rule, ops.Scatter):
+            return add_scattered(builder, call)
+        if isinstance(rule, ops.Maximum):
+            return add_maxima(builder, call)
+        if isinstance(rule, ops.Sort):
+            return add_sort(builder, call)
+        active = [name for name, item in call.named.items() if builder.is_active(item)]
         if len(active) > 1 or active[0] not in rule.source:
-            return add_pairs(self.draft, node, rule, call)
-        return add_knots(self.draft, node, rule, args, kwargs, call)
+            return add_pairs(builder, call)
+        return add_function(builder, call)
 
-    def _written_out(self, node: fx.Node, rule: Composite) -> str | None:
-        """A node that stands for several others; the answer is the reason against it, or None."""
+    def _add_composite(self, node: fx.Node, rule: ops.Composite) -> str | None:
+        """Add a node that is written out as several others."""
         emit = Emitter(node)
         result = rule.write(emit, arguments_of(node))
         if isinstance(result, str):
             return result
+        builder = self.builder
         self.needed.update(emit.nodes)
         self.emitted += emit.nodes
-        before = len(self.draft.offending)
+        before = len(builder.offending)
         for new in emit.nodes:
             self._node(new)
-        del self.draft.offending[before + 1 :]  # they are one operation of the model
-        self.draft.values[node] = self._template(result)
+        del builder.offending[before + 1 :]  # they are one operation of the model
+        builder.values[node] = self._argument(result)
         if isinstance(result, fx.Node):
-            self.draft.batch.learn(node.meta["val"], result.meta["val"])
+            builder.batch.equate(node.meta["val"], result.meta["val"])
         return None
 
-    def _reason(self, node: fx.Node, rule: Any, call: dict[str, Any]) -> str | None:
+    def _add_affine(self, call: NodeCall, rule: ops.Affine) -> None:
+        node, args, kwargs, names = (
+            call.node,
+            call.args,
+            call.kwargs,
+            flat_graph.argument_names(call.node),
+        )
+        builder = self.builder
+        if rule.identity:
+            builder.values[node] = args[0]
+            return
+        run: Any = rule.run or node.target
+        if rule.reshapes or rule.shape_only:
+            shape = builder.batch.shape(node.meta["val"])
+            run = torch.reshape if rule.reshapes else torch.Tensor.expand
+            args, kwargs, names = (args[0], shape), {}, (names[0], "size")
+        roles = (
+            tuple(ops.role_of(rule, name) for name in names[: len(args)]),
+            {key: ops.role_of(rule, key) for key in kwargs},
+        )
+        builder.add_results(node)
+        builder.body.append(Step(node.name, run, args, kwargs, names, rule, roles))
+        if isinstance(builder.values[node], tuple):
+            used = {user.args[1] for user in node.users if user.users}
+            for i, ref in enumerate(builder.values[node]):
+                if i in used:
+                    builder.body.append(part_of(ref, node, i, EXACT))
+
+    # -- what is wrong with a call
+
+    def _reason(self, call: NodeCall) -> str | None:
         """Why this call cannot be part of a piecewise-linear network, or None."""
+        node, rule, named = call.node, call.rule, call.named
         if rule is None:
             if not isinstance(node.target, torch._ops.OpOverload):
                 return "control flow that depends on the input is not supported"
-            random = torch.Tag.nondeterministic_seeded in node.target.tags
-            return RANDOM if random else UNKNOWN
-        if isinstance(rule, (Rejected, Terminal)):
-            constant = rule.reason == PLACES and not self.draft.is_active(call["indices"])
-            return CONSTANT_PLACES if constant else rule.reason
-        if isinstance(rule, CustomOp):
-            return None
-        if isinstance(rule, Composite):
-            return self._depends({name: call[name] for name in rule.constants}, (), ())
-        if isinstance(rule, (Maximum, Sort)):
+            return rejected.RANDOM if _is_random(node.target) else rejected.UNKNOWN
+        if isinstance(rule, (ops.Rejected, ops.Terminal)):
+            constant = rule.reason == rejected.PLACES and not self.builder.is_active(
+                named["indices"]
+            )
+            return rejected.CONSTANT_PLACES if constant else rule.reason
+        if isinstance(rule, ops.Affine):
+            return self._against_affine(call, rule)
+        if isinstance(rule, ops.Composite):
+            return self._depends({name: named[name] for name in rule.constants})
+        if isinstance(rule, (ops.Maximum, ops.Sort)):
             return uses_places(node, self.needed)
-        if isinstance(rule, Scatter):
-            return self._depends(call, ("self", rule.source), ())
-        if isinstance(rule, Piecewise):
-            known = (*rule.source, *(name for name, _ in rule.pairs))
-            return self._depends(call, known, ())
-        return self._against_affine(node, rule, call)
+        if isinstance(rule, ops.Scatter):
+            return self._depends(named, ("self", rule.source))
+        if isinstance(rule, ops.Piecewise):
+            return self._depends(named, (*rule.source, *(name for name, _ in rule.pairs)))
+        return None
 
     def _depends(
-        self, call: dict[str, Any], known: tuple[str, ...], factor: tuple[str, ...]
+        self, named: dict[str, Any], allowed: tuple[str, ...] = (), divisors: tuple[str, ...] = ()
     ) -> str | None:
         """The reason against arguments that must not depend on the input, and do."""
-        for name, item in call.items():
-            if self.draft.is_active(item) and name not in known:
-                if name in factor:
+        for name, item in named.items():
+            if self.builder.is_active(item) and name not in allowed:
+                if name in divisors:
                     return "it divides by an activation"
                 return f"its {name} depends on the input"
         return None
 
-    def _against_affine(self, node: fx.Node, rule: Affine, call: dict[str, Any]) -> str | None:
-        known = (*rule.data, *rule.product, *rule.shape_only)
-        reason = self._depends(call, known, rule.factor)
+    def _against_affine(self, call: NodeCall, rule: ops.Affine) -> str | None:
+        node, named, rows = call.node, call.named, self.builder.rows
+        allowed = (*rule.data, *rule.product, *rule.shape_only)
+        reason = self._depends(named, allowed, rule.factor)
         if reason is not None:
             return reason
-        factors = [
-            r for name in rule.product for r in refs(call.get(name)) if r.name in self.draft.rows
-        ]
-        if len(factors) > 1:
-            return PRODUCT
-        if rule.identity and not is_floating(node.meta["val"]):
+        found = [ref for name in rule.product for ref in refs(named.get(name))]
+        if sum(ref.name in rows for ref in found) > 1:
+            return rejected.PRODUCT
+        if rule.identity and not node.meta["val"].is_floating_point():
             return "a conversion to whole numbers is discontinuous"
-        reason = rule.check(call) if rule.check else None
-        return reason or mixes_points(self.draft, node, rule, call)
+        reason = rule.check(named) if rule.check else None
+        return reason or self._mixes_points(node, rule, named)
 
-    def _affine(
-        self,
-        node: fx.Node,
-        rule: Affine,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        names: tuple[str, ...],
-    ) -> None:
-        if rule.identity:
-            self.draft.values[node] = args[0]
-            return
-        run: Any = rule.run or node.target
-        if rule.reshapes or rule.shape_only:
-            shape = self.draft.batch.shape(node.meta["val"])
-            run = torch.reshape if rule.reshapes else torch.Tensor.expand
-            args, kwargs, names = (args[0], shape), {}, (names[0], "size")
-        roles = (
-            tuple(role_of(rule, name) for name in names[: len(args)]),
-            {key: role_of(rule, key) for key in kwargs},
-        )
-        self.draft.note(node)
-        self.draft.body.append(Step(node.name, run, args, kwargs, names, rule, roles))
-        if isinstance(self.draft.values[node], tuple):
-            used = {user.args[1] for user in node.users if user.users}
-            for i, ref in enumerate(self.draft.values[node]):
-                if i in used:
-                    self.draft.body.append(part_of(ref, node, i, EXACT))
+    def _mixes_points(self, node: fx.Node, rule: ops.Affine, named: dict[str, Any]) -> str | None:
+        """The reason against an affine node that mixes the points of the batch, by its shapes."""
+        builder = self.builder
+        first = next(n for n in node.all_input_nodes if builder.is_active(builder.values[n]))
+        value = first.meta["val"]
+        value = value[0] if isinstance(value, (list, tuple)) else value
+        rows = builder.batch.rows(value)
+        for name in rule.dims:
+            dims = named.get(name)
+            dims = [dims] if isinstance(dims, int) else dims or []
+            if rows is not None and rows.dim in [dim % value.dim() for dim in dims]:
+                return rejected.MIXES
+        results = node.meta["val"]
+        for result in results if isinstance(results, (list, tuple)) else [results]:
+            empty = result is None or any(type(n) is int and n == 0 for n in result.shape)
+            if not empty and builder.batch.rows(result) is None:
+                return rejected.MIXES
+        return None
+
+
+def _is_random(target: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+def _takes_shape(node: fx.Node) -> bool:
+    """Whether a node gives its first argument the shape or the type of another one."""
+    rule = ops.rule_of(node.target)
+    return isinstance(rule, ops.Affine) and rule.shape_only != ()

@@ -1,15 +1,17 @@
-"""Walk through modules whose forward is known, which is far quicker than to export them.
+"""Follow modules whose forward is known, which is far faster than to export them.
 
 The result is the graph that ``torch.export`` would give, call by call. Only torch's own layers in
-``nn.Sequential``, in the state in which torch made them, are walked through: hooks, methods that
-were replaced, parametrisations, modes of torch and whatever else may change what a module
-computes lead to ``torch.export``.
+``nn.Sequential``, in the state in which torch made them, are followed. Hooks, replaced methods,
+parametrisations, modes of torch and whatever else may change what a module computes lead to
+``torch.export``.
 """
 
 from __future__ import annotations
 
+import operator
 import os
-from itertools import chain
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,36 +19,45 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from splinecam.network.capture.flat import FlatGraph
-from splinecam.network.capture.layers import LAYERS, Unusual, Walk
-from splinecam.network.capture.modes import any_mode
-from splinecam.network.capture.shapes import FirstDimension
+from splinecam.network.capture.flat_graph import FirstDimension, FlatGraph
+from splinecam.network.capture.isolation import any_mode
+from splinecam.network.ops import target_name
 from splinecam.network.ops.register import taught_class
 
-__all__ = ["walked"]
+__all__ = ["walk"]
 
+aten = torch.ops.aten
+_META = torch.device("meta")
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_CALLS = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__", "__iter__", "forward")
+_CALLED = (
+    *("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__", "__iter__", "forward"),
+    "_conv_forward",
+)
+_MISSING = object()
 
 
-def walked(model: nn.Module, input_shape: tuple[int, ...]) -> FlatGraph | None:
+class _Unusual(Exception):
+    """A module, or a shape, that only ``torch.export`` can follow."""
+
+
+def walk(model: nn.Module, input_shape: tuple[int, ...]) -> FlatGraph | None:
     """The graph of a chain or a tree of torch's own layers; None for any other model."""
     if _has_any_global_hook() or any_mode():  # type: ignore[no-untyped-call]
         return None
-    walk = Walk(input_shape)
+    recorder = _Recorder(input_shape)
     try:
-        output = _through(walk, model, "", walk.x)
+        output = _follow(recorder, model, "", recorder.x)
     except Exception:  # torch.export finds out what is wrong, and where
         return None
-    tensors = [tensor for _, tensor in walk.constants.values()]
-    if len(walk.nodes) == 1 or not _alike(tensors):
+    tensors = [tensor for _, tensor in recorder.constants.values()]
+    if len(recorder.nodes) == 1 or not _uniform(tensors):
         return None
-    return FlatGraph(walk.nodes, walk.x, output, walk.constants, FirstDimension())
+    return FlatGraph(recorder.nodes, recorder.x, output, recorder.constants, FirstDimension())
 
 
-def _alike(tensors: list[Tensor]) -> bool:
+def _uniform(tensors: list[Tensor]) -> bool:
     """Whether all weights are ordinary tensors of one floating-point type on one device."""
     first = tensors[0] if tensors else None
     return first is None or all(
@@ -60,31 +71,280 @@ def _alike(tensors: list[Tensor]) -> bool:
     )
 
 
-def _through(walk: Walk, module: nn.Module, path: str, x: fx.Node) -> fx.Node:
-    """What a module makes of a value."""
+def _follow(recorder: _Recorder, module: nn.Module, path: str, x: fx.Node) -> fx.Node:
+    """The result of a module for a value."""
     kind, state = type(module), vars(module)
-    own = any(hasattr(kind, name) for name in state)  # in place of what its class has
-    if own or any(state[hooks] for hooks in _HOOKS):
-        raise Unusual
-    if kind not in walk.kinds:
+    names = recorder.class_attributes.get(kind)
+    if names is None:
         if not _unchanged(kind) or taught_class(module) is not None:
-            raise Unusual
-        walk.kinds.add(kind)
+            raise _Unusual
+        names = recorder.class_attributes[kind] = set().union(*map(vars, kind.__mro__))
+    if not names.isdisjoint(state) or any(state[hooks] for hooks in _HOOKS):
+        raise _Unusual
     layer = LAYERS.get(kind)
     if layer is not None:
-        walk.enter(module, path)
-        return layer(walk, module, x)
+        recorder.enter(module, path)
+        return layer(recorder, module, x)
     if kind.forward is not nn.Sequential.forward:
-        raise Unusual
+        raise _Unusual
     for name, child in module._modules.items():
-        x = _through(walk, child, f"{path}.{name}" if path else name, x)  # type: ignore[arg-type]
+        x = _follow(recorder, child, f"{path}.{name}" if path else name, x)  # type: ignore[arg-type]
     return x
 
 
 def _unchanged(kind: type) -> bool:
     """Whether the methods that a call goes through are those that torch has written."""
-    functions: Any = [getattr(kind, name, None) for name in chain(_CALLS, ("_conv_forward",))]
-    return all(
-        function is None or function.__code__.co_filename.startswith(_TORCH)
-        for function in functions
-    )
+    functions: Any = [getattr(kind, name, None) for name in _CALLED]
+    return all(f is None or f.__code__.co_filename.startswith(_TORCH) for f in functions)
+
+
+class _Recorder:
+    """The graph of the layers so far. Values are tensors without data, of two points each."""
+
+    def __init__(self, input_shape: tuple[int, ...]) -> None:
+        self.graph = fx.Graph()
+        self.nodes: list[fx.Node] = []
+        self.constants: dict[fx.Node, tuple[str, Any]] = {}
+        self.class_attributes: dict[type, set[str]] = {}
+        self._counts: dict[str, int] = {}
+        self.x = self._node("input", "placeholder", "input", ())
+        self.x.meta["val"] = torch.empty((2, *input_shape), device=_META)
+
+    def enter(self, module: nn.Module, path: str) -> None:
+        """Begin with the calls of the next layer."""
+        self.module, self.path = module, path
+        self.stack = {path: (path, f"{type(module).__module__}.{type(module).__name__}")}
+
+    def call(self, target: Any, *args: Any, value: Any = None) -> fx.Node:
+        """Add a call of an operation; without a value it is run on tensors without data."""
+        if value is None:
+            value = target(*fx.node.map_arg(args, self._example))
+        name = target_name(target).rpartition(".")[2]
+        node = self._node(name, "call_function", target, args)
+        node.meta["val"] = value
+        node.meta["nn_module_stack"] = self.stack
+        return node
+
+    def apply(self, target: Any, x: fx.Node, *, value: Any = None, **given: Any) -> fx.Node:
+        """Add a call whose arguments are the attributes of the layer that have their names."""
+        args: list[Any] = [x]
+        for name, is_tensor, is_list in _parameters(target):
+            if is_tensor:
+                args.append(self.weight(name))
+                continue
+            item = given[name] if name in given else getattr(self.module, name, _MISSING)
+            if item is _MISSING:
+                break
+            args.append(_listed(item, x) if is_list else item)
+        return self.call(target, *args, value=value)
+
+    def weight(self, name: str) -> fx.Node | None:
+        """A parameter or a buffer of the layer."""
+        module = self.module
+        found = module._parameters if name in module._parameters else module._buffers
+        if name not in found or name in vars(module):
+            raise _Unusual
+        tensor = found[name]
+        if tensor is None:
+            return None
+        node = self._node(name, "placeholder", name, ())
+        self.constants[node] = (f"{self.path}.{name}" if self.path else name, tensor)
+        return node
+
+    def _node(self, name: str, op: str, target: Any, args: tuple[Any, ...]) -> fx.Node:
+        count = self._counts[name] = self._counts.get(name, -1) + 1
+        node = fx.Node(self.graph, f"{name}_{count}" if count else name, op, target, args, {})
+        self.nodes.append(node)
+        return node
+
+    def _example(self, node: fx.Node) -> Tensor:
+        if node in self.constants:
+            return torch.empty(self.constants[node][1].shape, device=_META)
+        value: Tensor = node.meta["val"]
+        return value
+
+
+@cache
+def _parameters(target: Any) -> tuple[tuple[str, bool, bool], ...]:
+    """The arguments of an operation after the first: names, and whether tensors or lists."""
+    kinds = [(argument.name, str(argument.type)) for argument in target._schema.arguments[1:]]
+    return tuple((name, "Tensor" in kind, "List" in kind) for name, kind in kinds)
+
+
+def _require(usual: bool) -> None:
+    if not usual:
+        raise _Unusual
+
+
+def _shape(x: fx.Node) -> torch.Size:
+    value: Tensor = x.meta["val"]
+    return value.shape
+
+
+def _listed(value: Any, x: fx.Node) -> Any:
+    """One number for each dimension of x beside the batch and the channels, or None."""
+    if isinstance(value, (tuple, list)):
+        return list(value)
+    return None if value is None else [value] * (len(_shape(x)) - 2)
+
+
+Layer = Callable[[_Recorder, Any, fx.Node], fx.Node]
+SpatialLayer = Callable[[_Recorder, Any, fx.Node, int], fx.Node]
+
+LAYERS: dict[type[nn.Module], Layer] = {}
+"""The result of a layer for a value. An error means a layer or a shape that is not usual."""
+
+_ENTRYWISE: dict[type[nn.Module], Any] = {  # their results have the shape of their input
+    nn.ReLU: aten.relu.default,
+    nn.ReLU6: aten.hardtanh.default,
+    nn.Hardtanh: aten.hardtanh.default,
+    nn.LeakyReLU: aten.leaky_relu.default,
+    nn.RReLU: aten.rrelu.default,
+    nn.Hardsigmoid: aten.hardsigmoid.default,
+    nn.Softshrink: aten.softshrink.default,
+    nn.Threshold: aten.threshold.default,
+    nn.Sigmoid: aten.sigmoid.default,
+    nn.Tanh: aten.tanh.default,
+    nn.LogSigmoid: aten.log_sigmoid.default,
+    nn.Softmax: aten.softmax.int,
+    nn.LogSoftmax: aten.log_softmax.int,
+    nn.PReLU: aten.prelu.default,
+}
+_IMAGES: dict[type[nn.Module], Any] = {
+    nn.PixelShuffle: aten.pixel_shuffle.default,
+    nn.PixelUnshuffle: aten.pixel_unshuffle.default,
+    nn.ChannelShuffle: aten.channel_shuffle.default,
+}
+_POOLS = {"MaxPool": "max_pool", "AvgPool": "avg_pool"}
+_ADAPTIVE_POOLS = {"AdaptiveMaxPool": "adaptive_max_pool", "AdaptiveAvgPool": "adaptive_avg_pool"}
+_PADS = {"ZeroPad": "constant", "ConstantPad": "constant", "ReflectionPad": "reflect"}
+_PADS |= {"ReplicationPad": "replicate", "CircularPad": "circular"}
+
+
+def _layer(*kinds: type[nn.Module]) -> Callable[[Layer], Layer]:
+    def add(layer: Layer) -> Layer:
+        LAYERS.update(dict.fromkeys(kinds, layer))
+        return layer
+
+    return add
+
+
+def _spatial(*names: str) -> Callable[[SpatialLayer], SpatialLayer]:
+    """Register layers of 1, 2 and 3 dimensions; the function is given their number."""
+
+    def add(layer: SpatialLayer) -> SpatialLayer:
+        def checked(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+            _require(len(_shape(x)) == 2 + dims and not getattr(m, "return_indices", False))
+            return layer(recorder, m, x, dims)
+
+        for name in names:
+            for dims in (1, 2, 3):
+                LAYERS[getattr(nn, f"{name}{dims}d")] = partial(checked, dims=dims)
+        return layer
+
+    return add
+
+
+@_layer(nn.Linear)
+def _linear(recorder: _Recorder, m: nn.Linear, x: fx.Node) -> fx.Node:
+    outputs, inputs = m.weight.shape
+    shape = _shape(x)
+    _require(len(shape) > 1 and shape[-1] == inputs)
+    value = torch.empty((*shape[:-1], outputs), device=_META)
+    return recorder.apply(aten.linear.default, x, value=value)
+
+
+@_spatial("Conv")
+def _conv(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+    _require(_shape(x)[1] == m.in_channels)
+    padding = m.padding
+    if m.padding_mode != "zeros":
+        sides = list(m._reversed_padding_repeated_twice)
+        x, padding = recorder.call(aten.pad.default, x, sides, m.padding_mode), 0
+    packet = getattr(aten, f"conv{dims}d")
+    target = packet.padding if isinstance(padding, str) else packet.default
+    return recorder.apply(target, x, padding=padding)
+
+
+@_spatial("ConvTranspose")
+def _conv_transpose(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+    _require(_shape(x)[1] == m.in_channels and m.padding_mode == "zeros")
+    packet = getattr(aten, f"conv_transpose{dims}d")
+    return recorder.apply(packet.default if dims == 1 else packet.input, x)
+
+
+@_layer(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+def _batch_norm(recorder: _Recorder, m: Any, x: fx.Node) -> fx.Node:
+    value, momentum = x.meta["val"], 0.0 if m.momentum is None else m.momentum
+    m._check_input_dim(value)
+    _require(not m.training and value.shape[1] == m.running_mean.shape[0])
+    given = {"momentum": momentum, "cudnn_enabled": torch.backends.cudnn.enabled}
+    return recorder.apply(aten.batch_norm.default, x, value=value, **given)
+
+
+@_spatial(*_POOLS)
+def _pool(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+    name = _POOLS[type(m).__name__[:-2]]
+    return recorder.apply(getattr(aten, f"{name}{dims}d").default, x)
+
+
+@_spatial(*_ADAPTIVE_POOLS)
+def _adaptive_pool(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+    name = _ADAPTIVE_POOLS[type(m).__name__[:-2]]
+    sizes = zip(_listed(m.output_size, x), _shape(x)[2:], strict=True)
+    new_sizes = [old if size is None else size for size, old in sizes]
+    result = recorder.call(getattr(aten, f"{name}{dims}d").default, x, new_sizes)
+    if name == "adaptive_avg_pool":
+        return result
+    return recorder.call(operator.getitem, result, 0, value=result.meta["val"][0])
+
+
+@_spatial(*_PADS)
+def _pad(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+    mode = _PADS[type(m).__name__[:-2]]
+    value = (float(m.value),) if mode == "constant" else ()
+    return recorder.call(aten.pad.default, x, list(m.padding), mode, *value)
+
+
+@_layer(*_ENTRYWISE)
+def _entrywise(recorder: _Recorder, m: nn.Module, x: fx.Node) -> fx.Node:
+    if isinstance(m, nn.PReLU):
+        _require(m.weight.numel() == 1 or m.weight.shape == _shape(x)[1:2])
+    _require(not (isinstance(m, nn.RReLU) and m.training))
+    return recorder.apply(_ENTRYWISE[type(m)], x, value=x.meta["val"])
+
+
+@_layer(*_IMAGES)
+def _image(recorder: _Recorder, m: nn.Module, x: fx.Node) -> fx.Node:
+    _require(len(_shape(x)) == 4)
+    return recorder.apply(_IMAGES[type(m)], x)
+
+
+@_layer(nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+@_layer(nn.AlphaDropout, nn.FeatureAlphaDropout)
+def _identity(recorder: _Recorder, m: nn.Module, x: fx.Node) -> fx.Node:
+    _require(isinstance(m, nn.Identity) or not m.training)
+    return x
+
+
+@_layer(nn.Flatten)
+def _flatten(recorder: _Recorder, m: nn.Flatten, x: fx.Node) -> fx.Node:
+    dims = len(_shape(x))
+    _require(m.start_dim % dims > 0 and m.start_dim % dims <= m.end_dim % dims)
+    return recorder.apply(aten.flatten.using_ints, x)
+
+
+@_layer(nn.Unflatten)
+def _unflatten(recorder: _Recorder, m: nn.Unflatten, x: fx.Node) -> fx.Node:
+    _require(isinstance(m.dim, int) and int(m.dim) % len(_shape(x)) > 0)
+    return recorder.apply(aten.unflatten.int, x, sizes=m.unflattened_size)
+
+
+@_layer(nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d)
+def _upsample(recorder: _Recorder, m: nn.Upsample, x: fx.Node) -> fx.Node:
+    dims = len(_shape(x)) - 2
+    _require(not m.recompute_scale_factor and (m.size is None) != (m.scale_factor is None))
+    _require(m.mode in ("nearest", {1: "linear", 2: "bilinear", 3: "trilinear"}[dims]))
+    target = getattr(aten, f"upsample_{m.mode}{dims}d").vec
+    sizes = {"output_size": m.size, "scale_factors": m.scale_factor}
+    return recorder.apply(target, x, align_corners=bool(m.align_corners), **sizes)

@@ -9,28 +9,18 @@ size. What the numbers are used for is checked later, as for any other graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
-from splinecam.errors import CaptureError
+__all__ = ["SIZES", "Differs", "fixes_batch", "generalise"]
 
-__all__ = ["export_any_batch", "fixes_batch"]
-
-_SIZES = (3, 5)
-
-Export = Callable[[nn.Module, Tensor], Any]
+SIZES = (3, 5)
 
 
 class Differs(Exception):
     """The graphs for two sizes of the batch differ in more than these sizes."""
-
-
-class _Identity(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x
 
 
 def fixes_batch(error: Exception) -> bool:
@@ -39,63 +29,34 @@ def fixes_batch(error: Exception) -> bool:
     return "batch" in text and ("specialize" in text or "Constraints violated" in text)
 
 
-def export_any_batch(
-    model: nn.Module, x: Tensor, export: Export, functional: Callable[[Any], Any]
-) -> Any:
-    """The exported program for a batch of any size, made from those for two sizes, or None.
+def generalise(first: Any, second: Any, example: Tensor) -> None:
+    """Rewrite the first of two exported programs for a batch of any size, or raise ``Differs``.
 
-    x: two points. ``export`` exports a module for a batch of any size, and ``functional`` brings
-    an exported program into the form in which it is read. The result is None if the two graphs
-    differ in more than the size of the batch.
+    The programs are for batches of ``SIZES``; the first size of ``example`` is the symbol of a
+    batch of any size.
     """
-    try:
-        (example,) = (
-            node.meta["val"]
-            for node in export(_Identity(), x).graph.nodes
-            if node.op == "placeholder"
-        )
-        first, second = (
-            functional(torch.export.export(model, (x[torch.arange(size) % 2],), strict=False))
-            for size in _SIZES
-        )
-        _compare(_AnyBatch(example), first, second)
-    except CaptureError:
-        raise
-    except Exception:  # the first attempt to export the model has the better reason
-        return None
-    return first
-
-
-def _compare(batch: _AnyBatch, first: Any, second: Any) -> None:
-    """Write the first of two programs for a batch of any size; raise Differs if it cannot be."""
-    _same_constants(first, second)
-    nodes = list(first.graph.nodes), list(second.graph.nodes)
-    if len(nodes[0]) != len(nodes[1]):
-        raise Differs
-    for pair in zip(*nodes, strict=True):
-        batch.write(*pair)
-
-
-def _same_constants(first: Any, second: Any) -> None:
-    """Raise Differs if a constant that forward makes depends on the batch."""
     if first.constants.keys() != second.constants.keys():
         raise Differs
     for key, value in first.constants.items():
-        other = second.constants[key]
-        if isinstance(value, Tensor) and not torch.equal(value, other):
-            raise Differs
+        if isinstance(value, Tensor) and not torch.equal(value, second.constants[key]):
+            raise Differs  # a constant that forward makes depends on the batch
+    nodes = list(first.graph.nodes), list(second.graph.nodes)
+    if len(nodes[0]) != len(nodes[1]):
+        raise Differs
+    merge = _Merge(example)
+    for pair in zip(*nodes, strict=True):
+        merge.rewrite(*pair)
 
 
-class _AnyBatch:
-    """Writes the nodes of one graph for a batch of any size, by comparing them with another's."""
+class _Merge:
+    """Rewrites the nodes of one graph for a batch of any size by comparing them with another's."""
 
     def __init__(self, example: Tensor) -> None:
         self.example = example
-        self.symbol = example.shape[0]
         self.twins: dict[fx.Node, fx.Node] = {}
 
-    def write(self, node: fx.Node, twin: fx.Node) -> None:
-        """Put the symbol in a node that has come out like its twin, but for the batch."""
+    def rewrite(self, node: fx.Node, twin: fx.Node) -> None:
+        """Put the symbol in a node that equals its twin, but for the batch."""
         if node.op != twin.op or node.op == "get_attr":
             raise Differs
         if node.op == "call_function" and node.target is not twin.target:
@@ -104,8 +65,7 @@ class _AnyBatch:
         args, kwargs = self._merged(node.args, twin.args), self._merged(node.kwargs, twin.kwargs)
         if node.op != "output":  # its results are nodes
             node.args, node.kwargs = args, kwargs
-            value = node.meta.get("val")
-            node.meta["val"] = self._value(value, twin.meta.get("val"))
+            node.meta["val"] = self._value(node.meta.get("val"), twin.meta.get("val"))
 
     def _merged(self, item: Any, other: Any) -> Any:
         """One argument for a batch of any size, from those for two sizes."""
@@ -122,20 +82,14 @@ class _AnyBatch:
             if self.twins.get(item) is not other:
                 raise Differs
             return item
-        if type(item) is int and type(other) is int:
-            return self._number(item, other)
+        if type(item) is int and type(other) is int and item != other:
+            each, rest = divmod(item, SIZES[0])
+            if rest or each * SIZES[1] != other:
+                raise Differs
+            return each * self.example.shape[0]
         if type(item) is not type(other) or not (item == other or item is other):
             raise Differs
         return item
-
-    def _number(self, one: int, other: int) -> Any:
-        """A number that is the same for both sizes, or in proportion to them."""
-        if one == other:
-            return one
-        each, rest = divmod(one, _SIZES[0])
-        if rest or each * _SIZES[1] != other:
-            raise Differs
-        return each * self.symbol
 
     def _value(self, value: Any, other: Any) -> Any:
         """A value without data, in the shape that it has for a batch of any size."""

@@ -25,7 +25,7 @@ from torch.nn.utils import parametrize
 
 import splinecam as sc
 from splinecam.network.capture import capture, capturing
-from splinecam.network.capture.cache import forget, kept
+from splinecam.network.capture.cache import clear, lookup
 from splinecam.network.capture.fingerprint import Opaque, fingerprint
 from splinecam.network.program import Program
 
@@ -302,7 +302,7 @@ def _result(model: nn.Module, shape: tuple[int, ...], **options: Any) -> Program
 def _assert_fresh(model: nn.Module, shape: tuple[int, ...] = (2,), **options: Any) -> None:
     """Assert that a capture is what it would be if the model had not been captured before."""
     found = _result(model, shape, **options)
-    forget(model)
+    clear(model)
     expected = _result(model, shape, **options)
     if isinstance(found, str) or isinstance(expected, str):
         assert found == expected
@@ -614,7 +614,7 @@ def test_few_captures_are_kept_for_a_model() -> None:
     for size in range(2, 9):
         capture(model, (size,))
     cpu = torch.device("cpu")
-    found = [kept(model, ("walk", (size,), cpu)) is not None for size in range(2, 9)]
+    found = [lookup(model, ("walk", (size,), cpu)) is not None for size in range(2, 9)]
     assert found == [False] * 3 + [True] * 4
 
 

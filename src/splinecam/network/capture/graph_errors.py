@@ -1,4 +1,4 @@
-"""Errors of a graph in terms of its model: weights that are not finite, layers in training mode."""
+"""Why the graph of a model cannot be used: weights that are not finite, layers in training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, fx, nn
 
 from splinecam.errors import CaptureError, OffendingOp, SplineCamError, UnsupportedOpError
 from splinecam.network.capture.diagnosis import first_line, quantised
-from splinecam.network.capture.flat import FlatGraph
+from splinecam.network.capture.flat_graph import FlatGraph
 from splinecam.network.capture.probe import NotFiniteError
 from splinecam.network.ops.affine import STATISTICS, TRAINING
 
@@ -77,15 +77,15 @@ def _entries(name: str, tensor: Tensor) -> str:
 def _in_mode(op: OffendingOp, model: nn.Module) -> OffendingOp:
     """An operation that acts as in training, with what has to be done about it."""
     layer = _submodule(model, op.name)
-    kept = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
-    if op.reason not in (TRAINING, STATISTICS) and not (kept and layer is not None):
+    tracked = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
+    if op.reason not in (TRAINING, STATISTICS) and not (tracked and layer is not None):
         return op
     random = op.reason == TRAINING
     acts = "is random" if random else "uses the statistics of the batch"
     if layer is not None and layer.training:
         kind = type(layer).__name__
         reason = f"{kind} is in training mode, where it {acts}: call model.eval() first"
-    elif layer is not None and not random and not kept:
+    elif layer is not None and not random and not tracked:
         reason = (
             "it has no running statistics (track_running_stats=False) and uses those of the batch, "
             "also in eval mode: train it with running statistics"

@@ -1,4 +1,4 @@
-"""Modules that capture does not look into: in the exported graph each call is a single node."""
+"""Registered modules that capture does not look into: each call is one node of the graph."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from splinecam.errors import CaptureError
+from splinecam.network.capture.diagnosis import first_line
+from splinecam.network.capture.isolation import widened
 from splinecam.network.ops.register import CustomOp, Table, taught_class
 
-__all__ = ["Leaf", "as_columns", "leaf_of", "leaves"]
+__all__ = ["OpaqueModule", "as_columns", "opaque_module_of", "opaque_modules"]
 
 
 class _Inner(nn.Module):
@@ -30,7 +32,7 @@ class _Inner(nn.Module):
         return run(self.module, x)
 
 
-class Leaf:
+class OpaqueModule:
     """A copy of a module, to be run in float64 with a given state: name -> parameter or buffer."""
 
     def __init__(self, module: nn.Module, rule: CustomOp) -> None:
@@ -42,21 +44,26 @@ class Leaf:
             raise CaptureError(
                 f"{self.kind} is registered, but copy.deepcopy cannot copy it: {error}"
             ) from None
-        self.inner = _Inner(_with_buffers(copied))
+        for part in copied.modules():  # tensors that are mere attributes are part of the state
+            for name, value in list(vars(part).items()):
+                if isinstance(value, Tensor):
+                    delattr(part, name)
+                    part.register_buffer(name, value)
+        self.inner = _Inner(copied.requires_grad_(False))
         named = (*self.inner.named_parameters(), *self.inner.named_buffers())
-        self.state = {name: _wide(tensor) for name, tensor in named}
+        self.state = {name: widened(tensor) for name, tensor in named}
 
     def on(self, device: torch.device) -> dict[str, Tensor]:
         """A copy of the state on a device."""
         return {name: tensor.to(device, copy=True) for name, tensor in self.state.items()}
 
     def value(self, x: Tensor, state: Mapping[str, Tensor]) -> Tensor:
-        """The module's own forward."""
-        made: Tensor = self._call(_forward, x, state)
-        return made
+        """The module's own forward, without its hooks: they are in the graph, around the call."""
+        result: Tensor = self._call(lambda module, x: module.forward(x), x, state)
+        return result
 
-    def cuts(self, x: Tensor, state: Mapping[str, Tensor]) -> Tensor:
-        """The functions of its borders, (B, m)."""
+    def borders(self, x: Tensor, state: Mapping[str, Tensor]) -> Tensor:
+        """The functions whose zeros are the borders of the pieces, (B, m)."""
         assert self.rule.cuts is not None
         return as_columns(self._call(self.rule.cuts, x, state))
 
@@ -77,45 +84,28 @@ class Leaf:
                 f"{self.kind} is registered, but the first dimension of its input is not the batch"
             )
         rows = 2 if isinstance(shape[0], torch.SymInt) else shape[0]
-        made = self._on_zeros((rows, *shape[1:]))
-        if not isinstance(made, Tensor) or not made.is_floating_point():
+        result = self._on_zeros((rows, *shape[1:]))
+        if not isinstance(result, Tensor) or not result.is_floating_point():
             raise CaptureError(f"{self.kind} is registered: its forward must return one tensor")
-        if made.dim() == 0 or made.shape[0] != rows:
+        if result.dim() == 0 or result.shape[0] != rows:
             raise CaptureError(
-                f"{self.kind} is registered, but makes {tuple(made.shape)} of an input "
+                f"{self.kind} is registered, but makes {tuple(result.shape)} of an input "
                 f"{(rows, *shape[1:])}: the first dimension must be the batch"
             )
-        return [shape[0], *made.shape[1:]]
+        return [shape[0], *result.shape[1:]]
 
     def _on_zeros(self, shape: tuple[int, ...]) -> Any:
-        """What it gives for real zeros, also where torch.export follows tensors without data."""
+        """The result for real zeros, also where torch.export follows tensors without data."""
         device = next((tensor.device for tensor in self.state.values()), None)
         with _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
             try:
                 zeros = torch.zeros(shape, dtype=torch.float64, device=device)
                 return self.value(zeros, self.state)
             except Exception as error:
-                line = str(error).partition("\n")[0]
                 raise CaptureError(
                     f"{self.kind} is registered, but cannot be run on a tensor {shape} of "
-                    f"float64: {line}"
+                    f"float64: {first_line(error)}"
                 ) from error
-
-
-def _forward(module: nn.Module, x: Tensor) -> Tensor:
-    """Without the hooks of the module: they are in the graph, around the leaf."""
-    made: Tensor = module.forward(x)
-    return made
-
-
-def _with_buffers(module: nn.Module) -> nn.Module:
-    """The module with tensors that are mere attributes made buffers, and so part of its state."""
-    for part in module.modules():
-        for name, value in list(vars(part).items()):
-            if isinstance(value, Tensor):
-                delattr(part, name)
-                part.register_buffer(name, value)
-    return module.requires_grad_(False)
 
 
 def as_columns(functions: Any) -> Tensor:
@@ -125,58 +115,55 @@ def as_columns(functions: Any) -> Tensor:
     return functions.reshape(*functions.shape[:1], -1)
 
 
-def _wide(tensor: Tensor) -> Tensor:
-    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
-    return tensor.detach().to(dtype, copy=True)
+# -- in a graph ------------------------------------------------------------------------------------
 
-
-_LIVE: dict[int, Leaf] = {}  # the leaves of the captures under way
+_CAPTURED: dict[int, OpaqueModule] = {}  # those of the captures under way
 _KEYS = count()
 
 
-@torch.library.custom_op("splinecam::leaf", mutates_args=())
-def _leaf(x: Tensor, key: int) -> Tensor:
-    leaf = _LIVE[key]
-    return leaf.value(x.to(torch.float64), leaf.on(x.device)).clone()
+@torch.library.custom_op("splinecam::opaque", mutates_args=())
+def _opaque(x: Tensor, key: int) -> Tensor:
+    module = _CAPTURED[key]
+    return module.value(x.to(torch.float64), module.on(x.device)).clone()
 
 
-@_leaf.register_fake
+@_opaque.register_fake
 def _(x: Tensor, key: int) -> Tensor:
-    return x.new_empty(_LIVE[key].shape(x.shape))
+    return x.new_empty(_CAPTURED[key].shape(x.shape))
 
 
-_LEAF = torch.ops.splinecam.leaf.default
+_OPAQUE = torch.ops.splinecam.opaque.default
 
 
-def leaf_of(node: fx.Node) -> Leaf | None:
-    """The leaf that a node of a graph calls, while it is being captured."""
-    if node.target is not _LEAF:
+def opaque_module_of(node: fx.Node) -> OpaqueModule | None:
+    """The registered module that a node of a graph calls, while it is being captured."""
+    if node.target is not _OPAQUE:
         return None
     key: Any = node.args[1]
-    return _LIVE[key]
+    return _CAPTURED[key]
 
 
 @contextmanager
-def leaves(model: nn.Module, numbers: Iterable[int] = ()) -> Iterator[tuple[int, ...]]:
-    """Meanwhile, every module of a registered class is one call of ``splinecam::leaf``.
+def opaque_modules(model: nn.Module, keys: Iterable[int] = ()) -> Iterator[tuple[int, ...]]:
+    """Meanwhile, every module of a registered class is one call of ``splinecam::opaque``.
 
-    numbers: by which a graph that was captured before calls these modules; without it, new ones,
-    which are the result.
+    keys: the numbers of these modules in a graph that was captured before; without them, new
+    numbers, which are the result.
     """
     found = {
         module: rule for module in model.modules() if (rule := taught_class(module)) is not None
     }
-    keys = iter(numbers) if numbers else _KEYS
-    made = {next(keys): Leaf(module, rule) for module, rule in found.items()}
+    numbers = iter(keys) if keys else _KEYS
+    copies = {next(numbers): OpaqueModule(module, rule) for module, rule in found.items()}
     before = [(module, vars(module).get("forward")) for module in found]
-    _LIVE.update(made)
+    _CAPTURED.update(copies)
     try:
-        for (key, leaf), module in zip(made.items(), found, strict=True):
-            vars(module)["forward"] = _stand_in(key, leaf.kind, module.forward)
-        yield tuple(made)
+        for (key, opaque), module in zip(copies.items(), found, strict=True):
+            vars(module)["forward"] = _stand_in(key, opaque.kind, module.forward)
+        yield tuple(copies)
     finally:
-        for key in made:
-            del _LIVE[key]
+        for key in copies:
+            del _CAPTURED[key]
         for module, forward in before:
             vars(module).pop("forward", None)
             if forward is not None:
@@ -192,7 +179,7 @@ def _stand_in(key: int, kind: str, original: Callable[..., Any]) -> Callable[...
                 f"{kind} is registered, but called with {len(given)} arguments: a registered "
                 "module takes one tensor. Unregister it, or wrap the call in a module that does."
             )
-        result: Tensor = _leaf(given[0], key)
+        result: Tensor = _opaque(given[0], key)
         return result
 
     return forward

@@ -1,0 +1,302 @@
+"""From any module to a flat graph of ATen calls by ``torch.export``; the module stays as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from io import StringIO
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from splinecam._util.backend import is_cuda
+from splinecam.errors import CaptureError
+from splinecam.network.capture.any_batch import SIZES, fixes_batch, generalise
+from splinecam.network.capture.diagnosis import first_line, known_cause, unknown_cause
+from splinecam.network.capture.flat_graph import Batch, FlatGraph, arguments_of
+from splinecam.network.capture.isolation import preserved
+from splinecam.network.capture.known_values import known_values
+from splinecam.network.ops import Affine, Maximum, Piecewise, Sort, rule_of, target_name
+
+__all__ = ["export_graph"]
+
+_MAX_BATCH = 2**31
+_CUDA_BATCH = 2**16 - 1  # normalisation takes another way beyond it, with the same result
+_BLOCKS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+_CREATED = ("zeros", "ones", "full", "empty")
+_FRESH = frozenset(
+    {"aten.clone", "aten.lift_fresh_copy", "aten.cat", "aten.stack"}
+    | {f"aten.{name}" for name in _CREATED}
+    | {f"aten.{name}_like" for name in _CREATED}
+    | {f"aten.new_{name}" for name in _CREATED}
+)
+_MAY_BE_VIEWS = frozenset({"aten.einsum", "aten.sum", "aten.nansum", "aten.mean"})
+# What errors say when a model turns a tensor into Python numbers.
+_READS_VALUES = re.compile("data.dependent|unbacked|numpy|data pointer|is_nonzero|item", re.I)
+
+
+def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> tuple[FlatGraph, bool]:
+    """The model's graph without in-place operations; the model stays as it was.
+
+    The second result says whether the graph is the same for any values of the weights, so that it
+    may be used again.
+    """
+    with warnings.catch_warnings(), _quiet(), torch.no_grad(), preserved(model):
+        warnings.simplefilter("ignore")
+        exported, reusable = _exported(model, _example(model, input_shape))
+        return _flattened(exported), reusable
+
+
+def _exported(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
+    input_shape = tuple(x.shape[1:])
+    try:
+        exported, read_values = _export_known(model, x)
+    except CaptureError:
+        raise
+    except Exception as error:
+        if fixes_batch(error):
+            exported = _export_any_batch(model, x)
+            if exported is None:
+                with known_values(model):
+                    exported = _export_any_batch(model, x)
+            if exported is not None:
+                return exported, False
+        if cause := known_cause(error, model, input_shape):
+            raise CaptureError(cause) from None
+        raise CaptureError(unknown_cause(error, input_shape)) from error
+    exported = _functional(exported)
+    return exported, not read_values and _depends_on_weights_alone(exported)
+
+
+def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
+    """Two points in the model's own type and on its own device."""
+    tensors = [*model.parameters(), *model.buffers()]
+    own = next((t for t in tensors if t.is_floating_point()), None)
+    dtype = torch.get_default_dtype() if own is None else own.dtype
+    device = torch.device("cpu") if own is None else own.device
+    values = torch.linspace(-1, 1, 2 * prod(input_shape), dtype=torch.float64)
+    return values.view(2, *input_shape).to(device=device, dtype=dtype)
+
+
+def _depends_on_weights_alone(exported: Any) -> bool:
+    """Whether a program has no constants but weights, and changes none of them."""
+    signature = exported.graph_signature
+    inputs = {spec.kind.name for spec in signature.input_specs}
+    outputs = {spec.kind.name for spec in signature.output_specs}
+    return inputs <= {"USER_INPUT", "PARAMETER", "BUFFER"} and outputs == {"USER_OUTPUT"}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch from logging an error, or writing it to stderr, that SplineCam reports itself."""
+    known = logging.root.manager.loggerDict
+    loggers = [known[name] for name in list(known) if name.partition(".")[0] == "torch"]
+    handlers = {handler for logger in loggers for handler in getattr(logger, "handlers", ())}
+
+    def silent(record: logging.LogRecord) -> bool:
+        return record.levelno < logging.WARNING  # what is below was asked for, with TORCH_LOGS
+
+    for handler in handlers:
+        handler.addFilter(silent)
+    try:
+        with contextlib.redirect_stderr(StringIO()):
+            yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(silent)
+
+
+# -- ways to export --------------------------------------------------------------------------------
+
+
+def _export_known(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
+    """Export a model; one that reads values is given those of its parameters and buffers.
+
+    The second result says whether it may have read any.
+    """
+    try:
+        exported = _export(model, x)
+        if not any(str(symbol).startswith("u") for symbol in exported.range_constraints):
+            return exported, False
+    except CaptureError:
+        raise
+    except Exception as first:
+        try:
+            with known_values(model):
+                return _export(model, x), True
+        except Exception as second:
+            raise second if _READS_VALUES.search(str(first)) else first from None
+    try:  # sizes or numbers that were not known
+        with known_values(model):
+            return _export(model, x), True
+    except Exception:
+        return exported, True
+
+
+def _export(model: nn.Module, x: Tensor) -> Any:
+    """Export for a batch of any size, or for the sizes for which CUDA has one kernel."""
+    # Before anything is tried: looked up in an except clause, it would first have to be imported.
+    from torch._dynamo.exc import UserError
+
+    # A forward that begins with *args, like that of AveragedModel, has its input in a tuple.
+    first = next(iter(inspect.signature(model.forward).parameters.values()), None)
+    nested = first is not None and first.kind is first.VAR_POSITIONAL
+
+    def export(most: int) -> Any:
+        shapes: Any = ({0: torch.export.Dim("batch", max=most)},)
+        shapes = (shapes,) if nested else shapes
+        return torch.export.export(model, (x,), dynamic_shapes=shapes, strict=False)
+
+    try:
+        return export(_MAX_BATCH)
+    except UserError:
+        if not is_cuda(x.device):
+            raise
+        return export(_CUDA_BATCH)
+
+
+def _export_any_batch(model: nn.Module, x: Tensor) -> Any:
+    """The program for a batch of any size, made from those for two sizes; None if they differ."""
+    try:
+        symbolic = _export(_Identity(), x).graph.nodes
+        (example,) = (node.meta["val"] for node in symbolic if node.op == "placeholder")
+        batches = [(x[torch.arange(size) % 2],) for size in SIZES]
+        exported = [torch.export.export(model, batch, strict=False) for batch in batches]
+        first, second = map(_functional, exported)
+        generalise(first, second, example)
+    except CaptureError:
+        raise
+    except Exception:  # the first attempt to export the model has the better reason
+        return None
+    return first
+
+
+class _Identity(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+# -- functional form -------------------------------------------------------------------------------
+
+
+def _functional(exported: Any) -> Any:
+    """An exported program without blocks, in-place operations and ``vmap``."""
+    graph = exported.graph
+    _inline(exported.graph_module)
+    maps = any(getattr(node.target, "__name__", "") == "_add_batch_dim" for node in graph.nodes)
+    if _make_functional(graph) and not maps:
+        return exported
+    _drop_dropout(graph)
+    outputs = next(node for node in graph.nodes if node.op == "output").args[0]
+    for spec, node in zip(exported.graph_signature.output_specs, outputs, strict=True):
+        if isinstance(node, fx.Node):  # the signature names the nodes that are the outputs now
+            spec.arg = type(spec.arg)(name=node.name)
+    exported.graph_module.recompile()
+    try:
+        return exported.run_decompositions({})
+    except Exception as error:
+        message = (
+            f"the model's in-place operations cannot be undone: {first_line(error)}. Write "
+            "them out of place: x = x + y for x += y"
+        )
+        raise CaptureError(message) from error
+
+
+def _inline(module: fx.GraphModule) -> None:
+    """Put the graphs of ``enable_grad`` and ``autocast`` blocks in place of the calls to them."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        if getattr(node.target, "__name__", "") not in _BLOCKS:
+            continue
+        at = next(i for i, item in enumerate(node.args) if _is_graph(module, item))
+        inner: fx.GraphModule = getattr(module, node.args[at].target)
+        _inline(inner)
+        inputs, copies = iter(node.args[at + 1 :]), {}
+        with graph.inserting_before(node):
+            for part in inner.graph.nodes:
+                if part.op == "placeholder":
+                    copies[part] = next(inputs)
+                elif part.op != "output":
+                    copies[part] = graph.node_copy(part, copies.__getitem__)
+                else:
+                    results = [copies[result] for result in part.args[0]]
+        for user in list(node.users):
+            user.replace_all_uses_with(results[user.args[1]])
+            graph.erase_node(user)
+        graph.erase_node(node)
+
+
+def _is_graph(module: fx.GraphModule, item: Any) -> bool:
+    found = isinstance(item, fx.Node) and item.op == "get_attr"
+    return found and isinstance(getattr(module, str(item.target), None), fx.GraphModule)
+
+
+def _make_functional(graph: fx.Graph) -> bool:
+    """Replace in-place calls on values that nothing else reads; False if others remain."""
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            continue
+        base: Any = node.args[0] if node.args else None
+        packet = getattr(torch.ops.aten, str(schema.name).removeprefix("aten::")[:-1], None)
+        overload = getattr(packet, schema.overload_name or "default", None)
+        if not _is_fresh(base) or len(base.users) != 1 or overload is None:
+            return False
+        node.target = overload
+    return True
+
+
+def _is_fresh(node: Any) -> bool:
+    """Whether a node's result shares no memory with anything else."""
+    if not isinstance(node, fx.Node) or node.op != "call_function":
+        return False
+    name, rule = target_name(node.target), rule_of(node.target)
+    if name in _MAY_BE_VIEWS:
+        return False
+    if isinstance(rule, Affine):
+        return name in _FRESH or not (rule.exact or rule.reshapes or rule.identity)
+    return name in _FRESH or isinstance(rule, (Piecewise, Maximum, Sort))
+
+
+def _drop_dropout(graph: fx.Graph) -> None:
+    """Replace dropout in eval mode by its input: eager mode returns that very tensor."""
+    for node in list(graph.nodes):
+        dropout = node.op == "call_function" and "dropout" in target_name(node.target)
+        if dropout and arguments_of(node).get("train") is False:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+
+
+# -- the flat graph --------------------------------------------------------------------------------
+
+
+def _flattened(exported: Any) -> FlatGraph:
+    nodes = {node.name: node for node in exported.graph.nodes}
+    signature = exported.graph_signature
+    inputs, constants = [], {}
+    for spec in signature.input_specs:
+        if spec.kind.name == "USER_INPUT":
+            inputs.append(nodes[spec.arg.name])
+        else:
+            found = exported.state_dict.get(spec.target)
+            found = exported.constants.get(spec.target) if found is None else found
+            constants[nodes[spec.arg.name]] = (str(spec.target), found)
+    results: Any = list(nodes.values())[-1].args[0]
+    specs = zip(signature.output_specs, results, strict=True)
+    outputs = [node for spec, node in specs if spec.kind.name == "USER_OUTPUT"]
+    if len(inputs) != 1:
+        raise CaptureError(f"the model has {len(inputs)} inputs: it must have one tensor")
+    if len(outputs) != 1:
+        raise CaptureError(
+            f"the model returns {len(outputs)} values: it must return one tensor. "
+            "Wrap it in a module that returns the one to be explained."
+        )
+    if not isinstance(outputs[0], fx.Node) or not isinstance(outputs[0].meta.get("val"), Tensor):
+        raise CaptureError("the model must return a tensor")
+    return FlatGraph(list(nodes.values()), inputs[0], outputs[0], constants, Batch(inputs[0]))

@@ -1,0 +1,200 @@
+"""A model as a flat list of ATen calls, and how the shapes of its values depend on the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils.weak import WeakIdKeyDictionary
+
+from splinecam.errors import CaptureError
+from splinecam.network.values import Rows, Size
+
+__all__ = ["Batch", "FirstDimension", "FlatGraph", "argument_names", "arguments_of"]
+
+SYMBOLIC: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+"""The numbers of ``torch.export`` that may depend on the batch, and their plain types."""
+
+_PLAIN = Rows()
+_BATCH_SIZE = Size((1).__mul__)
+
+
+@dataclass(frozen=True)
+class FlatGraph:
+    """The calls of a model in order, from its input ``x`` to its output.
+
+    constants: parameters, buffers and other constants, each with its name in the model. batch: how
+    the shapes of values depend on the size of the batch.
+    """
+
+    nodes: list[fx.Node]
+    x: fx.Node
+    output: fx.Node
+    constants: dict[fx.Node, tuple[str, Any]]
+    batch: Batch
+
+    def needed(self) -> set[fx.Node]:
+        """The nodes that the output depends on."""
+        found, waiting = {self.output}, [self.output]
+        while waiting:
+            new = [node for node in waiting.pop().all_input_nodes if node not in found]
+            found.update(new)
+            waiting += new
+        return found
+
+    def structure(self) -> list[Any]:
+        """All of the graph but the values of its constants, to be compared with another's."""
+        parts: list[Any] = [self.x.meta["val"].shape, self.output.name]
+        for node in self.nodes:
+            parts += (node.name, node.target, node.meta.get("nn_module_stack"))
+            parts += (item.name if isinstance(item, fx.Node) else item for item in node.args)
+        parts += (tensor.shape for _, tensor in self.constants.values())
+        return parts
+
+
+@cache
+def _parameters(target: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The names of an operation's arguments in its schema, and their default values."""
+    schema = getattr(target, "_schema", None)
+    arguments = schema.arguments if schema else ()
+    defaults = {a.name: a.default_value for a in arguments if a.has_default_value()}
+    return tuple(argument.name for argument in arguments), defaults
+
+
+def argument_names(node: fx.Node) -> tuple[str, ...]:
+    """The names of a call's arguments in its schema, in order."""
+    return _parameters(node.target)[0]
+
+
+def named_arguments(
+    node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments for the operation of a node by name, with the defaults filled in."""
+    names, defaults = _parameters(node.target)
+    return defaults | dict(zip(names, args, strict=False)) | dict(kwargs)
+
+
+def arguments_of(node: fx.Node) -> dict[str, Any]:
+    """A call's own arguments by name, with the defaults filled in."""
+    return named_arguments(node, node.args, node.kwargs)
+
+
+def _evaluate(expression: Any, symbol: Any, kind: type, batch: int) -> Any:
+    return kind(expression.subs(symbol, batch))
+
+
+class Batch:
+    """The symbol that stands for the size of the batch in the shapes of a graph.
+
+    known: other symbols, whose values are constants of the model.
+    """
+
+    def __init__(self, x: fx.Node) -> None:
+        size = x.meta["val"].shape[0]
+        if not isinstance(size, torch.SymInt):
+            raise CaptureError(
+                "the model fixes the size of its batch: it must accept any number of points in "
+                "dimension 0"
+            )
+        self.symbol = size.node.expr
+        self.known: dict[Any, Any] = {}
+        self._shapes: Any = WeakIdKeyDictionary()
+        self._rows: Any = WeakIdKeyDictionary()
+
+    def set_known(self, symbol: Any, number: Any) -> None:
+        """Record the value of another symbol."""
+        self.known[symbol] = number
+        self._shapes.clear()
+        self._rows.clear()
+
+    def _expression(self, value: Any) -> Any:
+        """The expression of a symbolic number, with the known symbols substituted."""
+        return value.node.expr.subs(self.known)
+
+    def unknown(self, value: Any) -> set[Any]:
+        """The symbols of a number or of a shape that depend on the data."""
+        sizes = list(value.shape) if isinstance(value, Tensor) else [value]
+        symbolic = [size for size in sizes if type(size) in SYMBOLIC]
+        found = {symbol for size in symbolic for symbol in self._expression(size).free_symbols}
+        return found - {self.symbol}
+
+    def equate(self, value: Tensor, same: Tensor) -> None:
+        """Record the unknown sizes of a value that has the shape of another with known sizes."""
+        for size, known in zip(value.shape, same.shape, strict=True):
+            if len(self.unknown(size)) == 1 and self._expression(size).is_Symbol:
+                number = self._expression(known) if isinstance(known, torch.SymInt) else known
+                self.set_known(self._expression(size), number)
+
+    def size(self, value: Any) -> Any:
+        """A number of the graph: itself, or a ``Size`` that depends on the batch."""
+        kind = SYMBOLIC.get(type(value))
+        if kind is None:
+            return value
+        expression = self._expression(value)
+        if not expression.free_symbols:
+            return kind(expression)
+        if expression.free_symbols != {self.symbol}:
+            raise CaptureError(
+                "the shape of an activation depends on the values of the input, as that of "
+                "nonzero(x) and x[mask] does: it must be the same for every point"
+            )
+        each = expression / self.symbol
+        if kind is int and each.is_Integer:
+            return Size(int(each).__mul__)
+        return Size(partial(_evaluate, expression, self.symbol, kind))
+
+    def shape(self, value: Tensor) -> list[Any]:
+        """The shape of a value; its sizes are numbers, or a ``Size`` each."""
+        if value not in self._shapes:
+            self._shapes[value] = [self.size(size) for size in value.shape]
+        return list(self._shapes[value])
+
+    def shape_at(self, value: Tensor, batch: int) -> list[int]:
+        """The shape that a value has for so many points."""
+        return [size.at(batch) if isinstance(size, Size) else size for size in self.shape(value)]
+
+    def rows(self, value: Tensor) -> Rows | None:
+        """Where a value has the batch; None if it has no batch dimension, or mixes the points."""
+        if value not in self._rows:
+            self._rows[value] = self._find_rows(value)
+        found: Rows | None = self._rows[value]
+        return found
+
+    def _find_rows(self, value: Tensor) -> Rows | None:
+        found = [
+            (dim, self._expression(size) / self.symbol)
+            for dim, size in enumerate(value.shape)
+            if isinstance(size, torch.SymInt) and self.symbol in self._expression(size).free_symbols
+        ]
+        if len(found) != 1 or not found[0][1].is_Integer:
+            return None
+        return Rows(found[0][0], int(found[0][1]))
+
+
+class FirstDimension(Batch):
+    """The batch of a graph in which it is the first dimension of every value, and no other."""
+
+    def __init__(self) -> None:
+        self.known = {}
+
+    def unknown(self, value: Any) -> set[Any]:
+        return set()
+
+    def equate(self, value: Tensor, same: Tensor) -> None:
+        pass
+
+    def size(self, value: Any) -> Any:
+        return value
+
+    def shape(self, value: Tensor) -> list[Any]:
+        return [_BATCH_SIZE, *value.shape[1:]]
+
+    def shape_at(self, value: Tensor, batch: int) -> list[int]:
+        return [batch, *value.shape[1:]]
+
+    def rows(self, value: Tensor) -> Rows | None:
+        return _PLAIN

@@ -1,0 +1,305 @@
+"""Maxima over groups of units, sorting them, and reductions at constant places, as layers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from splinecam.network.capture.constants import UnevenRows
+from splinecam.network.capture.graph_builder import EXACT, GraphBuilder, NodeCall, is_floating
+from splinecam.network.capture.scalar_functions import operation_of
+from splinecam.network.capture.stages import refs
+from splinecam.network.nonlinearities import MaxNonlinearity, Operation, SortNonlinearity
+from splinecam.network.ops import Affine, Scatter, target_name
+from splinecam.network.ops.rejected import INDICES, MIXES, PRODUCT, UNPOOLED
+from splinecam.network.program import Step
+from splinecam.network.values import Ref, Rows, resolve
+
+__all__ = ["add_maxima", "add_scattered", "add_sort", "uses_places"]
+
+# Every function that adds something gives the reason why it cannot be added, or None.
+
+
+def add_maxima(builder: GraphBuilder, call: NodeCall) -> str | None:
+    """Add the largest unit of every group, which changes where two are equal."""
+    ref, node = next(refs((call.args, call.kwargs))), call.node
+    values = node.meta["val"]
+    value, part = (values, None) if isinstance(values, Tensor) else (values[0], 0)
+    rows, result_rows = builder.rows[ref.name], builder.batch.rows(value)
+    if result_rows is None:
+        return MIXES
+    index = _unit_numbers(builder, ref)
+    shape = builder.batch.shape_at(value, 2)
+    groups = call.rule.members(_with_numbers(builder, call, ref, index), index, shape)
+    if isinstance(groups, str):
+        return groups
+    first, second = result_rows.out(groups).reshape(2, -1, groups.shape[-1])
+    units = index.numel() // 2
+    if not torch.equal(first, second - units) or bool((first >= units).any()):
+        return MIXES
+    builder.add_results(node)
+    if first.shape[1] == 1:
+        _add_passed_on(builder, call, part)
+        return None
+    builder.add_layer(
+        MaxNonlinearity,
+        node,
+        operation_of(node.target, call.args, call.kwargs, rows, result_rows, part),
+        source=ref.name,
+        result=next(refs(builder.values[node])).name,
+        shape=builder.unit_shape(ref)[1:],
+        members=first.contiguous(),
+        smallest=call.rule.smallest,
+        places=_places_of(call, rows, result_rows),
+    )
+    return None
+
+
+def _places_of(call: NodeCall, rows: Rows, result_rows: Rows) -> Operation | None:
+    """For a pool the same pool, which says where its winners stand."""
+    name = target_name(call.node.target).removeprefix("aten.").removesuffix("_with_indices")
+    packet = getattr(torch.ops.aten, f"{name}_with_indices", None)
+    if packet is None or not name.startswith("max_pool"):
+        return None
+    return operation_of(packet.default, call.args, call.kwargs, rows, result_rows, 1)
+
+
+def add_sort(builder: GraphBuilder, call: NodeCall) -> str | None:
+    """Add the sorting of groups of units, which changes where two of a group are equal."""
+    ref, node = next(refs((call.args, call.kwargs))), call.node
+    part = None if isinstance(node.meta["val"], Tensor) else 0
+    rows, index = builder.rows[ref.name], _unit_numbers(builder, ref)
+    groups = call.rule.members(_with_numbers(builder, call, ref, index), index)
+    groups = groups.reshape(-1, groups.shape[-1])
+    own = groups < index.numel() // 2
+    if bool((own.any(1) != own.all(1)).any()):
+        return MIXES
+    builder.add_results(node)
+    if groups.shape[1] == 1:
+        _add_passed_on(builder, call, part)
+        return None
+    builder.add_layer(
+        SortNonlinearity,
+        node,
+        operation_of(node.target, call.args, call.kwargs, rows, rows, part),
+        source=ref.name,
+        result=next(refs(builder.values[node])).name,
+        shape=builder.unit_shape(ref)[1:],
+        members=groups[own[:, 0]],
+    )
+    return None
+
+
+def uses_places(node: fx.Node, needed: set[fx.Node]) -> str | None:
+    """The reason against a node whose second result, the places of its values, is used."""
+    used = [user for user in node.users if user in needed and user.target is operator.getitem]
+    places = [user for user in used if user.args[1] != 0]
+    if any(map(_unpools, places)):
+        return UNPOOLED
+    return INDICES if places else None
+
+
+def _unpools(places: fx.Node) -> bool:
+    """Whether indices are given to max_unpool, perhaps in another shape."""
+    return any(
+        "max_unpool" in target_name(user.target)
+        or (not is_floating(user.meta.get("val")) and _unpools(user))
+        for user in places.users
+    )
+
+
+def _unit_numbers(builder: GraphBuilder, ref: Ref) -> Tensor:
+    """A value for two points whose entries are the numbers of the units."""
+    border = builder.unit_shape(ref, 2)
+    numbers = torch.arange(border.numel(), device=builder.device)
+    return builder.rows[ref.name].back(numbers.view(border))
+
+
+def _with_numbers(builder: GraphBuilder, call: NodeCall, ref: Ref, index: Tensor) -> dict[str, Any]:
+    """The arguments of a call on two points, its activation replaced by the numbers of units."""
+    env = {ref.name: index}
+    return {key: resolve(item, env, 2, builder.device) for key, item in call.named.items()}
+
+
+def _add_passed_on(builder: GraphBuilder, call: NodeCall, part: int | None) -> None:
+    """Groups of one unit each: the values are passed on as they are."""
+
+    def role(item: Any) -> str:
+        return "add" if isinstance(item, Ref) else "plain"
+
+    name = next(refs(builder.values[call.node])).name
+    roles = tuple(map(role, call.args)), {key: role(item) for key, item in call.kwargs.items()}
+    run = _part_of(call.node.target, part)
+    builder.body.append(Step(name, run, call.args, call.kwargs, (), EXACT, roles))
+
+
+def _part_of(run: Any, part: int | None) -> Callable[..., Tensor]:
+    def call(*args: Any, **kwargs: Any) -> Tensor:
+        results = run(*args, **kwargs)
+        result: Tensor = results if part is None else results[part]
+        return result
+
+    return call
+
+
+# -- reductions at constant places: scatter_reduce and index_reduce, as graph networks use ---------
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where values go: entry k of the source, flattened, to unit ``place[k]`` of the result.
+
+    shape: of the result; taken: of the part of the source that is used; both without the batch.
+    included: which units of ``self`` take part, one number for each.
+    """
+
+    place: Tensor
+    shape: list[int]
+    taken: list[int]
+    included: Tensor
+
+    @property
+    def counts(self) -> Tensor:
+        """How many entries of the source each unit of the result is made of."""
+        return torch.bincount(self.place, minlength=self.included.numel())
+
+
+def add_scattered(builder: GraphBuilder, call: NodeCall) -> str | None:
+    """Add sums and means as a step, extremes as a layer."""
+    named, reduce = call.named, call.named["reduce"]
+    if reduce == "prod":
+        return PRODUCT
+    given = (named["self"], named[call.rule.source], named["index"])
+    try:
+        data, source, index = (builder.constants.one_row(item) for item in given)
+    except UnevenRows:
+        return MIXES
+    values = [data, source]
+    moved = [isinstance(i, Ref) and not builder.rows[i.name].plain for i in (*values, index)]
+    result_rows = builder.batch.rows(call.node.meta["val"])
+    if any(moved) or result_rows is None or not result_rows.plain:
+        return MIXES
+    places = _find_places(builder, call, index)
+    if places is None:
+        return MIXES
+    if reduce in ("sum", "mean"):
+        _add_sums(builder, call.node, values, places, reduce == "mean")
+    else:
+        _add_extremes(builder, call.node, values, places, reduce == "amin")
+    return None
+
+
+def _find_places(builder: GraphBuilder, call: NodeCall, index: Tensor) -> _Places | None:
+    """Where the values of one point go; None if they go to other points."""
+    rule: Scatter = call.rule
+    shape = builder.batch.shape_at(call.node.meta["val"], 1)
+    dim = call.named["dim"] % len(shape)
+    whole = rule.whole or (index.dim() == len(shape) and isinstance(call.named["index"], Ref))
+    if dim == 0 or not whole:
+        return None
+    numbers = torch.arange(torch.Size(shape).numel(), device=builder.device).view(shape)
+    place = numbers.index_select(dim, index) if rule.whole else numbers.gather(dim, index)
+    included = torch.ones_like(numbers).flatten()
+    if not call.named["include_self"]:
+        included[place.flatten()] = 0
+    return _Places(place.flatten(), shape[1:], list(place.shape[1:]), included)
+
+
+def _add_sums(
+    builder: GraphBuilder, node: fx.Node, values: list[Any], places: _Places, mean: bool
+) -> None:
+    included = places.included
+    divisor = places.counts + included if mean else torch.ones_like(included)
+    constants = (places.place, included.double(), divisor.double(), places.shape, places.taken)
+    builder.add_results(node)
+    builder.add_step(node.name, _summed, (*values, *constants), plain=5, rule=Affine())
+
+
+def _summed(
+    data: Tensor,
+    source: Tensor,
+    place: Tensor,
+    included: Tensor,
+    divisor: Tensor,
+    shape: list[int],
+    taken: list[int],
+) -> Tensor:
+    """The sums of the values at each place, divided."""
+    data, source = _rows(data, source, shape, taken)
+    total = (data * included).index_add(1, place, source)
+    return (total / divisor).view(-1, *shape)
+
+
+def _rows(
+    data: Tensor, source: Tensor, shape: list[int], taken: list[int]
+) -> tuple[Tensor, Tensor]:
+    """What is scattered into and the part that is scattered, one row for each point."""
+    batch = max(data.shape[0], source.shape[0])
+    for dim, size in enumerate(taken):
+        source = source.narrow(dim + 1, 0, size)
+    wide = data.expand(batch, *shape), source.expand(batch, *taken)
+    return wide[0].reshape(batch, -1), wide[1].reshape(batch, -1)
+
+
+def _add_extremes(
+    builder: GraphBuilder, node: fx.Node, values: list[Any], places: _Places, smallest: bool
+) -> None:
+    """Add the largest, or the smallest, of the values at each place."""
+    data, included = values[0], places.included
+    if isinstance(data, Tensor):  # an infinite start never wins where there is anything else
+        worst = torch.inf if smallest else -torch.inf
+        idle = (data == worst).flatten() & (places.counts > 0)
+        included = torch.where(idle, 0, included)
+        values = [torch.where(idle.view(data.shape), 0.0, data), values[1]]
+    members = _members(places.place, included)
+    joined, example = f"{node.name}.joined", node.meta["val"]
+    units = included.numel() + places.place.numel()
+    builder.add_value(joined, node, example.new_empty(example.shape[0], units))
+    ref = builder.add_step(joined, _joined, (*values, places.shape, places.taken), plain=2)
+    builder.add_results(node)
+    constants = (members, places.shape, smallest)
+    if members.shape[1] == 1:
+        builder.add_step(node.name, _extreme, (ref, *constants), plain=3)
+        return
+    builder.add_layer(
+        MaxNonlinearity,
+        node,
+        Operation(_extreme, (Operation.VARIABLE, *constants), {}),
+        source=joined,
+        result=node.name,
+        shape=(units,),
+        members=members,
+        smallest=smallest,
+    )
+
+
+def _joined(data: Tensor, source: Tensor, shape: list[int], taken: list[int]) -> Tensor:
+    return torch.cat(_rows(data, source, shape, taken), 1)
+
+
+def _extreme(z: Tensor, members: Tensor, shape: list[int], smallest: bool) -> Tensor:
+    group = z[:, members]
+    return (group.amin(2) if smallest else group.amax(2)).view(-1, *shape)
+
+
+def _members(place: Tensor, included: Tensor) -> Tensor:
+    """The units that each place is made of, (G, R): its own and then those that come to it.
+
+    A place with fewer than R names its first once more.
+    """
+    own = included.nonzero()[:, 0]
+    unit = torch.cat([own, included.numel() + torch.arange(place.numel(), device=place.device)])
+    group = torch.cat([own, place])
+    order = group.argsort(stable=True)
+    unit, group = unit[order], group[order]
+    count = torch.bincount(group, minlength=included.numel())
+    start = count.cumsum(0) - count
+    column = torch.arange(unit.numel(), device=unit.device) - start[group]
+    members = unit[start][:, None].repeat(1, int(count.max()))
+    members[group, column] = unit
+    return members
