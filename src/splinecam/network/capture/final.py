@@ -140,28 +140,32 @@ class Tail:
         self.label = label
         self._range = _RANGES.get(label, _OF_LOGARITHMS)
         self._negated = False
-        self._calls: list[tuple[fx.Node, Call]] = []
+        self._calls: list[Call] = []
+        self._moves: list[Call] = []  # those of the calls that move values about
         self._source: Any = None
 
     def read(
         self, builder: GraphBuilder, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bool:
-        """Read the next node; whether it was left out, or has to be applied to what is left."""
+        """Read the next node; False if it has to be applied to what is left of the output."""
         i = self.nodes.index(node)
         before: Any = node.args[0] if i == 0 else self.nodes[i - 1]
+        value, target = builder.values[before], node.target
 
         def marked(item: Any, given: Any) -> Any:
             return _VARIABLE if given is before else item
 
         args = tuple(map(marked, args, node.args))
         kwargs = {key: marked(item, node.kwargs[key]) for key, item in kwargs.items()}
-        value = builder.values[before]
         if i == 0:
             self._source = value
-        elif _is_move(node) and node.target is not operator.getitem:
-            self._calls.append((node, (node.target, args, kwargs)))  # type: ignore[arg-type]
+        elif target is operator.getitem:
+            value = value[0]
+        elif _is_move(node):
+            self._moves.append((target, args, kwargs))  # type: ignore[arg-type]
+            self._calls.append(self._moves[-1])
             return False
-        elif node.target is not operator.getitem:
+        else:
             try:
                 args = tuple(builder.constants.one_row(item) for item in args)
                 reason = self._follow(node, args)
@@ -170,21 +174,20 @@ class Tail:
             if reason is not None:
                 builder.reject(node, reason)
                 return True
-        self._calls.append((node, (node.target, args, kwargs)))  # type: ignore[arg-type]
-        several = not isinstance(node.meta["val"], Tensor)
-        value = value[0] if node.target is operator.getitem else value
-        builder.values[node] = (value,) if several else value
+        self._calls.append((target, args, kwargs))  # type: ignore[arg-type]
+        builder.values[node] = value if isinstance(node.meta["val"], Tensor) else (value,)
         return True
 
     def _follow(self, node: fx.Node, args: tuple[Any, ...]) -> str | None:
-        """Follow the range of the values through a node; the answer is a reason against it."""
+        """Follow the range of the values through a node; the result is a reason against it."""
         name, ends = _op(node), self._range
         if name == "exp":
             self._range = (exp(ends[0]), exp(ends[1]))
         elif name == "log":
             if ends[0] < 0:
                 return SMOOTH
-            self._range = (_log(ends[0]), _log(ends[1]))
+            low, high = (log(end) if end > 0 else -inf for end in ends)
+            self._range = (low, high)
         else:
             scale, shift = _scale_and_shift(name, args, arguments_of(node).get("alpha", 1))
             if scale == 0:
@@ -202,14 +205,12 @@ class Tail:
         shape = builder.unit_shape(self._source, 2)
         numbers = torch.arange(shape.numel(), dtype=torch.float64, device=builder.device)
         moved: Any = rows.back(numbers.view(shape))
-        for node, call in self._calls:
-            if _is_move(node) and node.target is not operator.getitem:
-                moved = _run(call, moved, 2, builder.device)
+        for call in self._moves:
+            moved = _run(call, moved, 2, builder.device)
         first, second = moved.reshape(2, -1).long()
         if not torch.equal(first + first.numel(), second):
             raise CaptureError(f"after the final {self.label}, the output mixes the points")
-        calls = tuple(call for _, call in self._calls)
-        final = Final(calls, first.argsort(), tuple(shape[1:]), rows, self._negated)
+        final = Final(tuple(self._calls), first.argsort(), tuple(shape[1:]), rows, self._negated)
         result: Ref = builder.values[output]
         if self._negated:
             result = builder.add_negated(f"{result.name}.negated", output, result)
@@ -244,7 +245,3 @@ def _only(value: Any) -> float | None:
     numbers = value.flatten().to(torch.float64)
     same = numbers.numel() > 0 and bool((numbers == numbers[0]).all())
     return float(numbers[0]) if same else None
-
-
-def _log(value: float) -> float:
-    return log(value) if value > 0 else -inf
