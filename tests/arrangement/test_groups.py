@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._util.tolerances import EPS
-from splinecam.arrangement.envelope import CandidateFaces, contests
+from splinecam.arrangement.envelope import CandidateFaces, find_candidates
 from splinecam.arrangement.groups import Groups
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import polygon_mesh
@@ -26,39 +26,39 @@ POOLS = {
 }
 
 
-def cut_of(pool: nn.Module, shape: tuple[int, ...]) -> MaxNonlinearity:
-    cut = capture(pool, shape).cuts[0]
-    assert isinstance(cut, MaxNonlinearity)
-    return cut
+def layer_of(pool: nn.Module, shape: tuple[int, ...]) -> MaxNonlinearity:
+    layer = capture(pool, shape).layers[0]
+    assert isinstance(layer, MaxNonlinearity)
+    return layer
 
 
 @pytest.mark.parametrize("name", POOLS)
 def test_columns_are_the_members(name: str) -> None:
     pool, shape, regular = POOLS[name]
-    cut = cut_of(pool, shape)
+    layer = layer_of(pool, shape)
     z = torch.randn(5, *shape, dtype=torch.float64)
-    columns = torch.stack(list(cut.groups.columns(z.flatten(1))), -1)
-    assert torch.equal(columns.flatten(1, -2), z.flatten(1)[:, cut.members])
-    assert all(start >= 0 for start, _ in cut.groups._strides) == regular
+    columns = torch.stack(list(layer.groups.columns(z.flatten(1))), -1)
+    assert torch.equal(columns.flatten(1, -2), z.flatten(1)[:, layer.members])
+    assert all(start >= 0 for start, _ in layer.groups._strides) == regular
     part = z.flatten(1)[1:4]  # rows in the middle of a larger tensor
-    assert torch.equal(torch.stack(list(cut.groups.columns(part)), -1), columns[1:4])
+    assert torch.equal(torch.stack(list(layer.groups.columns(part)), -1), columns[1:4])
 
 
 @pytest.mark.parametrize("name", POOLS)
 def test_the_cut_computes_the_pool(name: str) -> None:
     pool, shape, _ = POOLS[name]
     z = torch.randn(5, *shape, dtype=torch.float64) - 3
-    assert torch.equal(cut_of(pool, shape).apply(z), pool(z))
+    assert torch.equal(layer_of(pool, shape).apply(z), pool(z))
 
 
 @pytest.mark.parametrize("name", POOLS)
 def test_winners_differ_exactly_where_the_largest_members_differ(name: str) -> None:
     pool, shape, _ = POOLS[name]
-    cut = cut_of(pool, shape)
+    layer = layer_of(pool, shape)
     z = torch.randn(6, *shape, dtype=torch.float64).flatten(1)
-    slack = torch.zeros(cut.groups.count, dtype=torch.float64)
-    winner = cut.groups.winners(z, slack)
-    unit = cut.members.gather(1, z[:, cut.members].argmax(2).T).T
+    slack = torch.zeros(layer.groups.count, dtype=torch.float64)
+    winner = layer.groups.winners(z, slack)
+    unit = layer.members.gather(1, z[:, layer.members].argmax(2).T).T
     assert torch.equal(winner[1:] != winner[:-1], unit[1:] != unit[:-1])
 
 
@@ -89,13 +89,13 @@ def test_only_groups_whose_winner_may_change_are_looked_at() -> None:
             return super().select(chosen)
 
     spy = Spy(groups.members, groups.shape)
-    found = contests(mesh, z, spy, torch.full((10,), EPS), z.amin(0), z.amax(0))
+    found = find_candidates(mesh, z, spy, torch.full((10,), EPS), z.amin(0), z.amax(0))
     assert asked == [[0]], "dead units, clear winners and units equal to rounding are left out"
     assert found.group.tolist() == [0]
     assert found.units.tolist() == [[0, 1, 2]]
 
 
-def test_contests_with_fewer_units() -> None:
+def test_candidates_with_fewer_units() -> None:
     units = torch.tensor([[7, 2, 7], [4, 2, 9]])
     few, used = CandidateFaces(torch.arange(2), torch.arange(2), units).renumbered(11)
     assert used.tolist() == [2, 4, 7, 9]

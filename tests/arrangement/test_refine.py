@@ -93,7 +93,7 @@ def test_generic_lines_make_as_many_faces_as_they_cross(count: int):
     assert not made.ambiguities
 
 
-def test_births_interpolate_to_the_new_vertices():
+def test_interpolation_gives_the_new_vertices():
     made = cut((1, 0.2, 0.1), (0.3, -1, 0.2), (1, 1, -0.3))
     uv = torch.cat([SQUARE, made.on_edges.interpolate(SQUARE)])
     uv = torch.cat([uv, made.inside.interpolate(uv)])
@@ -114,13 +114,13 @@ def test_what_is_too_close_to_a_vertex_to_tell_is_reported():
     assert [ambiguity.uv.tolist() for ambiguity in made.ambiguities] == [[[-1.0, -1.0]]]
 
 
-def all_faces(loops: FaceBoundaries, *args: object, **options: object) -> Tensor:
-    """In place of ``weave``: leave every face to ``arrange``."""
-    return torch.arange(loops.offsets.shape[0] - 1)
+def all_faces(boundaries: FaceBoundaries, *args: object, **options: object) -> Tensor:
+    """In place of ``insert_at_once``: leave every face to ``insert_incrementally``."""
+    return torch.arange(boundaries.count)
 
 
 @pytest.mark.parametrize("count", [2, 9, 40])
-def test_both_ways_of_drawing_chords_make_the_same_faces(
+def test_both_ways_to_insert_chords_make_the_same_faces(
     count: int, monkeypatch: pytest.MonkeyPatch
 ):
     first = torch.randn(count, 3, dtype=torch.float64) * torch.tensor([1, 1, 0.3])
@@ -128,7 +128,7 @@ def test_both_ways_of_drawing_chords_make_the_same_faces(
     meshes = []
     for careful in (False, True):
         if careful:
-            monkeypatch.setattr("splinecam.arrangement.refinement.weave", all_faces)
+            monkeypatch.setattr("splinecam.arrangement.insert_chords.insert_at_once", all_faces)
         mesh = cut(*first.tolist()).mesh
         meshes.append(cut(*second.tolist(), mesh=mesh).mesh)
     fast, slow = meshes

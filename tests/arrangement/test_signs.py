@@ -17,7 +17,7 @@ def test_signs_survive_packing(m: int):
         x.reshape(-1) for x in torch.meshgrid(torch.arange(30), torch.arange(m), indexing="ij")
     )
     assert torch.equal(signs.at(vertex, column).view(30, m), values.long())
-    rows, columns = set_bits(signs.zero())
+    rows, columns = set_bits(signs.zero)
     assert torch.equal(torch.stack([rows, columns], 1), (values == 0).nonzero())
 
 
@@ -47,4 +47,4 @@ def test_functions_that_do_not_count_have_no_sign_and_are_not_zero():
     writer.write(0, torch.tensor([[2.0, -3.0, 0.0]]))
     signs = writer.signs.only(torch.tensor([True, False, False]))
     assert signs.at(torch.zeros(3, dtype=torch.long), torch.arange(3)).tolist() == [1, 0, 0]
-    assert not signs.zero().any()
+    assert not signs.zero.any()

@@ -18,7 +18,7 @@ import splinecam as sc
 from splinecam import _sweep as windows
 from splinecam._partition import Partition, assemble
 from splinecam._util.backend import using
-from splinecam.arrangement.refinement import Ambiguities
+from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.engine import batched as together
 from splinecam.engine import run as engine
 from splinecam.engine.activations import State

@@ -18,8 +18,7 @@ import splinecam as sc
 from kernel_cases import NETS, assert_same_mesh, assert_same_refinement, mlp
 from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement import dissolve as dissolving
-from splinecam.arrangement import envelope, maxima, refine
-from splinecam.arrangement import envelope_chords as strokes
+from splinecam.arrangement import envelope, envelope_chords, maxima, refine
 from splinecam.engine.batched import run_together
 from splinecam.engine.plan import Place, Plan
 from splinecam.engine.run import Outcome, run
@@ -76,14 +75,14 @@ def test_the_same_cells_and_values(name: str, kernel: GpuKernel) -> None:
 def test_the_same_refinement(name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(breakpoints, "FEWEST", 0)
     pairs: list[tuple[Any, Any]] = []
-    compiled = refine._by_gpu
+    compiled = refine._refine_on_gpu
 
     def noted(kernel: Any, mesh: Any, functions: Any, op: int, most: int | None) -> Any:
         fast = compiled(kernel, mesh, functions, op, most)
         pairs.append((fast, refine.refine(mesh, functions, op)))
         return fast
 
-    monkeypatch.setattr(refine, "_by_gpu", noted)
+    monkeypatch.setattr(refine, "_refine_on_gpu", noted)
     both(kernel, NETS[name](), BOX)
     assert pairs
     for fast, plain in pairs:
@@ -126,7 +125,7 @@ def test_what_is_close_is_left_to_tensor_operations(make: Any, kernel: GpuKernel
 def test_a_dead_unit_is_no_reason_for_care(
     kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refine, "cut_edges", None)  # so that tensor operations would fail
+    monkeypatch.setattr(refine, "find_edge_crossings", None)  # so that tensor operations would fail
     plan = plan_of(kernel, dead_unit())
     assert run(plan.first.program, BOX, plan=plan).mesh.num_faces > 6
 
@@ -175,17 +174,18 @@ POOLS: dict[str, Any] = {
 @needs_compiler
 @pytest.mark.parametrize("name", POOLS)
 def test_the_same_winners(name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    judged, seen = envelope.EnvelopeClassifier.judge, []
+    classify, seen = envelope.EnvelopeClassifier.classify, []
 
-    def noted(judge: Any, mesh: Any, contests: Any) -> Any:
-        found = judged(judge, mesh, contests)
-        if judge.kernel is not None:
-            plain = replace(judge, kernel=None)
-            seen.append((found, judged(plain, mesh, contests)))
-            assert torch.equal(judge.hopeless(mesh, contests), plain.hopeless(mesh, contests))
+    def noted(classifier: Any, mesh: Any, candidates: Any) -> Any:
+        found = classify(classifier, mesh, candidates)
+        if classifier.gpu is not None:
+            plain = replace(classifier, gpu=None)
+            seen.append((found, classify(plain, mesh, candidates)))
+            fast = classifier.dominated(mesh, candidates)
+            assert torch.equal(fast, plain.dominated(mesh, candidates))
         return found
 
-    monkeypatch.setattr(envelope.EnvelopeClassifier, "judge", noted)
+    monkeypatch.setattr(envelope.EnvelopeClassifier, "classify", noted)
     fast, plain = both(kernel, POOLS[name]().double(), BOX)
     assert_same_mesh(fast.mesh, plain.mesh)
     assert seen
@@ -232,7 +232,7 @@ def compared(
 
     def noted(*given: Any) -> Any:
         result = made(*given)
-        if getattr(given[-1], "kernel", given[-1]) is not None:
+        if getattr(given[-1], "gpu", given[-1]) is not None:
             check(result, made(*plain(*given)))
             seen.append(name)
         return result
@@ -272,10 +272,10 @@ def test_the_same_chosen_chords(
     name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def plain(mesh: Any, wanted: Any) -> tuple[Any, Any]:
-        return mesh, replace(wanted, kernel=None)
+        return mesh, replace(wanted, gpu=None)
 
-    drawn = compared(monkeypatch, strokes, "draw_strokes", plain, check_drawn)
-    halved = compared(monkeypatch, strokes, "halve", plain, check_halves)
+    drawn = compared(monkeypatch, envelope_chords, "insert_selected", plain, check_drawn)
+    halved = compared(monkeypatch, envelope_chords, "halve", plain, check_halves)
     fast, other = both(kernel, MAXIMA[name]().double(), BOX)
     assert_same_mesh(fast.mesh, other.mesh)
     assert drawn
@@ -291,8 +291,8 @@ def test_the_same_borders_along_lines(
 
     def noted(work: Any, *given: Any) -> Any:
         along = found(work, *given)
-        if work.judge.kernel is not None:
-            plain = replace(work, judge=replace(work.judge, kernel=None))
+        if work.classifier.gpu is not None:
+            plain = replace(work, classifier=replace(work.classifier, gpu=None))
             assert torch.equal(along, found(plain, *given))
             seen.append(along)
         return along
@@ -307,7 +307,7 @@ def test_the_same_borders_along_lines(
 def test_chosen_chords_need_no_tensor_operations(
     name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strokes, "_strokes", None)
+    monkeypatch.setattr(envelope_chords, "_find", None)
     monkeypatch.setattr(dissolving, "roots", None)
     plan = plan_of(kernel, MAXIMA[name]().double())
     assert run(plan.first.program, BOX, plan=plan).mesh.num_faces > 6

@@ -139,13 +139,13 @@ def test_the_kernel_is_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
     follow_lines(monkeypatch)
     for name in ("dense", "fill", "refine"):
         note(Kernel, name)
-    note(refine, "cut_edges")
+    note(refine, "find_edge_crossings")
     _outcome(NETS["relu"](), sc.Domain.box(-3, 3))
     assert sorted(used) == ["dense"] * 4 + ["refine"] * 3  # nothing is left to tensor operations
     used.clear()
     _outcome(NETS["leaky"](), sc.Domain.box(-3, 3))
     assert {"dense", "fill", "refine"} <= set(used)
-    assert "cut_edges" not in used
+    assert "find_edge_crossings" not in used
 
 
 @pytest.mark.parametrize("name", ["relu", "leaky", "one layer of many"])
@@ -159,7 +159,7 @@ def test_the_same_refinement(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     ) -> Any:
         fast = compiled(kernel, mesh, layer, op, max_faces=max_faces)
         low, high = layer.z.aminmax(dim=0)
-        jump = torch.ones_like(low) if layer.jump is None else layer.jump
+        jump = torch.ones_like(low) if layer.slope_difference is None else layer.slope_difference
         functions = Functions.crossing(
             layer.z, torch.zeros_like(low)[None], layer.error, low, high, jump[None]
         )

@@ -28,8 +28,8 @@ from splinecam.analysis.class_names import class_number
 from splinecam.analysis.curves import Curves
 from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.analysis.winners import Winners, find_winners
+from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.functions import Functions
-from splinecam.arrangement.refinement import Ambiguities
 from splinecam.arrangement.zero_sets import zero_sets
 from splinecam.errors import SplineCamError
 

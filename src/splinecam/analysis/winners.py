@@ -15,10 +15,11 @@ from torch import Tensor
 from splinecam._util.csr import blocks_of, owners_of, take, take_rows
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.analysis.partition_data import PartitionData
+from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.groups import Groups
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.overlay import Overlay, overlay
-from splinecam.arrangement.refinement import Ambiguities, Refinement
+from splinecam.arrangement.refinement import Refinement
 from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["Borders", "Winners", "find_winners"]

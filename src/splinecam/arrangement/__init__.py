@@ -1,1 +1,1 @@
-"""Refinement of subdivisions: faces are cut along the zero sets of functions."""
+"""Faces of a subdivision are cut along the zero sets of functions, and where a maximum changes."""

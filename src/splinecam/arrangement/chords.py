@@ -1,8 +1,8 @@
-"""What ``weave`` and ``arrange`` work on: face boundaries, chords, and the lines behind them."""
+"""Face boundaries, the chords that cut faces, and the straight lines behind the chords."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -18,14 +18,14 @@ __all__ = [
     "Chords",
     "FaceBoundaries",
     "Lines",
-    "drift_and_error",
+    "common_shift_and_error",
     "meet",
 ]
 
 
-@dataclass
+@dataclass(frozen=True)
 class FaceBoundaries:
-    """Face boundaries: offsets (F + 1,), and the half-edge at each corner (H,)."""
+    """Boundaries of F faces: offsets (F + 1,), and the half-edge at each corner (H,)."""
 
     offsets: Tensor
     half: Tensor
@@ -42,66 +42,69 @@ class FaceBoundaries:
         return FaceBoundaries(offsets_of(counts), self.half[entries])
 
 
-@dataclass
+@dataclass(frozen=True)
 class Chords:
-    """Chords to draw, (N,): the face, the places p, q of the ends on its boundary, the line."""
+    """Chords, (N,): the face, the places p, q of both ends on the face's boundary, the line."""
 
     face: Tensor
     p: Tensor
     q: Tensor
     line: Tensor
 
-    def by(self, unit: Tensor) -> Chords:
-        """Ordered by face, then by the lines' units (L,), then by line."""
+    def sorted_by(self, unit: Tensor) -> Chords:
+        """The chords ordered by face, then by the units (L,) of their lines, then by line."""
         order = torch.argsort(self.line)
         for key in (take(unit, self.line), self.face):
             order = take(order, torch.argsort(take(key, order), stable=True))
         return self.select(order)
 
     def select(self, chosen: Tensor) -> Chords:
-        return Chords(self.face[chosen], self.p[chosen], self.q[chosen], self.line[chosen])
+        return Chords(*(part[chosen] for part in vars(self).values()))
+
+    @classmethod
+    def join(cls, *parts: Chords) -> Chords:
+        return cls(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 @dataclass(frozen=True)
 class ChordIntervals:
-    """Chords in the order of their lower ends, (N,): both ends in the flat boundary, and the line.
+    """Chords as intervals of the flat face boundaries, (N,): lower end, upper end, and line.
 
-    Beside the faces' boundaries, so that face and places within it follow. plain: whether the lines
-    are known to be 0, 1, 2, ...
+    Intervals are ordered by their lower ends. numbered: whether the lines are 0, 1, 2, ...
     """
 
     lo: Tensor
     hi: Tensor
     line: Tensor
-    plain: bool = False
+    numbered: bool = False
 
     def lines(self, chord: Tensor) -> Tensor:
         """The lines of some of the chords."""
-        return chord if self.plain else take(self.line, chord)
+        return chord if self.numbered else take(self.line, chord)
 
-    def along(self, values: Tensor) -> Tensor:
-        """Of values of the lines (L,) those of the chords, (N,)."""
-        return values if self.plain else take(values, self.line)
+    def of_lines(self, values: Tensor) -> Tensor:
+        """The values of the chords, (N,), given those of the lines, (L,)."""
+        return values if self.numbered else take(values, self.line)
 
-    def faces(self, loops: FaceBoundaries) -> Tensor:
+    def faces(self, boundaries: FaceBoundaries) -> Tensor:
         """The face of each chord, (N,)."""
-        return torch.searchsorted(loops.offsets, self.lo, right=True) - 1
+        return torch.searchsorted(boundaries.offsets, self.lo, right=True) - 1
 
-    def chords(self, loops: FaceBoundaries) -> Chords:
-        """The same with places within each face."""
-        face = self.faces(loops)
-        start = take(loops.offsets, face)
+    def chords(self, boundaries: FaceBoundaries) -> Chords:
+        """The chords with places within the boundary of each face."""
+        face = self.faces(boundaries)
+        start = take(boundaries.offsets, face)
         return Chords(face, self.lo - start, self.hi - start, self.line)
 
-    def restrict(self, loops: FaceBoundaries, kept: Tensor) -> ChordIntervals:
-        """Only the chords of some of the faces, (K,) ascending, whose boundaries come alone."""
-        face = self.faces(loops)
-        rank = torch.full_like(loops.offsets, -1)
+    def restrict(self, boundaries: FaceBoundaries, kept: Tensor) -> ChordIntervals:
+        """The chords of some faces, (K,) ascending, on the boundaries of these faces alone."""
+        face = self.faces(boundaries)
+        rank = torch.full_like(boundaries.offsets, -1)
         rank[kept] = torch.arange(kept.shape[0], device=kept.device)
         rank = take(rank, face)
         chosen = (rank >= 0).nonzero()[:, 0]
-        begins = offsets_of(take(loops.sizes(), kept))
-        shift = take(take(begins, rank.clamp_(min=0)) - take(loops.offsets, face), chosen)
+        begins = offsets_of(take(boundaries.sizes(), kept))
+        shift = take(take(begins, rank.clamp_(min=0)) - take(boundaries.offsets, face), chosen)
         lo, hi = (take(place, chosen) + shift for place in (self.lo, self.hi))
         return ChordIntervals(lo, hi, take(self.line, chosen))
 
@@ -137,11 +140,11 @@ class Lines:
 
 @dataclass(frozen=True)
 class ChordCrossings:
-    """The crossings of chords in general position, as one meets them along each chord.
+    """The crossings of chords in general position, in order along each chord.
 
-    line: (N,) of each chord, offsets: (N + 1,) its crossings; each crossing is met twice, (2X,):
-    other, the line that crosses, and s, the fraction of the chord. The X vertices: chord, the one
-    on which the vertex is placed, and place, where it is met there.
+    line: (N,) of each chord; offsets: (N + 1,) its crossings. Each crossing occurs on two chords,
+    (2X,): other, the line that crosses, and s, the fraction of the chord. Per vertex, (X,): chord,
+    the one that it is placed on, and place, its number among the (2X,).
     """
 
     line: Tensor
@@ -152,45 +155,43 @@ class ChordCrossings:
     place: Tensor
 
 
+@dataclass
 class Arrangement:
-    """All vertices (V, 2) and edges (E, 2), and what drawing the chords made, part by part.
+    """All vertices (V, 2) and edges (E, 2) so far, and what the insertion of chords adds.
 
-    Of each new vertex its line and the fraction of it; of each new edge its line; the finished
-    faces; the places (N, 2) that rounding could not settle; the crossings of ``weave``, whose
-    vertices come first.
+    vertex_line, vertex_s: of each new vertex its line and the fraction of it; edge_line: of each
+    new edge its line; faces: the finished faces; ambiguities: places (N, 2) that rounding leaves
+    undecided; crossings: those of chords in general position, whose vertices come first.
     """
 
-    def __init__(self, uv: Tensor, edges: Tensor) -> None:
-        self._uv, self._edges = [uv], [edges]
-        self.num_vertices, self.num_edges = int(uv.shape[0]), int(edges.shape[0])
-        self.vertex_line: list[Tensor] = []
-        self.vertex_s: list[Tensor] = []
-        self.edge_line: list[Tensor] = []
-        self.loops: list[FaceBoundaries] = []
-        self.ambiguities: list[Tensor] = []
-        self.woven: ChordCrossings | None = None
+    vertex_parts: list[Tensor]
+    edge_parts: list[Tensor]
+    vertex_line: list[Tensor] = field(default_factory=list)
+    vertex_s: list[Tensor] = field(default_factory=list)
+    edge_line: list[Tensor] = field(default_factory=list)
+    faces: list[FaceBoundaries] = field(default_factory=list)
+    ambiguities: list[Tensor] = field(default_factory=list)
+    crossings: ChordCrossings | None = None
 
-    def add_vertices(self, uv: Tensor) -> None:
-        """More vertices, which are joined to the others when these are asked for."""
-        self._uv.append(uv)
-        self.num_vertices += uv.shape[0]
+    @property
+    def num_vertices(self) -> int:
+        return sum(int(part.shape[0]) for part in self.vertex_parts)
 
-    def add_edges(self, edges: Tensor) -> None:
-        """More edges."""
-        self._edges.append(edges)
-        self.num_edges += edges.shape[0]
+    @property
+    def num_edges(self) -> int:
+        return sum(int(part.shape[0]) for part in self.edge_parts)
 
     @property
     def uv(self) -> Tensor:
-        return _joined(self._uv)
+        return _joined(self.vertex_parts)
 
     @property
     def edges(self) -> Tensor:
-        return _joined(self._edges)
+        return _joined(self.edge_parts)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
-    """All parts as one, which from then on is the only one."""
+    """All parts as one tensor, which replaces the parts."""
     if len(parts) > 1:
         parts[:] = [torch.cat([part for part in parts if part.shape[0]] or parts[:1])]
     return parts[0]
@@ -198,7 +199,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
     """Where lines i and j cross, as fractions of i and of j, (2, N), and their rounding errors."""
-    # Of j and of i: what a line cuts the other one by is its own direction.
+    # Of j and of i: a line divides the other one by its own direction.
     x, y, dx, dy, error = (part.view(2, -1) for part in _columns(lines, torch.cat([j, i])))
     gx, gy = x[0] - x[1], y[0] - y[1]
     area = dx[1] * dy[0] - dy[1] * dx[0]
@@ -208,11 +209,11 @@ def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
     return s, (dx * dx).add_(dy * dy).sqrt_().mul_(strip)
 
 
-def drift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-    """How far the crossing with j may lie elsewhere on i, (N,): with i itself, and with j alone.
+def common_shift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+    """How far the crossing with j may move along i, (N,): together with i, and with j alone.
 
-    A line i that is off by a little meets all lines j elsewhere at once: at a right angle at the
-    same fraction, at other angles by so much earlier or later.
+    A line i that is off its place meets all lines j elsewhere at once: at a right angle at the same
+    fraction, at other angles earlier or later.
     """
     _, _, ux, uy, own = _columns(lines, i)
     _, _, vx, vy, other = _columns(lines, j)
@@ -224,7 +225,7 @@ def drift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, ...]:
-    """Where lines (N,) start, and their directions, by coordinate; and their errors.
+    """Start (x, y), direction (dx, dy) and error of lines (N,), each (N,).
 
     A third coordinate does not matter: it is the height of a mesh, and the same everywhere.
     """

@@ -1,4 +1,4 @@
-"""Take needless edges out of a mesh: unite the faces beside them, and straighten what is left."""
+"""Remove needless edges of a mesh: unite the faces beside them, and straighten what is left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from splinecam._util.connectivity import cycles, roots
-from splinecam._util.csr import counts_of, offsets_of, owners_of, take_rows
+from splinecam._util.csr import counts_of, following, offsets_of, owners_of, take_rows
+from splinecam.arrangement.chords import FaceBoundaries
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel
 
@@ -16,94 +17,94 @@ __all__ = ["dissolve"]
 
 
 def dissolve(
-    mesh: Mesh, needless: Tensor, fixed: int, kernel: GpuKernel | None = None
+    mesh: Mesh, needless: Tensor, fixed: int, gpu: GpuKernel | None = None
 ) -> tuple[Mesh, Tensor]:
-    """The mesh without some edges (N,); also the old indices of the vertices it still has.
+    """The mesh without some edges (N,), and the old indices of the vertices that it still has.
 
-    Vertices from number ``fixed`` on go as well where only two edges are left. kernel: of a GPU.
+    Vertices from number ``fixed`` on are removed as well where only two edges are left.
     """
-    made = None if kernel is None else kernel.dissolve(mesh, needless, fixed)
+    made = None if gpu is None else gpu.dissolve(mesh, needless, fixed)
     if made is not None:
         return made
     beside = mesh.halfedge_face().view(-1, 2)
     label = roots(mesh.num_faces, *beside[needless].unbind(1))
-    inner = (beside >= 0).all(1)
-    gone = inner & (label[beside[:, 0]] == label[beside[:, 1]])
+    removed = (beside >= 0).all(1) & (label[beside[:, 0]] == label[beside[:, 1]])
     merged = torch.zeros(mesh.num_faces + 1, dtype=torch.bool, device=label.device)
-    merged[torch.where(gone[:, None], beside, -1)] = True
-    merged = merged[:-1]
-    offsets, half = _united(mesh, merged, gone)
-    return _straightened(mesh, offsets, half, gone, fixed)
+    merged[torch.where(removed[:, None], beside, -1)] = True
+    faces = _united(mesh, merged[:-1], removed)
+    degree = counts_of(mesh.edges[~removed].view(-1), mesh.num_vertices)
+    straight = _straight(mesh, faces, degree, fixed)
+    kept = (degree > 0) & ~straight
+    kept[:fixed] = True
+    return _rebuilt(mesh, faces, straight, kept)
 
 
-def _united(mesh: Mesh, merged: Tensor, gone: Tensor) -> tuple[Tensor, Tensor]:
+def _united(mesh: Mesh, merged: Tensor, removed: Tensor) -> FaceBoundaries:
     """Boundaries of all faces: those that stay as they are, then the united ones."""
     rows, counts = take_rows(mesh.offsets, (~merged).nonzero()[:, 0])
     around, _ = take_rows(mesh.offsets, merged.nonzero()[:, 0])
     after = mesh.corners.new_full((2 * mesh.num_edges,), -1)
     after[mesh.corners] = mesh.corners[mesh.next_corner()]
     left = mesh.corners[around]
-    left = left[~gone[left >> 1]]
-    # Beyond an edge that is gone the boundary goes on where its other side goes on.
+    left = left[~removed[left >> 1]]
+    # At a removed edge the boundary goes on where the other side of that edge goes on.
     beyond = after[left]
-    while bool(gone[beyond >> 1].any()):
-        beyond = torch.where(gone[beyond >> 1], after[beyond ^ 1], beyond)
+    while bool(removed[beyond >> 1].any()):
+        beyond = torch.where(removed[beyond >> 1], after[beyond ^ 1], beyond)
     number = torch.empty_like(after)
     number[left] = torch.arange(left.shape[0], device=left.device)
     offsets, members = cycles(number[beyond])
     sizes = torch.cat([counts, offsets[1:] - offsets[:-1]])
-    return offsets_of(sizes), torch.cat([mesh.corners[rows], left[members]])
+    return FaceBoundaries(offsets_of(sizes), torch.cat([mesh.corners[rows], left[members]]))
 
 
-def _straightened(
-    mesh: Mesh, offsets: Tensor, half: Tensor, gone: Tensor, fixed: int
-) -> tuple[Mesh, Tensor]:
-    """Drop vertices in the middle of straight lines; number what is left anew."""
-    degree = counts_of(mesh.edges[~gone].view(-1), mesh.num_vertices)
-    passed = degree == 2
-    passed[:fixed] = False
-    ends = mesh.edges.view(-1)
-    owner = owners_of(offsets[1:] - offsets[:-1], half.shape[0])
+def _straight(mesh: Mesh, faces: FaceBoundaries, degree: Tensor, fixed: int) -> Tensor:
+    """Vertices in the middle of straight lines, (V,); degree: (V,) edges that are left there."""
+    straight = degree == 2
+    straight[:fixed] = False
+    start = mesh.edges.view(-1)[faces.half]
+    owner = owners_of(faces.sizes(), start.shape[0])
     while True:
-        begins = ~passed[ends[half]]  # corners at which a side begins
-        sides = torch.zeros_like(offsets[1:]).scatter_add_(0, owner, begins.long())
-        bent = (sides[owner] < 3) & ~begins
-        if not bool(bent.any()):
-            break
-        passed[ends[half[bent]]] = False  # a sliver between two lines that are nearly one
+        begins = ~straight[start]  # corners at which a side begins
+        sides = counts_of(owner[begins], faces.count)
+        needed = (sides[owner] < 3) & ~begins
+        if not bool(needed.any()):
+            return straight
+        straight[start[needed]] = False  # a sliver between two lines that are nearly one
+
+
+def _rebuilt(
+    mesh: Mesh, faces: FaceBoundaries, straight: Tensor, kept: Tensor
+) -> tuple[Mesh, Tensor]:
+    """The mesh of faces without straight vertices, (V,); kept: (V,) its vertices."""
+    start = mesh.edges.view(-1)[faces.half]
+    owner = owners_of(faces.sizes(), start.shape[0])
+    begins = ~straight[start]
+    offsets = offsets_of(counts_of(owner[begins], faces.count))
     # A face's first corner may lie inside a side, which then began at its last corners.
     side = torch.cumsum(begins.long(), 0) - 1
-    starts = offsets_of(sides)
-    side = torch.where(side < starts[owner], starts[owner + 1] - 1, side)
+    side = torch.where(side < offsets[owner], offsets[owner + 1] - 1, side)
     # The lowest half-edge stands for a side: both faces beside it choose the same edge.
-    chosen = half.new_full((int(starts[-1]),), 2 * mesh.num_edges)
-    chosen.scatter_reduce_(0, side, half, "amin")
-    first = ends[half[begins]]
-    following = torch.arange(1, first.shape[0] + 1, device=first.device)
-    following[starts[1:] - 1] = starts[:-1]
-    last = first[following]
+    half = faces.half.new_full((int(offsets[-1]),), 2 * mesh.num_edges)
+    half.scatter_reduce_(0, side, faces.half, "amin")
+    first = start[begins]
+    edge, back = half >> 1, half & 1
     edges = mesh.edges.clone()
-    edges[chosen >> 1, chosen & 1] = first
-    edges[chosen >> 1, (chosen & 1) ^ 1] = last
+    edges[edge, back] = first
+    edges[edge, back ^ 1] = first[following(offsets, first.shape[0])]
 
     used = torch.zeros(mesh.num_edges, dtype=torch.bool, device=half.device)
-    used[chosen >> 1] = True
-    kept_edges = used.nonzero()[:, 0]
-    kept = (degree > 0) & ~passed
-    kept[:fixed] = True
-    new_edge = torch.cumsum(used.long(), 0) - 1
-    new_vertex = torch.cumsum(kept.long(), 0) - 1
-    vertices = kept.nonzero()[:, 0]
-    return (
-        replace(
-            mesh,
-            uv=mesh.uv[vertices],
-            edges=new_vertex[edges[kept_edges]],
-            offsets=starts,
-            corners=2 * new_edge[chosen >> 1] + (chosen & 1),
-            edge_layer=mesh.edge_layer[kept_edges],
-            edge_unit=mesh.edge_unit[kept_edges],
-            vertex_layer=mesh.vertex_layer[vertices],
-        ),
-        vertices,
+    used[edge] = True
+    new_edge, new_vertex = (torch.cumsum(mask.long(), 0) - 1 for mask in (used, kept))
+    old_edge, vertices = (mask.nonzero()[:, 0] for mask in (used, kept))
+    rebuilt = replace(
+        mesh,
+        uv=mesh.uv[vertices],
+        edges=new_vertex[edges[old_edge]],
+        offsets=offsets,
+        corners=2 * new_edge[edge] + back,
+        edge_layer=mesh.edge_layer[old_edge],
+        edge_unit=mesh.edge_unit[old_edge],
+        vertex_layer=mesh.vertex_layer[vertices],
     )
+    return rebuilt, vertices

@@ -1,8 +1,9 @@
-r"""Upper envelopes: who wins a group of affine functions where, face by face.
+r"""How a max-pool picks its winner: which unit of a group is the largest where, face by face.
 
-A function that wins at all corners of a convex face wins everywhere in it: the face is settled. If
-it is not, the winner changes somewhere, and the border between two winners r and s is a piece of
-the line f_r = f_s. Where the winner changes along an edge of the face, such a border begins:
+The maximum of affine functions is their upper envelope. A function that wins at all corners of a
+convex face wins everywhere in it: the face is settled. If it is not, the winner changes somewhere,
+and the border between two winners r and s is a piece of the line f_r = f_s. Where the winner
+changes along an edge of the face, such a border begins:
 
         +---------+         +---------+        The left face has two winners: the chord is a border
         |    |    |         |  r  /   |        from end to end. In the right one the chord leaves
@@ -14,6 +15,7 @@ the line f_r = f_s. Where the winner changes along an edge of the face, such a b
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -26,124 +28,53 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import Candidates, GpuKernel
 
 __all__ = [
-    "BLURRED",
     "CHORD",
     "SEVERAL",
+    "UNDECIDED",
     "CandidateFaces",
     "EnvelopeClassifier",
     "FaceStatus",
-    "contests",
+    "find_candidates",
 ]
 
-_BLOCK = 1 << 20  # numbers looked at in one go
+_BLOCK = 1 << 20  # numbers that are compared at a time
 
-SETTLED, CHORD, SEVERAL, BLURRED = range(4)
-"""One winner; two, with one border between them; more; too close to call."""
+SETTLED, CHORD, SEVERAL, UNDECIDED = range(4)
+"""One winner; two, with one border between them; more; too close to tell."""
 
 
 @dataclass(frozen=True)
 class CandidateFaces:
-    """Groups of units, of which the largest wins, in faces: face, group (N,); units (N, R)."""
+    """Faces in which the winner of a group may change: face, group (N,); units (N, R)."""
 
     face: Tensor
     group: Tensor
     units: Tensor
 
     def select(self, chosen: Tensor) -> CandidateFaces:
-        """Some of them, (M,) indices."""
+        """Some of the candidates, (M,) indices."""
         return CandidateFaces(self.face[chosen], self.group[chosen], self.units[chosen])
 
     def renumbered(self, n: int) -> tuple[CandidateFaces, Tensor]:
-        """The same with numbers among the units that they have, of n; also these units."""
+        """The candidates with numbers among the units, of n, that occur; also these units."""
         has = torch.zeros(n, dtype=torch.bool, device=self.units.device)
         has[self.units.view(-1)] = True
         number = torch.cumsum(has, 0) - 1
         return replace(self, units=number[self.units]), has.nonzero()[:, 0]
 
-    def without(self, hopeless: Tensor) -> CandidateFaces:
-        """Leave units out that cannot win, (N, R); as many as all contests can spare."""
-        count = int((~hopeless).sum(1).max())
-        order = hopeless.to(torch.int8).argsort(dim=1, stable=True)[:, :count]
-        units, spare = self.units.gather(1, order), hopeless.gather(1, order)
+    def without(self, dominated: Tensor) -> CandidateFaces:
+        """The candidates without as many of the dominated units, (N, R), as all can spare."""
+        count = int((~dominated).sum(1).max())
+        order = dominated.to(torch.int8).argsort(dim=1, stable=True)[:, :count]
+        units, spare = self.units.gather(1, order), dominated.gather(1, order)
         return replace(self, units=torch.where(spare, units[:, :1], units))
 
 
 @dataclass(frozen=True)
-class EnvelopeClassifier:
-    """Says who wins: field: the values of all units; error: (n,) their rounding errors.
-
-    kernel: does it in one go on a GPU.
-    """
-
-    field: VertexValues
-    error: Tensor
-    kernel: GpuKernel | None = None
-
-    def at(self, vertex: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
-        """Values and tolerances (N, R) of units at vertices, (N, R) and (N,)."""
-        return self.field.at(vertex, units), SAFETY * self.error[units]
-
-    def judge(self, mesh: Mesh, contests: CandidateFaces) -> FaceStatus:
-        """How the contests stand."""
-        face, units = contests.face, contests.units
-        if self.kernel is not None:
-            return FaceStatus(*self.kernel.classify(self.contest(mesh, contests)))
-        parts = [
-            self._judge(mesh, face[rows], units[rows])
-            for rows in self._blocks(mesh, units.shape[1], face)
-        ]
-        fields = zip(*(vars(part).values() for part in parts), strict=True)
-        return FaceStatus(*(torch.cat(field) for field in fields))
-
-    def hopeless(self, mesh: Mesh, contests: CandidateFaces) -> Tensor:
-        """Units that need not be looked at any more in the contests' faces, (N, R)."""
-        face, units = contests.face, contests.units
-        if self.kernel is not None:
-            return self.kernel.dominated(self.contest(mesh, contests))
-        return torch.cat(
-            [
-                _Around.of(mesh, face[rows], self, units[rows]).hopeless()
-                for rows in self._blocks(mesh, units.shape[1], face)
-            ]
-        )
-
-    def contest(self, mesh: Mesh, contests: CandidateFaces) -> Candidates:
-        """The same for the kernel."""
-        tolerance = SAFETY * self.error
-        return Candidates(mesh, self.field.table, tolerance, contests.face, contests.units)
-
-    def winner(self, mesh: Mesh, face: Tensor, units: Tensor) -> Tensor:
-        """Which of the units (N, R) wins in the middle of each face, (N,)."""
-        answers = [units[:0, 0]]
-        for rows in self._blocks(mesh, units.shape[1], face):
-            place = _Around.of(mesh, face[rows], self, units[rows]).sums().argmax(1, keepdim=True)
-            answers.append(units[rows].gather(1, place)[:, 0])
-        return torch.cat(answers)
-
-    def _blocks(self, mesh: Mesh, size: int, face: Tensor) -> list[slice]:
-        """Runs of rows whose faces have not too many corners together."""
-        corners = mesh.offsets[face + 1] - mesh.offsets[face]
-        return [slice(*run) for run in blocks_of(corners * size, _BLOCK)]
-
-    def _judge(self, mesh: Mesh, face: Tensor, units: Tensor) -> FaceStatus:
-        around = _Around.of(mesh, face, self, units)
-        kind = torch.full_like(face, SETTLED)
-        pair = face.new_zeros((face.shape[0], 2))
-        side = mesh.uv.new_zeros(face.shape)
-        unsettled = ~around.winning_all().any(1)
-        open_ = unsettled.nonzero()[:, 0]
-        if open_.shape[0]:
-            found = _best_candidate(around.select(unsettled), mesh.uv)
-            kind[open_], side[open_] = found.kind, found.side
-            pair[open_] = units[open_].gather(1, found.pair)
-        return FaceStatus(kind, pair, side)
-
-
-@dataclass(frozen=True)
 class FaceStatus:
-    """How things stand in a face with a group, (N,) each.
+    """How many winners a group has in a face, (N,) each.
 
-    kind: SETTLED, CHORD, SEVERAL or BLURRED; pair: (N, 2) two members, between which a border
+    kind: SETTLED, CHORD, SEVERAL or UNDECIDED; pair: (N, 2) two units, between which a border
     begins at the face's boundary; side: how long the side is on which it begins.
     """
 
@@ -153,8 +84,68 @@ class FaceStatus:
 
 
 @dataclass(frozen=True)
+class EnvelopeClassifier:
+    """Find the winners of groups in faces.
+
+    values: of all units at the vertices; error: (n,) their rounding errors; gpu: compiled steps
+    that classify on a GPU.
+    """
+
+    values: VertexValues
+    error: Tensor
+    gpu: GpuKernel | None = None
+
+    def at(self, vertex: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
+        """Values and tolerances (N, R) of units at vertices, (N, R) and (N,)."""
+        return self.values.at(vertex, units), SAFETY * self.error[units]
+
+    def classify(self, mesh: Mesh, candidates: CandidateFaces) -> FaceStatus:
+        """The status of each candidate."""
+        if self.gpu is not None:
+            return FaceStatus(*self.gpu.classify(self.for_gpu(mesh, candidates)))
+        face, units = candidates.face, candidates.units
+        parts = [
+            _status(self._around(mesh, face[rows], units[rows]), units[rows], mesh.uv)
+            for rows in self._blocks(mesh, face, units)
+        ]
+        return FaceStatus(*map(torch.cat, zip(*(vars(x).values() for x in parts), strict=True)))
+
+    def dominated(self, mesh: Mesh, candidates: CandidateFaces) -> Tensor:
+        """Units that lose to another one in all of a candidate's face, or repeat it, (N, R)."""
+        if self.gpu is not None:
+            return self.gpu.dominated(self.for_gpu(mesh, candidates))
+        face, units = candidates.face, candidates.units
+        blocks = self._blocks(mesh, face, units)
+        return torch.cat([self._around(mesh, face[b], units[b]).dominated() for b in blocks])
+
+    def winner(self, mesh: Mesh, face: Tensor, units: Tensor) -> Tensor:
+        """Which of the units (N, R) wins in the middle of each face, (N,)."""
+        answers = [units[:0, 0]]
+        for rows in self._blocks(mesh, face, units):
+            place = self._around(mesh, face[rows], units[rows]).sums.argmax(1, keepdim=True)
+            answers.append(units[rows].gather(1, place)[:, 0])
+        return torch.cat(answers)
+
+    def for_gpu(self, mesh: Mesh, candidates: CandidateFaces) -> Candidates:
+        """The candidates as the steps for a GPU take them."""
+        tolerance = SAFETY * self.error
+        return Candidates(mesh, self.values.table, tolerance, candidates.face, candidates.units)
+
+    def _blocks(self, mesh: Mesh, face: Tensor, units: Tensor) -> list[slice]:
+        """Runs of rows whose faces have not too many corners together."""
+        corners = mesh.offsets[face + 1] - mesh.offsets[face]
+        return [slice(*run) for run in blocks_of(corners * units.shape[1], _BLOCK)]
+
+    def _around(self, mesh: Mesh, face: Tensor, units: Tensor) -> _Around:
+        rows, counts = take_rows(mesh.offsets, face)
+        owner = owners_of(counts, rows.shape[0])
+        vertex = mesh.edges.view(-1)[mesh.corners[rows]]
+        return _Around(counts, owner, vertex, *self.at(vertex, units[owner]))
+
+
+@dataclass(frozen=True)
 class _Around:
-    """Values (H, R) of groups at the corners of faces, with tolerances, and who may win there.
+    """Values (H, R) of groups at the corners of N faces, with tolerances.
 
     counts: (N,) corners of each face; owner, vertex: (H,) the face and the vertex of each corner.
     """
@@ -164,41 +155,40 @@ class _Around:
     vertex: Tensor
     z: Tensor
     tolerance: Tensor
-    wins: Tensor
 
-    @classmethod
-    def of(cls, mesh: Mesh, face: Tensor, judge: EnvelopeClassifier, units: Tensor) -> _Around:
-        rows, counts = take_rows(mesh.offsets, face)
-        owner = owners_of(counts, rows.shape[0])
-        vertex = mesh.edges.view(-1)[mesh.corners[rows]]
-        z, tolerance = judge.at(vertex, units[owner])
-        return cls(counts, owner, vertex, z, tolerance, _may_win(z, tolerance))
+    @cached_property
+    def wins(self) -> Tensor:
+        """Which members may win at each corner, (H, R)."""
+        return _may_win(self.z, self.tolerance)
 
-    def winning_all(self) -> Tensor:
-        """Which members win at all corners of each face, (N, R)."""
-        return self._everywhere(self.wins)
+    @cached_property
+    def offsets(self) -> Tensor:
+        return offsets_of(self.counts)
 
+    @cached_property
+    def after(self) -> Tensor:
+        """The corner after each one around its face, (H,)."""
+        return following(self.offsets, self.owner.shape[0])
+
+    @property
     def sums(self) -> Tensor:
         """Sum of each member's values at the corners, (N, R)."""
         shape = (self.counts.shape[0], self.z.shape[1])
         return self.z.new_zeros(shape).index_add_(0, self.owner, self.z)
 
-    def hopeless(self) -> Tensor:
+    def dominated(self) -> Tensor:
         """Members that lose everywhere to the winner in the middle, or repeat another, (N, R)."""
-        order = self.sums().argsort(dim=1, descending=True, stable=True)
+        order = self.sums.argsort(dim=1, descending=True, stable=True)
         z, tolerance = (x.gather(1, order[self.owner]) for x in (self.z, self.tolerance))
-        lost = self._everywhere(z + tolerance < (z - tolerance)[:, :1])
-        same = self._everywhere(
-            (z[:, :-1] - z[:, 1:]).abs() <= tolerance[:, :-1] + tolerance[:, 1:]
-        )
-        lost[:, 1:] |= same
+        lost = self.everywhere(z + tolerance < (z - tolerance)[:, :1])
+        slack = tolerance[:, :-1] + tolerance[:, 1:]
+        lost[:, 1:] |= self.everywhere((z[:, :-1] - z[:, 1:]).abs() <= slack)
         return torch.zeros_like(lost).scatter_(1, order, lost)
 
-    def _everywhere(self, holds: Tensor) -> Tensor:
+    def everywhere(self, holds: Tensor) -> Tensor:
         """Where something holds at all corners of a face: (H, R) -> (N, R)."""
-        count = torch.zeros(
-            (self.counts.shape[0], holds.shape[1]), dtype=torch.int32, device=holds.device
-        )
+        shape = (self.counts.shape[0], holds.shape[1])
+        count = torch.zeros(shape, dtype=torch.int32, device=holds.device)
         return count.index_add_(0, self.owner, (~holds).to(torch.int32)) == 0
 
     def select(self, chosen: Tensor) -> _Around:
@@ -206,8 +196,7 @@ class _Around:
         kept = chosen[self.owner].nonzero()[:, 0]
         counts = self.counts[chosen.nonzero()[:, 0]]
         owner = owners_of(counts, kept.shape[0])
-        z, tolerance, wins = self.z[kept], self.tolerance[kept], self.wins[kept]
-        return _Around(counts, owner, self.vertex[kept], z, tolerance, wins)
+        return _Around(counts, owner, self.vertex[kept], self.z[kept], self.tolerance[kept])
 
 
 def _may_win(z: Tensor, tolerance: Tensor) -> Tensor:
@@ -215,57 +204,59 @@ def _may_win(z: Tensor, tolerance: Tensor) -> Tensor:
     return z + tolerance >= (z - tolerance).amax(1, keepdim=True)
 
 
-def _best_candidate(around: _Around, uv: Tensor) -> FaceStatus:
+def _status(around: _Around, units: Tensor, uv: Tensor) -> FaceStatus:
+    """The status of each face; only those without a common winner are looked at further."""
+    count = around.counts.shape[0]
+    kind = units.new_full((count,), SETTLED)
+    pair, side = units.new_zeros((count, 2)), uv.new_zeros(count)
+    open_ = ~around.everywhere(around.wins).any(1)
+    rows = open_.nonzero()[:, 0]
+    if rows.shape[0]:
+        found = _best_border(around.select(open_), uv)
+        kind[rows], side[rows] = found.kind, found.side
+        pair[rows] = units[rows].gather(1, found.pair)
+    return FaceStatus(kind, pair, side)
+
+
+@dataclass(frozen=True)
+class _Borders:
+    """Borders that may begin on sides of faces, (C,): face, side length, and two members."""
+
+    face: Tensor
+    side: Tensor
+    first: Tensor
+    second: Tensor
+
+    def select(self, chosen: Tensor) -> _Borders:
+        return _Borders(*(part[chosen] for part in vars(self).values()))
+
+
+def _best_border(around: _Around, uv: Tensor) -> FaceStatus:
     """For faces with several winners the pair of members to cut by (places in the group)."""
-    offsets = offsets_of(around.counts)
-    after = following(offsets, around.owner.shape[0])
-    first, second = _changes(around, after)
+    first, second = _changes(around)
     corner = (first != second).nonzero()[:, 0]
-    first, second, face = first[corner], second[corner], around.owner[corner]
-    side = lengths(uv[around.vertex[after[corner]]] - uv[around.vertex[corner]])
-
-    # Each candidate looks at all corners of its face.
-    rows, counts = take_rows(offsets, face)
-    which = owners_of(counts, rows.shape[0])
-    a, b = first[which], second[which]
-    z, tolerance, wins = around.z, around.tolerance, around.wins
-    value = z[rows, a] - z[rows, b]
-    slack = tolerance[rows, a] + tolerance[rows, b]
-    sign = (value > slack).long() - (value < -slack).long()
-    nothing = torch.zeros_like(face)
-    above = nothing.index_add(0, which, (sign > 0).long())
-    below = nothing.index_add(0, which, (sign < 0).long())
-    others = nothing.index_add(0, which, (~(wins[rows, a] | wins[rows, b])).long())
-
-    # Where the line meets an edge of a face with two winners, no third one may be above.
-    beyond = following(offsets_of(counts), rows.shape[0])
-    met = (sign * sign[beyond] < 0) & (others[which] == 0)
-    met = met.nonzero()[:, 0]
-    t = (value[met] / (value[met] - value[beyond[met]]))[:, None]
-    end = torch.lerp(z[rows[met]], z[after[rows[met]]], t)
-    fine = _may_win(end, tolerance[rows[met]])
-    index = torch.arange(met.shape[0], device=met.device)
-    fails = ~(fine[index, a[met]] | fine[index, b[met]])
-    others = others.index_add(0, which[met], fails.long())
-    valid = ((above > 0) & (below > 0)).nonzero()[:, 0]
-    found = face[valid], others[valid] > 0, side[valid], first[valid], second[valid]
-    return _choose(around.counts.shape[0], *found)
+    vertex = around.vertex
+    side = lengths(uv[vertex[around.after[corner]]] - uv[vertex[corner]])
+    borders = _Borders(around.owner[corner], side, first[corner], second[corner])
+    divides, others = _compared(around, borders)
+    valid = divides.nonzero()[:, 0]
+    return _choose(around.counts.shape[0], borders.select(valid), others[valid])
 
 
-def _changes(around: _Around, after: Tensor) -> tuple[Tensor, Tensor]:
+def _changes(around: _Around) -> tuple[Tensor, Tensor]:
     """For each half-edge two members between which the winner changes there, (H,) each.
 
-    Looked for from the middle of the half-edge to its end, then to its start, then at its end;
-    the two are the same where nothing changes.
+    A change is looked for from the middle of the half-edge to its end, then to its start, then at
+    its end; the two are the same where nothing changes.
     """
-    z, ahead, tolerance = around.z, around.z[after], around.tolerance
+    z, ahead, tolerance = around.z, around.z[around.after], around.tolerance
     middle = (z + ahead) / 2
     winner = middle.argmax(1, keepdim=True)
-    forth, is_forth = _overtaker(middle, ahead, winner, tolerance)
-    back, is_back = _overtaker(middle, z, winner, tolerance)
+    to_end, at_end = _overtaker(middle, ahead, winner, tolerance)
+    to_start, at_start = _overtaker(middle, z, winner, tolerance)
     winner = winner[:, 0]
-    at_end = winner[after]
-    return winner, torch.where(is_forth, forth, torch.where(is_back, back, at_end))
+    other = torch.where(at_start, to_start, winner[around.after])
+    return winner, torch.where(at_end, to_end, other)
 
 
 def _overtaker(
@@ -279,33 +270,64 @@ def _overtaker(
     return t.argmin(1), exceeds.any(1)
 
 
-def _choose(
-    count: int, face: Tensor, several: Tensor, side: Tensor, first: Tensor, second: Tensor
-) -> FaceStatus:
-    """The best candidate of each face: one with two winners only, then that on the longest side.
+def _compared(around: _Around, borders: _Borders) -> tuple[Tensor, Tensor]:
+    """Compare both members of each border at all corners of its face.
 
-    A line that begins in the middle of the longest side leaves no thin halves.
+    Returns whether their line divides the face, and whether others win in the face, too, (C,) each.
     """
-    index = torch.arange(face.shape[0], device=face.device)
+    z, tolerance = around.z, around.tolerance
+    rows, counts = take_rows(around.offsets, borders.face)
+    which = owners_of(counts, rows.shape[0])
+    a, b = borders.first[which], borders.second[which]
+    value = z[rows, a] - z[rows, b]
+    slack = tolerance[rows, a] + tolerance[rows, b]
+    sign = (value > slack).long() - (value < -slack).long()
+    wins = around.wins[rows, a] | around.wins[rows, b]
+    above, below, others = (
+        torch.zeros_like(counts).index_add_(0, which, flag.long())
+        for flag in (sign > 0, sign < 0, ~wins)
+    )
+
+    # Where the line meets an edge of a face with two winners, no third one may be above.
+    beyond = following(offsets_of(counts), rows.shape[0])
+    met = ((sign * sign[beyond] < 0) & (others[which] == 0)).nonzero()[:, 0]
+    t = (value[met] / (value[met] - value[beyond[met]]))[:, None]
+    end = torch.lerp(z[rows[met]], z[around.after[rows[met]]], t)
+    wins = _may_win(end, tolerance[rows[met]])
+    both = torch.stack([a[met], b[met]], 1)
+    fails = ~wins.gather(1, both).any(1)
+    others = others.index_add(0, which[met], fails.long())
+    return (above > 0) & (below > 0), others > 0
+
+
+def _choose(count: int, borders: _Borders, several: Tensor) -> FaceStatus:
+    """The best border of each of so many faces: one of two winners only, on the longest side.
+
+    A line that begins in the middle of the longest side leaves no thin halves. several: (C,)
+    whether a border has other winners beside it.
+    """
+    face, side, size = borders.face, borders.side, borders.face.shape[0]
+    index = torch.arange(size, device=face.device)
+    at = side.argsort(descending=True, stable=True)
     rank = torch.empty_like(index)
-    rank[side.argsort(descending=True, stable=True)] = index
-    key = several.long() * face.shape[0] + rank
-    none = 2 * face.shape[0]
-    least = face.new_full((count,), none).scatter_reduce_(0, face, key, "amin")
-    found = (least < none).nonzero()[:, 0]
-    at = torch.empty_like(index)
-    at[rank] = index
-    best = at[least[found] % max(1, face.shape[0])]
-    kind = face.new_full((count,), BLURRED)
+    rank[at] = index
+    least = face.new_full((count,), 2 * size)
+    least.scatter_reduce_(0, face, several.long() * size + rank, "amin")
+    found = (least < 2 * size).nonzero()[:, 0]
+    best = at[least[found] % max(1, size)]
+    kind = face.new_full((count,), UNDECIDED)
     kind[found] = torch.where(several[best], SEVERAL, CHORD)
     pair = face.new_zeros((count, 2))
-    pair[found] = torch.stack([first[best], second[best]], 1)
+    pair[found] = torch.stack([borders.first[best], borders.second[best]], 1)
     length = side.new_zeros(count)
     length[found] = side[best]
     return FaceStatus(kind, pair, length)
 
 
-def contests(
+# -- faces to look at -------------------------------------------------------------------------
+
+
+def find_candidates(
     mesh: Mesh, z: Tensor, groups: Groups, error: Tensor, low: Tensor, high: Tensor
 ) -> CandidateFaces:
     """Where the corners of a face have different winners in a group (of equals the first).
@@ -316,7 +338,7 @@ def contests(
     group = _open_groups(members, tolerance, low, high)
     if not group.shape[0]:
         return CandidateFaces(group, group, members[group])
-    if 2 * group.shape[0] > groups.count:  # looking at all is faster than picking most
+    if 2 * group.shape[0] > groups.count:  # all of them are faster than a selection of most
         group = torch.arange(groups.count, device=group.device)
     else:
         groups = groups.select(group)
@@ -331,7 +353,7 @@ def contests(
 def _open_groups(members: Tensor, tolerance: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Groups whose winner may change, (N,): several units can win, and are not equal everywhere.
 
-    Of a pool behind ReLUs most windows are settled by the ranges, and many others are dead.
+    In a pool behind ReLUs the ranges settle most windows, and many others are dead.
     """
     low, high, tolerance = low[members], high[members], tolerance[members]
     rival = high + tolerance >= (low - tolerance).amax(1, keepdim=True)
@@ -349,12 +371,11 @@ def _different_ends(
     # A narrow tolerance: too many edges may be found, never too few.
     slack = 2 * tolerance[groups.members].amin(1)
     step = max(1, _BLOCK // max(1, count * size))
-    blocks = [groups.winners(block, slack) for block in torch.split(z, step)]
-    winner = torch.cat(blocks)
+    winner = torch.cat([groups.winners(block, slack) for block in torch.split(z, step)])
     found = []
     step = max(1, _BLOCK // max(1, count))
     for start in range(0, max(1, mesh.num_edges), step):  # a mesh may be empty
-        a, b = mesh.edges[start : start + step].unbind(1)
-        row, other = (winner.index_select(0, a) != winner.index_select(0, b)).nonzero().unbind(1)
-        found.append((row + start, other))
-    return torch.cat([row for row, _ in found]), torch.cat([other for _, other in found])
+        a, b = (winner.index_select(0, end) for end in mesh.edges[start : start + step].unbind(1))
+        row, group = (a != b).nonzero().unbind(1)
+        found.append((row + start, group))
+    return torch.cat([edge for edge, _ in found]), torch.cat([group for _, group in found])

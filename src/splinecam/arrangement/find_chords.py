@@ -1,7 +1,7 @@
-"""Faces that functions cross: their boundaries along the divided edges, and the chords.
+"""Find the chords along which functions vanish in faces, from where they vanish on edges.
 
-The new vertices of all edges are met in the order in which one goes around the faces, so that
-nothing needs to be sorted but the columns of faces that more than one function crosses.
+The new vertices of all edges are listed in the order in which one meets them around the faces, so
+that nothing is sorted but the columns in faces that more than one function crosses.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import torch
 from torch import Tensor
 
 from splinecam._util.backend import backend_of
-from splinecam._util.csr import entries_of, offsets_of, owners_of, places_in, take
+from splinecam._util.csr import counts_of, entries_of, offsets_of, owners_of, places_in, take
 from splinecam._util.tolerances import UV_ERROR
 from splinecam.arrangement.chords import ChordIntervals, FaceBoundaries, Lines
-from splinecam.arrangement.refinement import TWICE, Ambiguities, EdgeCrossings, Insertion
+from splinecam.arrangement.edge_crossings import TWICE, Ambiguities, EdgeCrossings
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["FaceChords", "Zeros", "cross_faces"]
+__all__ = ["FaceChords", "Zeros", "find_chords"]
 
 _INT32 = 1 << 31
 
 
 @dataclass(frozen=True)
 class Zeros:
-    """Corners at which functions pass through zero, (N,): corner, column, and blur (N, 2).
+    """Corners at which functions pass through zero, (N,): corner, column, position error (N, 2).
 
     falling: whether they fall there, counter-clockwise around the face.
     """
@@ -35,30 +35,45 @@ class Zeros:
     falling: Tensor
     position_error: Tensor
 
+    @classmethod
+    def join(cls, parts: list[Zeros]) -> Zeros:
+        return cls(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
+
 
 @dataclass(frozen=True)
 class FaceChords:
-    """Chords ready to be drawn, (N,): their columns, and which of the ends are their lower ones."""
+    """Chords in K faces, (K,) ascending, that they cut or whose edges are divided.
 
-    drawing: Insertion
+    boundaries: of these faces along the divided edges; intervals, lines: the chords, (N,), and the
+    lines behind them; column: (N,) their functions; falling: (N,) whether the function falls at the
+    chord's lower end; distinct: whether no two chords can meet the boundary at one place.
+    """
+
+    faces: Tensor
+    boundaries: FaceBoundaries
+    intervals: ChordIntervals
+    lines: Lines
     column: Tensor
+    falling: Tensor
+    distinct: bool
     ambiguities: list[Ambiguities]
-    marks: _Marks
-    ends: _Ends
-    lower: Tensor
 
     @property
-    def falling(self) -> Tensor:
-        """Whether the function of each chord falls at its lower end, (N,)."""
-        falling = take(self.marks.falling, take(self.ends.mark, self.lower))
-        return falling ^ take(self.ends.backward, self.lower).bool()
+    def old_corners(self) -> int | None:
+        """How many corners the faces had, if each chord is known to have added two."""
+        count = self.boundaries.half.shape[0] - 2 * self.intervals.lo.shape[0]
+        return count if self.distinct else None
+
+    def chord_faces(self) -> Tensor:
+        """For each chord its place among the K faces, (N,) ascending."""
+        return self.intervals.faces(self.boundaries)
 
 
 @dataclass(frozen=True)
 class _Marks:
-    """Where functions vanish on edges or at corners, (N,): column, vertex, and uv, blur (N, 2).
+    """Where functions vanish on edges or at corners, (N,): column, vertex, uv (N, 2).
 
-    falling: whether they fall there, along the edge or around the face.
+    falling: whether they fall there, along the edge or around the face. position_error: (N, 2).
     """
 
     column: Tensor
@@ -70,9 +85,9 @@ class _Marks:
 
 @dataclass(frozen=True)
 class _Ends:
-    """Marks in the order in which they are met around the faces, (M,).
+    """Marks in the order in which one meets them around the faces, (M,).
 
-    place: in the flat boundary; backward: whether the mark's edge is passed from its end, as 0 or
+    place: in the flat boundaries; backward: whether the mark's edge is passed from its end, as 0 or
     1. offsets: (K + 1,) those of each face.
     """
 
@@ -82,10 +97,15 @@ class _Ends:
     offsets: Tensor
 
 
-def cross_faces(mesh: Mesh, cuts: EdgeCrossings, zeros: Zeros | None, m: int) -> FaceChords:
-    """Find the chords of m functions; zeros: where these vanish at corners."""
-    beside = take(cuts.extra, mesh.corners >> 1)  # new vertices on the side after each corner
-    before = offsets_of(beside)
+def find_chords(
+    mesh: Mesh, crossings: EdgeCrossings, zeros: Zeros | None, m: int, wanted: Tensor | None = None
+) -> FaceChords:
+    """The chords of m functions that cross edges, and vanish at corners, as given.
+
+    wanted: (N,) ascending, face * m + column of the only chords to look for, once each.
+    """
+    at_side = take(crossings.counts, mesh.corners >> 1)  # new vertices on the side after a corner
+    before = offsets_of(at_side)
     counts = take(before, mesh.offsets).diff()
     if zeros is not None:
         owner = torch.searchsorted(mesh.offsets, zeros.corner, right=True) - 1
@@ -95,102 +115,138 @@ def cross_faces(mesh: Mesh, cuts: EdgeCrossings, zeros: Zeros | None, m: int) ->
     offsets = offsets_of(end - begin)
     corners, total = torch.stack([offsets[-1], before[-1]]).tolist()
     corner = entries_of(begin, end, offsets, corners)
-    extra = take(beside, corner)
-    place = offsets_of(extra + 1)  # where each corner stands in the flat boundary
-    half = take(mesh.corners, corner)
-    boundary, group, at, backward = _walk(mesh, cuts, half, extra, place, total)
-    loops = FaceBoundaries(take(place, offsets), boundary)
-    marks = _Marks(
-        cuts.column, cuts.falling, cuts.group + mesh.num_vertices, cuts.uv, cuts.position_error
-    )
-    distinct = cuts.distinct and zeros is None
+    around = _Around.of(mesh, crossings, corner, take(at_side, corner), total)
+    boundaries = FaceBoundaries(take(around.corner_place, offsets), around.half)
+    once = wanted is not None
+    distinct = crossings.distinct and zeros is None and not once
     if distinct:
-        met = _Ends(group, at, backward, offsets_of(take(counts, faces)))
+        marks = _edge_marks(mesh, crossings)
+        ends = _Ends(around.point, around.place, around.backward, offsets_of(take(counts, faces)))
     else:
-        zero = None if zeros is None else take(place, torch.searchsorted(corner, zeros.corner))
-        marks, met = _all_marks(mesh, cuts, marks, zeros, zero, loops, group, at, backward)
-    lo, hi, again = _pairs(met, take(marks.column, met.mark), m, distinct)
-    ambiguities = [Ambiguities(mesh.means()[faces[again]], TWICE)] if again.shape[0] else []
+        marks, ends = _all_ends(mesh, crossings, zeros, around, boundaries)
+        if wanted is not None:
+            ends = _wanted_ends(ends, faces, take(marks.column, ends.mark), m, wanted)
+    lo, hi, twice = _pairs(ends, take(marks.column, ends.mark), m, distinct=distinct, once=once)
     both = torch.cat([lo, hi])
-    ends, places = (take(x, both).view(2, -1) for x in (met.mark, met.place))
+    mark, place = (take(x, both).view(2, -1) for x in (ends.mark, ends.place))
     line = torch.arange(lo.shape[0], device=lo.device)
-    spans = ChordIntervals(places[0], places[1], line, plain=True)
-    drawing = Insertion(faces, loops, spans, _lines(marks, ends), distinct)
-    return FaceChords(drawing, take(marks.column, ends[0]), ambiguities, marks, met, lo)
+    return FaceChords(
+        faces,
+        boundaries,
+        ChordIntervals(place[0], place[1], line, numbered=True),
+        _lines(marks, mark),
+        column=take(marks.column, mark[0]),
+        falling=take(marks.falling, mark[0]) ^ take(ends.backward, lo).bool(),
+        distinct=distinct,
+        ambiguities=[Ambiguities(mesh.means()[faces[twice]], TWICE)] if twice.shape[0] else [],
+    )
 
 
-def _walk(
-    mesh: Mesh, cuts: EdgeCrossings, half: Tensor, extra: Tensor, place: Tensor, count: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Go around faces: half-edges, new vertices on them, and place of each corner, (C,).
+# -- around the faces -------------------------------------------------------------------------
 
-    count: how many new vertices are met.
 
-    Returns the half-edges of the divided boundaries, and the groups (M,) in the order in which they
-    are met, their places and whether they are met backwards.
+@dataclass(frozen=True)
+class _Around:
+    """The boundaries of some faces along the divided edges, one after the other.
+
+    half: the half-edges; corner, corner_place: (C,) the old corners, and (C + 1,) their places. New
+    vertices in the order in which one meets them, (M,): point, place, and whether the edge is
+    passed backward, as 0 or 1.
     """
-    corners = half.shape[0]
-    met = torch.arange(count, device=half.device)
-    place = place[:-1]
-    owner = owners_of(extra, met.shape[0])
-    at = (met + 1).add_(owner)
-    back, first = half & 1, take(cuts.first, half >> 1)
-    before = place - torch.arange(corners, device=half.device)  # groups met before each corner
-    base = (first - before).addcmul_(back, (extra - 1).add_(before, alpha=2))
-    backward = take(back, owner)
-    group = take(base, owner).add_(met).addcmul_(backward, met, value=-2)
-    # Group g begins the piece E + g of its edge, and ends the one before that.
-    pieces = 2 * mesh.num_edges
-    boundary = half.new_empty(corners + met.shape[0])
-    boundary.scatter_(0, at, (pieces - backward).add_(group, alpha=2))
-    boundary.scatter_(0, place, torch.add(first, extra).mul_(2).add_(pieces - 1))
-    boundary.scatter_(0, torch.addcmul(place, extra, back), half)
-    return boundary, group, at, backward
+
+    half: Tensor
+    corner: Tensor
+    corner_place: Tensor
+    point: Tensor
+    place: Tensor
+    backward: Tensor
+
+    @classmethod
+    def of(
+        cls, mesh: Mesh, crossings: EdgeCrossings, corner: Tensor, at_side: Tensor, total: int
+    ) -> _Around:
+        """corner, at_side: (C,) corners, new vertices on the sides after them, in all ``total``."""
+        half, count = take(mesh.corners, corner), corner.shape[0]
+        corner_place = offsets_of(at_side + 1)
+        start = corner_place[:-1]
+        met = torch.arange(total, device=half.device)
+        owner = owners_of(at_side, total)
+        place = (met + 1).add_(owner)
+        back, first = half & 1, take(crossings.first, half >> 1)
+        before = start - torch.arange(count, device=half.device)  # points met before each corner
+        base = (first - before).addcmul_(back, (at_side - 1).add_(before, alpha=2))
+        backward = take(back, owner)
+        point = take(base, owner).add_(met).addcmul_(backward, met, value=-2)
+        # Point g begins the piece E + g of its edge, and ends the piece before that.
+        pieces = 2 * mesh.num_edges
+        boundary = half.new_empty(count + total)
+        boundary.scatter_(0, place, (pieces - backward).add_(point, alpha=2))
+        boundary.scatter_(0, start, torch.add(first, at_side).mul_(2).add_(pieces - 1))
+        boundary.scatter_(0, torch.addcmul(start, at_side, back), half)
+        return cls(boundary, corner, corner_place, point, place, backward)
 
 
-def _all_marks(
+def _edge_marks(mesh: Mesh, crossings: EdgeCrossings) -> _Marks:
+    """The marks on edges; each is at the point of its own number if crossings are distinct."""
+    points = crossings.points
+    uv = points.uv if crossings.distinct else take(points.uv, crossings.point)
+    vertex = crossings.point + mesh.num_vertices
+    return _Marks(crossings.column, crossings.falling, vertex, uv, crossings.position_error)
+
+
+def _all_ends(
     mesh: Mesh,
-    cuts: EdgeCrossings,
-    hits: _Marks,
+    crossings: EdgeCrossings,
     zeros: Zeros | None,
-    zero_place: Tensor | None,
-    loops: FaceBoundaries,
-    group: Tensor,
-    place: Tensor,
-    backward: Tensor,
+    around: _Around,
+    boundaries: FaceBoundaries,
 ) -> tuple[_Marks, _Ends]:
     """The marks where several may share a vertex, and where some are at corners."""
-    first = offsets_of(torch.bincount(cuts.group, minlength=cuts.t.shape[0]))
-    begin, end = take(first, group), take(first[1:], group)
+    first = offsets_of(counts_of(crossings.point, crossings.points.count))
+    begin, end = take(first, around.point), take(first[1:], around.point)
     mark = entries_of(begin, end, offsets_of(end - begin))
     owner = owners_of(end - begin, mark.shape[0])
-    place, backward = take(place, owner), take(backward, owner)
-    marks = _Marks(
-        hits.column, hits.falling, hits.vertex, take(cuts.uv, cuts.group), hits.position_error
-    )
-    if zeros is not None and zero_place is not None:
+    place, backward = take(around.place, owner), take(around.backward, owner)
+    marks = _edge_marks(mesh, crossings)
+    if zeros is not None:
         vertex = take(mesh.edges.view(-1), take(mesh.corners, zeros.corner))
+        at = take(around.corner_place, torch.searchsorted(around.corner, zeros.corner))
         more = (zeros.column, zeros.falling, vertex, take(mesh.uv, vertex), zeros.position_error)
         index = torch.arange(vertex.shape[0], device=vertex.device) + marks.column.shape[0]
-        marks = _Marks(*(torch.cat(x) for x in zip(vars(marks).values(), more, strict=True)))
+        marks = _Marks(*map(torch.cat, zip(vars(marks).values(), more, strict=True)))
         mark, backward = torch.cat([mark, index]), torch.cat([backward, torch.zeros_like(index)])
-        place, order = torch.sort(torch.cat([place, zero_place]), stable=True)
+        place, order = torch.sort(torch.cat([place, at]), stable=True)
         mark, backward = take(mark, order), take(backward, order)
-    face = torch.searchsorted(loops.offsets, place, right=True) - 1
-    counts = torch.bincount(face, minlength=loops.count)
-    return marks, _Ends(mark, place, backward, offsets_of(counts))
+    face = torch.searchsorted(boundaries.offsets, place, right=True) - 1
+    return marks, _Ends(mark, place, backward, offsets_of(counts_of(face, boundaries.count)))
 
 
-def _pairs(ends: _Ends, column: Tensor, m: int, distinct: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _wanted_ends(ends: _Ends, faces: Tensor, column: Tensor, m: int, wanted: Tensor) -> _Ends:
+    """The ends, with columns (M,), of wanted chords alone: face * m + column, (N,) ascending."""
+    owner = owners_of(ends.offsets.diff(), column.shape[0])
+    key = torch.add(column, take(faces, owner), alpha=m)
+    near = torch.searchsorted(wanted, key).clamp_(max=wanted.shape[0] - 1)
+    kept = (take(wanted, near) == key).nonzero()[:, 0]
+    mark, place, backward = (take(x, kept) for x in (ends.mark, ends.place, ends.backward))
+    counts = counts_of(take(owner, kept), faces.shape[0])
+    return _Ends(mark, place, backward, offsets_of(counts))
+
+
+# -- chords -----------------------------------------------------------------------------------
+
+
+def _pairs(
+    ends: _Ends, column: Tensor, m: int, *, distinct: bool, once: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """The two ends of each chord, in the order of the first, (N,) each.
 
-    Around a face signs alternate, so that a column's ends come in pairs. Also the faces in which
-    there is more than one pair of some column.
+    Signs alternate around a face, so that the ends of a column (M,) come in pairs. Also the faces
+    in which a column has more than one pair; once: whether only the first pair counts.
     """
     index = torch.arange(column.shape[0], device=column.device)
     begin, end = ends.offsets[:-1], ends.offsets[1:]
     counts = end - begin
-    if distinct and not backend_of(column.device).asynchronous:  # two marks alone are a pair
+    if distinct and not backend_of(column.device).asynchronous:  # two ends alone are a pair
         several = (counts > 2).nonzero()[:, 0]
         begin, end, counts = (take(x, several) for x in (begin, end, counts))
         entry = entries_of(begin, end, offsets_of(counts))
@@ -202,28 +258,30 @@ def _pairs(ends: _Ends, column: Tensor, m: int, distinct: bool) -> tuple[Tensor,
     entry = take(entry, order)
     one, two = entry[0::2], entry[1::2]
     mate = (index ^ 1).scatter_(0, one, two).scatter_(0, two, one)
-    lo = places_in(mate > index, index.shape[0] // 2)
     again = (key[2::2] == key[:-2:2]).nonzero()[:, 0]
+    chords, twice = index.shape[0] // 2, again
     if again.shape[0]:
-        again = take(several, key[2 * again].long() // m)
-    return lo, take(mate, lo), again
+        twice = take(several, key[2 * again].long() // m)
+        if once:  # an end that is its own mate begins no chord
+            chords -= again.shape[0]
+            for end in (one[again + 1], two[again + 1]):
+                mate[end] = end
+    lo = places_in(mate > index, chords)
+    return lo, take(mate, lo), twice
 
 
 def _lines(marks: _Marks, ends: Tensor) -> Lines:
     """The lines between marks, (2, N).
 
-    Across a line both ends are blurred by error / |gradient|; the estimate is the better the more
-    steeply the line meets the edge, so the smaller one counts.
+    Across a line both ends are off by error / |gradient| at most. The estimate is the better the
+    more steeply the line meets the edge, so the smaller one counts.
     """
     flat = ends.view(-1)
     a, b = take(marks.uv, flat).view(2, -1, marks.uv.shape[1])
     x, y = b[:, 0] - a[:, 0], b[:, 1] - a[:, 1]
     length = (x * x + y * y).sqrt_().clamp_(min=UV_ERROR)
-    along, aside = (
-        take(position_error, flat).view(2, -1)
-        for position_error in marks.position_error[:, :2].unbind(1)
-    )
-    across = (along * y).sub_(aside * x).abs_()
+    error_x, error_y = (take(part, flat).view(2, -1) for part in marks.position_error[:, :2].T)
+    across = (error_x * y).sub_(error_y * x).abs_()
     error = torch.minimum(*across).div_(length).add_(UV_ERROR)
     start, end = take(marks.vertex, flat).view(2, -1)
     return Lines(start, end, a, b, error)

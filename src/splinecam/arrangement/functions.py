@@ -1,4 +1,4 @@
-"""The functions a cut divides the mesh by: units less their levels, or less other units."""
+"""The functions that a mesh is cut by: units less their levels, or less other units."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class Functions:
 
     z: (V, n) values at the vertices; unit, level, other: (m,); error: (m,) rounding error;
     wanted: (m,) columns that may change sign, the others are only carried along; label: (m,) the
-    unit to name when a column draws an edge; jump: (m,) by how much the slope of the result changes
-    where a column passes through zero, if that is all that happens there.
+    unit that edges along a column's zero set name; slope_difference: (m,) that of the
+    slopes of the result on both sides of a zero, if that is all that happens there;
+    known_signs: of all columns, if they are known.
     """
 
     z: Tensor
@@ -32,8 +33,8 @@ class Functions:
     wanted: Tensor
     label: Tensor
     other: Tensor | None = None
-    jump: Tensor | None = None
-    found: Signs | None = None
+    slope_difference: Tensor | None = None
+    known_signs: Signs | None = None
 
     @classmethod
     def crossing(
@@ -43,29 +44,31 @@ class Functions:
         error: Tensor,
         low: Tensor,
         high: Tensor,
-        jumps: Tensor | None = None,
-        found: Signs | None = None,
+        slope_differences: Tensor | None = None,
+        signs: Signs | None = None,
     ) -> Functions:
-        """Only the functions that may change sign: levels, jumps (K, n); error, low, high (n,).
+        """Only the functions, of n units at K levels, that may change sign.
 
-        found: the signs of all of them, if they are known.
+        levels, slope_differences: (K, n); error, low, high: (n,) rounding error and range of the
+        units; signs: of all units, if they are known and all levels are zero.
         """
-        if found is not None:  # so that all levels are zero
+        differences = slope_differences
+        if signs is not None:
             unit = torch.arange(z.shape[1], device=z.device)
-            jump = None if jumps is None else jumps[0]
             wanted = (low < -error) & (high > error)
-            return cls(z, unit, levels[0], error, wanted, unit, jump=jump, found=found)
+            chosen = None if differences is None else differences[0]
+            return cls(z, unit, levels[0], error, wanted, unit, None, chosen, signs)
         error = error + EPS * levels.abs()
         wanted = (low < levels - error) & (high > levels + error)
-        # Looking at a whole layer is faster than picking more than an eighth of it.
+        # A whole layer is faster than a selection of more than an eighth of it.
         if levels.shape[0] == 1 and 8 * int(wanted.sum()) > wanted.shape[1]:
             unit = torch.arange(wanted.shape[1], device=z.device)
-            jump = None if jumps is None else jumps[0]
-            return cls(z, unit, levels[0], error[0], wanted[0], unit, jump=jump)
+            chosen = None if differences is None else differences[0]
+            return cls(z, unit, levels[0], error[0], wanted[0], unit, None, chosen)
         k, unit = wanted.nonzero(as_tuple=True)
-        jump = None if jumps is None else jumps[k, unit]
+        chosen = None if differences is None else differences[k, unit]
         level, error, wanted = levels[k, unit], error[k, unit], wanted[k, unit]
-        return cls(z, unit, level, error, wanted, unit, jump=jump)
+        return cls(z, unit, level, error, wanted, unit, None, chosen)
 
     @classmethod
     def differences(
@@ -93,7 +96,7 @@ class Functions:
     @property
     def whole(self) -> bool:
         """Whether the columns are known to be the units themselves."""
-        return self.found is not None
+        return self.known_signs is not None
 
     def units(self, column: Tensor) -> Tensor:
         """The units of some columns, (N,)."""
@@ -111,19 +114,20 @@ class Functions:
         return value - take(self.level, column)
 
     def signs(self) -> tuple[Signs, Tensor]:
-        """Signs of all functions at all vertices, a block of vertices at a time.
+        """Signs of all functions at all vertices.
 
         Also the vertices, (N,), at which some value is too large for rounding and too small to
         have a sign: there it is taken for zero.
         """
-        signs = (self.found or self._find()).only(self.wanted)
+        signs = (self.known_signs or self._find()).only(self.wanted)
         if not signs.vanish:
             return signs, self.unit[:0]
-        vertex, column = set_bits(signs.zero())
+        vertex, column = set_bits(signs.zero)
         unclear = self.at(vertex, column).abs() > take(self.error, column)
         return signs, torch.unique_consecutive(vertex[unclear])
 
     def _find(self) -> Signs:
+        """Signs of all functions, a block of vertices at a time."""
         vertices, n = self.z.shape
         writer = SignWriter(vertices, SAFETY * self.error)
         everything = torch.equal(self.unit, torch.arange(n, device=self.unit.device))

@@ -1,19 +1,19 @@
-r"""Draw chords in general position: every crossing of every face at once.
+r"""Insert chords in general position: all crossings of all faces at once.
 
-    lo_i < lo_j < hi_i < hi_j  around the face      The four ways out of a crossing are met
+    lo_i < lo_j < hi_i < hi_j  around the face      Around a crossing the four directions come
                                                     counter-clockwise as hi_i, hi_j, lo_i, lo_j:
-          hi_j    lo_i                              the same cyclic order as on the boundary. So
-             \   /                                   what follows each stretch of the boundary and
-               x                                    each piece of a chord is known without looking
-             /   \                                   at an angle, and the faces are the cycles of
-          hi_i    lo_j                              ``_following``.
+          hi_j    lo_i                              the cyclic order of the ends on the boundary.
+             \   /                                   So what follows each stretch of the boundary
+               x                                    and each piece of a chord is known without
+             /   \                                   computing an angle, and the faces are the
+          hi_i    lo_j                              cycles of "the next half-edge".
 
 Where each cycle begins is known as well. Seen from the boundary's first corner all chords run from
 lo to hi as lines run from left to right, and a face has one leftmost place: the crossing from which
 it opens towards hi_i and hi_j, the lower end of a chord, or the first corner.
 
-Faces in which two things come closer than rounding can tell (chords that share an end, three chords
-through almost one point) are left to ``arrange``, which draws one chord at a time.
+Degenerate faces, in which two places are closer than rounding can tell (chords that share an end,
+three chords through almost one point), are left to ``incremental``.
 """
 
 from __future__ import annotations
@@ -36,61 +36,61 @@ from splinecam.arrangement.chords import (
 )
 from splinecam.errors import LimitError
 
-__all__ = ["weave"]
+__all__ = ["insert_at_once"]
 
-_LEAPS = 4
-
+_DOUBLINGS = 4  # of steps, before a GPU is asked whether they were enough
 _INT32 = 1 << 31
 
 
-def weave(
-    loops: FaceBoundaries,
-    spans: ChordIntervals,
+def insert_at_once(
+    boundaries: FaceBoundaries,
+    intervals: ChordIntervals,
     lines: Lines,
     out: Arrangement,
     *,
     distinct: bool = False,
     max_faces: int | None = None,
 ) -> Tensor:
-    """Draw the chords of all faces in general position into ``out``; returns the other faces.
+    """Insert the chords of all faces in general position into ``out``; returns the other faces.
 
     distinct: whether all chords are known to end at different places, no two of them neighbours.
     """
-    faces = torch.arange(loops.count, device=loops.half.device)
+    faces = torch.arange(boundaries.count, device=boundaries.half.device)
     left = faces[:0]
-    tight = None if distinct else _crowded(loops, spans)
+    degenerate = None if distinct else _degenerate(boundaries, intervals)
     while True:
-        if tight is not None and bool(tight.any()):
-            left = torch.cat([left, faces[tight]])
-            kept = (~tight).nonzero()[:, 0]
-            loops, spans, faces = loops.select(kept), spans.restrict(loops, kept), faces[kept]
+        if degenerate is not None and bool(degenerate.any()):
+            left = torch.cat([left, faces[degenerate]])
+            kept = (~degenerate).nonzero()[:, 0]
+            intervals, faces = intervals.restrict(boundaries, kept), faces[kept]
+            boundaries = boundaries.select(kept)
         if not faces.shape[0]:
-            return left
-        segments = _Segments.of(loops, spans)
-        crossings = _crossings(loops, spans, segments, lines, max_faces)
-        tight = crossings.tight
-        if tight is None:
             break
-    if not _draw(loops, spans, segments, crossings, lines, out):
-        return torch.sort(torch.cat([left, faces])).values
+        segments = _Segments.of(boundaries, intervals)
+        crossings = _crossings(boundaries, intervals, segments, lines, max_faces)
+        degenerate = crossings.degenerate
+        if degenerate is None:
+            if not _insert(boundaries, intervals, segments, crossings, lines, out):
+                left = torch.cat([left, faces])
+            break
     return torch.sort(left).values
 
 
-def _crowded(loops: FaceBoundaries, spans: ChordIntervals) -> Tensor:
+def _degenerate(boundaries: FaceBoundaries, intervals: ChordIntervals) -> Tensor:
     """Faces (F,) with two chord ends at one corner, or a chord between neighbouring corners."""
-    face = spans.faces(loops)
-    ends = counts_of(torch.cat([spans.lo, spans.hi]), loops.half.shape[0])
-    gap = spans.hi - spans.lo
-    short = (gap < 2) | (gap > loops.sizes()[face] - 2)
-    short |= (ends[spans.lo] > 1) | (ends[spans.hi] > 1)
-    crowded = torch.zeros(loops.count, dtype=torch.bool, device=short.device)
-    crowded[face[short]] = True
-    return crowded
+    face = intervals.faces(boundaries)
+    ends = counts_of(torch.cat([intervals.lo, intervals.hi]), boundaries.half.shape[0])
+    gap = intervals.hi - intervals.lo
+    shared = (ends[intervals.lo] > 1) | (ends[intervals.hi] > 1)
+    shared |= (gap < 2) | (gap > boundaries.sizes()[face] - 2)
+    found = torch.zeros(boundaries.count, dtype=torch.bool, device=face.device)
+    found[face[shared]] = True
+    return found
 
 
 @dataclass(frozen=True)
 class _Segments:
-    """The boundaries, cut where chords end: each face has one segment more than chord ends.
+    """The boundaries, divided where chords end: a face has one segment more than chord ends.
 
     at: (H,) the segment of each place; start, size: (S,) of each segment; first: (F,) those that
     begin with a face; lo, hi: (N,) those that begin with the ends of each chord.
@@ -104,18 +104,18 @@ class _Segments:
     hi: Tensor
 
     @classmethod
-    def of(cls, loops: FaceBoundaries, spans: ChordIntervals) -> _Segments:
-        begins, places = loops.offsets[:-1], loops.half.shape[0]
-        before = loops.half.new_zeros(places + 1)  # the segment of the place before each
+    def of(cls, boundaries: FaceBoundaries, intervals: ChordIntervals) -> _Segments:
+        begins, places = boundaries.offsets[:-1], boundaries.half.shape[0]
+        before = boundaries.half.new_zeros(places + 1)  # the segment of the place before each
         before[:1].fill_(-1)
         at = before[1:].scatter_(0, begins[1:], 1)
-        one = torch.ones_like(spans.lo)
-        at.scatter_add_(0, spans.lo, one).scatter_add_(0, spans.hi, one)
+        one = torch.ones_like(intervals.lo)
+        at.scatter_add_(0, intervals.lo, one).scatter_add_(0, intervals.hi, one)
         torch.cumsum(at, 0, out=at)
         first = take(before, begins).add_(1)
-        lo, hi = take(at, spans.lo), take(at, spans.hi)
+        lo, hi = take(at, intervals.lo), take(at, intervals.hi)
         start = begins.new_empty(begins.shape[0] + 2 * lo.shape[0] + 1)
-        start.scatter_(0, first, begins).scatter_(0, lo, spans.lo).scatter_(0, hi, spans.hi)
+        start.scatter_(0, first, begins).scatter_(0, lo, intervals.lo).scatter_(0, hi, intervals.hi)
         start[-1:].fill_(places)
         return cls(at, start[:-1], start[1:] - start[:-1], first, lo, hi)
 
@@ -125,16 +125,15 @@ class _Segments:
 
 @dataclass(frozen=True)
 class _Crossings:
-    """The X crossings of N chords; each is met twice, by chord i < j, and so has two slots.
+    """The X crossings of N chords; each occurs on chords i < j, and so has two slots.
 
-    Per crossing, (X,): chords i and j, its fraction s on i, its slots on i and on j. Per slot,
-    (2X,), in order along each chord: chord, fraction along it, the crossing, whether the chord is
-    the crossing's j, and the other slot. offsets: (N + 1,) the slots of each chord. tight: (F,)
-    faces in which rounding leaves the order of some crossings open, None if there are none.
+    Per crossing, (X,): the chord i, and the fraction s of it. slot: (2X,) the slots on i, then on
+    j. Per slot, (2X,), in order along each chord: chord, the fraction along it, the crossing,
+    second: whether the chord is the crossing's j, and the other slot. offsets: (N + 1,) the slots
+    of each chord. degenerate: (F,) faces in which rounding leaves the order undecided, or None.
     """
 
     i: Tensor
-    j: Tensor
     s: Tensor
     slot: Tensor
     chord: Tensor
@@ -143,21 +142,21 @@ class _Crossings:
     second: Tensor
     other: Tensor
     offsets: Tensor
-    tight: Tensor | None
+    degenerate: Tensor | None
 
 
 def _crossings(
-    loops: FaceBoundaries,
-    spans: ChordIntervals,
+    boundaries: FaceBoundaries,
+    intervals: ChordIntervals,
     segments: _Segments,
     lines: Lines,
     max_faces: int | None,
 ) -> _Crossings:
-    n = spans.lo.shape[0]
-    room = None if max_faces is None else max_faces - loops.count - n
+    n = intervals.lo.shape[0]
+    room = None if max_faces is None else max_faces - boundaries.count - n
     i, j = _pairs(segments, room)
     x = i.shape[0]
-    s, error = meet(lines, spans.lines(i), spans.lines(j))
+    s, error = meet(lines, intervals.lines(i), intervals.lines(j))
     sequence, chord, along = sort_rows(torch.cat([i, j]), s.view(-1), n)
     error = take(error.view(-1), sequence)
     short = torch.int32 if 2 * x < _INT32 else torch.int64
@@ -167,14 +166,13 @@ def _crossings(
     offsets = i.new_zeros(n + 1)
     offsets[1:].scatter_add_(0, chord, torch.ones_like(chord))
     torch.cumsum(offsets, 0, out=offsets)
-    close = _close(spans.along(lines.length), chord, along, error).nonzero()[:, 0]
-    tight = None
+    close = _close(intervals.of_lines(lines.length), chord, along, error).nonzero()[:, 0]
+    degenerate = None
     if close.shape[0]:
-        tight = torch.zeros(loops.count, dtype=torch.bool, device=close.device)
-        tight[spans.faces(loops)[chord[close]]] = True
+        degenerate = torch.zeros(boundaries.count, dtype=torch.bool, device=close.device)
+        degenerate[intervals.faces(boundaries)[chord[close]]] = True
     return _Crossings(
         i=i,
-        j=j,
         s=s[0],
         slot=slot,
         chord=chord,
@@ -183,14 +181,14 @@ def _crossings(
         second=second,
         other=take(torch.cat([slot[x:], slot[:x]]), sequence),
         offsets=offsets,
-        tight=tight,
+        degenerate=degenerate,
     )
 
 
 def _pairs(segments: _Segments, room: int | None) -> tuple[Tensor, Tensor]:
-    """Chords i < j whose ends alternate.
+    """The pairs of chords i < j whose ends alternate around their face.
 
-    Each makes a face; as soon as there are more than there is room for, that is an error.
+    Each pair makes a face; more than ``room`` of them are an error.
     """
     lo, hi = segments.lo, segments.hi
     n = lo.shape[0]
@@ -200,8 +198,7 @@ def _pairs(segments: _Segments, room: int | None) -> tuple[Tensor, Tensor]:
     candidates = take(begun, hi) - after  # chords that begin between the ends of each
     offsets = offsets_of(candidates)
     base = after - offsets[:-1]
-    found = []
-    total = 0
+    found, total = [], 0
     if room is not None and room < 0:
         raise LimitError("too many regions")
     for first, last, begin, end in _blocks(candidates, offsets):
@@ -219,7 +216,7 @@ def _pairs(segments: _Segments, room: int | None) -> tuple[Tensor, Tensor]:
 
 
 def _blocks(counts: Tensor, offsets: Tensor) -> list[tuple[int, int, int, int]]:
-    """Runs of rows, first and last + 1, with some million entries each: first and last + 1."""
+    """Runs of rows and of their entries: (first row, last row + 1, first entry, last entry + 1)."""
     rows, total, limit = counts.shape[0], int(offsets[-1]), backend_of(counts.device).chord_pairs
     if total <= limit:
         return [(0, rows, 0, total)]
@@ -228,7 +225,7 @@ def _blocks(counts: Tensor, offsets: Tensor) -> list[tuple[int, int, int, int]]:
 
 
 def _close(length: Tensor, chord: Tensor, s: Tensor, error: Tensor) -> Tensor:
-    """Entries too close to their neighbour along the chord, or to an end of the chord, (N,)."""
+    """Slots too close to their neighbour along the chord, or to an end of the chord, (2X,)."""
     error = SAFETY * error
     close = torch.minimum(s, 1 - s) <= take((SAFETY * UV_ERROR) / length, chord).add_(error)
     near = s.diff() <= error[1:] + error[:-1]
@@ -239,9 +236,9 @@ def _close(length: Tensor, chord: Tensor, s: Tensor, error: Tensor) -> Tensor:
 # -- faces ------------------------------------------------------------------------------------
 
 
-def _draw(
-    loops: FaceBoundaries,
-    spans: ChordIntervals,
+def _insert(
+    boundaries: FaceBoundaries,
+    intervals: ChordIntervals,
     segments: _Segments,
     c: _Crossings,
     lines: Lines,
@@ -249,31 +246,31 @@ def _draw(
 ) -> bool:
     """Make the vertices, edges and faces of chords whose crossings are all in order.
 
-    Returns whether that was possible; if not, nothing is made.
+    Returns whether the crossings are those of a subdivision; if not, nothing is made.
     """
-    n, x = spans.lo.shape[0], c.i.shape[0]
-    ends = torch.arange(n + 1, device=c.i.device).add_(c.offsets)  # where chords' pieces begin
-    piece = torch.arange(2 * x, device=c.i.device).add_(c.chord)  # that ends at each slot
+    n, x = intervals.lo.shape[0], c.i.shape[0]
+    ends = torch.arange(n + 1, device=c.i.device).add_(c.offsets)  # first piece of each chord
+    piece = torch.arange(2 * x, device=c.i.device).add_(c.chord)  # the one before each slot
     pieces = _Pieces.of(ends, piece)
-    made = _faces(loops, segments, c, pieces, 2 * out.num_edges)
+    made = _faces(boundaries, segments, c, pieces, 2 * out.num_edges)
     if made is None:
         return False
     path = ends.new_empty(pieces.count)
-    path.scatter_(0, pieces.head, spans.along(lines.start))
-    path.scatter_(0, pieces.tail, spans.along(lines.end))
+    path.scatter_(0, pieces.head, intervals.of_lines(lines.start))
+    path.scatter_(0, pieces.tail, intervals.of_lines(lines.end))
     vertex = c.crossing + out.num_vertices
     path.scatter_(0, pieces.below, vertex).scatter_(0, pieces.above, vertex)
-    owner = ends.new_empty(n + 2 * x).scatter_(0, ends[:-1], spans.line)
-    owner.scatter_(0, piece.add_(1), spans.lines(c.chord))
-    line = spans.lines(c.i)
-    out.add_vertices(lines.point(line, c.s))
-    out.add_edges(path.view(-1, 2))
+    owner = ends.new_empty(n + 2 * x).scatter_(0, ends[:-1], intervals.line)
+    owner.scatter_(0, piece.add_(1), intervals.lines(c.chord))
+    line = intervals.lines(c.i)
+    out.vertex_parts.append(lines.point(line, c.s))
+    out.edge_parts.append(path.view(-1, 2))
     out.edge_line.append(owner)
     out.vertex_line.append(line)
     out.vertex_s.append(c.s)
-    crossed = spans.lines(take(c.chord, c.other))
-    out.woven = ChordCrossings(spans.line, c.offsets, crossed, c.along, c.i, c.slot[:x].long())
-    out.loops.append(made)
+    other, place = intervals.lines(take(c.chord, c.other)), c.slot[:x].long()
+    out.crossings = ChordCrossings(intervals.line, c.offsets, other, c.along, c.i, place)
+    out.faces.append(made)
     return True
 
 
@@ -281,8 +278,8 @@ def _draw(
 class _Pieces:
     """The half-edges 2p, towards hi, and 2p + 1, towards lo, of the pieces of all chords.
 
-    Those that leave the ends of each chord, head and tail (N,), and each slot, above and below
-    (2X,); that which comes to the slot from below, up (2X,).
+    head, tail: (N,) those that leave the lower and the upper end of each chord; above, below: (2X,)
+    those that leave each slot; up: (2X,) the one that reaches the slot from below.
     """
 
     head: Tensor
@@ -303,15 +300,15 @@ class _Pieces:
 
 
 def _faces(
-    loops: FaceBoundaries, segments: _Segments, c: _Crossings, pieces: _Pieces, first: int
+    boundaries: FaceBoundaries, segments: _Segments, c: _Crossings, pieces: _Pieces, first: int
 ) -> FaceBoundaries | None:
     """The boundaries of the new faces, or None if the crossings are not those of a subdivision.
 
     Nodes are the segments, each with the piece that leaves the boundary after it, and the pieces
-    that leave a crossing, two for each slot: towards hi, and towards lo; they are counted from 1.
-    first: the first new half-edge.
+    that leave a crossing, two per slot: towards hi and towards lo. Nodes are counted from 1. first:
+    the first new half-edge.
     """
-    size, total = segments.size.shape[0], loops.half.shape[0] + pieces.count
+    size, total = segments.size.shape[0], boundaries.half.shape[0] + pieces.count
     leaving = _leaving(segments, pieces)
     following = take(_after(segments, c, pieces), leaving)
     weight = following.new_ones(size + 2)  # half-edges of a segment, and of all other nodes
@@ -319,19 +316,19 @@ def _faces(
     weight[size : size + 1].zero_()
     weight[1:-1].add_(segments.size)
     start = torch.cat([segments.first, segments.lo, c.slot[: c.i.shape[0]] * 2 + size]).add_(1)
-    around = _walk if backend_of(start.device).walks_faces else _leap
-    found = around(following, weight, start, leaving.add_(first), total)
+    follow = _by_walking if backend_of(start.device).walks_faces else _by_doubling
+    found = follow(following, weight, start, leaving.add_(first), total)
     if found is None:
         return None
     made, end = found
     moved = take(end - weight[1:-1] - segments.start, segments.at)
     moved += torch.arange(moved.shape[0], device=moved.device)
-    made.half.scatter_(0, moved, loops.half)
+    made.half.scatter_(0, moved, boundaries.half)
     return made
 
 
 def _leaving(segments: _Segments, pieces: _Pieces) -> Tensor:
-    """The half-edge of a piece with which each node ends; the last segment of a face has none."""
+    """The half-edge of a piece that ends each node; the last segment of a face has none."""
     size = segments.size.shape[0]
     leaving = segments.lo.new_full((size + 1 + 2 * pieces.above.shape[0],), pieces.count)
     leaving.scatter_(0, segments.lo, pieces.head).scatter_(0, segments.hi, pieces.tail)
@@ -342,8 +339,8 @@ def _leaving(segments: _Segments, pieces: _Pieces) -> Tensor:
 def _after(segments: _Segments, c: _Crossings, pieces: _Pieces) -> Tensor:
     """The node after each half-edge of a piece, and after none: 0 where a face is closed.
 
-    Half-edges that reach the lower end of a chord close a face, as do those that come down j to a
-    crossing.
+    A half-edge that reaches the lower end of a chord closes a face, as does one that reaches a
+    crossing down its chord j.
     """
     size = segments.size.shape[0]
     short = torch.int32 if size + pieces.count < _INT32 else torch.int64
@@ -354,16 +351,16 @@ def _after(segments: _Segments, c: _Crossings, pieces: _Pieces) -> Tensor:
     return after.scatter_(0, pieces.up, up).scatter_(0, pieces.above + 1, down)
 
 
-def _walk(
+def _by_walking(
     following: Tensor, weight: Tensor, start: Tensor, leaving: Tensor, total: int
 ) -> tuple[FaceBoundaries, Tensor] | None:
-    """Walk around all faces at once, from their first nodes, (F,): their boundaries.
+    """The boundaries of all faces, followed node by node from their first nodes, (F,).
 
-    These have the half-edges with which nodes end; those of the segments are still to be filled in,
-    over what the last ones of faces, with which none leaves, wrote. Also where each segment ends.
+    They have the half-edges that end nodes; the caller fills in those of the segments, over what
+    the last nodes of faces, which no half-edge leaves, have written. Also where each segment ends.
     """
     node, most = start.to(following.dtype), weight.shape[0] - 1
-    face = torch.arange(node.shape[0], device=node.device) << 32  # and how far one has come
+    face = torch.arange(node.shape[0], device=node.device) << 32  # and the distance so far
     walk = []
     while node.shape[0]:
         steps = take(weight, node.clamp(max=most))
@@ -384,16 +381,16 @@ def _walk(
     return FaceBoundaries(offsets, half), ends[1:-1]
 
 
-def _leap(
+def _by_doubling(
     following: Tensor, weight: Tensor, start: Tensor, leaving: Tensor, total: int
 ) -> tuple[FaceBoundaries, Tensor] | None:
-    """What ``_walk`` gives, from the distances of all nodes to the last ones of their faces."""
+    """The result of ``_by_walking``, from each node's distance to the last node of its face."""
     count, most = following.shape[0], weight.shape[0] - 1
     index = torch.arange(count, dtype=following.dtype, device=following.device)
     step = torch.where(following == 0, index, following)
     ahead = take(weight, following.clamp(max=most))
-    for _ in range(0, count.bit_length(), _LEAPS):
-        for _ in range(_LEAPS):
+    for _ in range(0, count.bit_length(), _DOUBLINGS):
+        for _ in range(_DOUBLINGS):
             ahead, step = ahead + take(ahead, step), take(step, step)
         offsets = offsets_of((take(weight, start.clamp(max=most)) + take(ahead, start)).long())
         last = take(step, start).long()

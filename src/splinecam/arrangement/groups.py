@@ -1,4 +1,4 @@
-"""Groups of units, of which each has a largest: windows of a pool, pieces of a maxout unit."""
+"""Groups of units whose maximum is taken: windows of a max-pool, pieces of a maxout unit."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _INT8 = 1 << 7
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """members: (G, R) the units of each group; shape: the groups as the result arranges them.
+    """G groups of R units each, of which the largest wins.
 
-    ids: of units (B, n) some number for the winner of each group, (B, *shape). some: whether they
-    were chosen among others, and so are hardly regular.
+    members: (G, R) the units; shape: the groups as the result arranges them. ids: gives for units
+    (B, n) a number of the winner of each group, (B, *shape), if that is faster than a comparison.
+    some: whether they are a selection of groups, and so hardly regular.
     """
 
     members: Tensor
@@ -42,10 +43,10 @@ class Groups:
         return first.view(-1, self.count)
 
     def columns(self, z: Tensor) -> Iterator[Tensor]:
-        """Of units z (B, n) the first member of each group, then the second, ...: (B, *shape).
+        """The first members of all groups of units z (B, n), then the second, ...: (B, *shape).
 
-        In most pools a window's k-th member is always at the same distance from its first: then no
-        table is needed to pick them.
+        In most pools a window's k-th member is always at the same distance from its first: then a
+        view of z is enough.
         """
         for r, (start, steps) in enumerate(self._strides):
             if start < 0 or not z.is_contiguous():
@@ -56,7 +57,7 @@ class Groups:
 
     @cached_property
     def _strides(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Of each column the first unit and the steps to the next; first -1 if they vary."""
+        """The first unit of each column and the strides to the next; first is -1 if they vary."""
         if self.some:
             return [(-1, ())] * self.members.shape[1]
         found = []

@@ -1,10 +1,10 @@
-"""Cut convex faces by straight chords whose ends are known corners of the face.
+"""Insert chords into convex faces one by one: robust, whatever rounding does.
 
-Inside one face everything about the chords is said by integers: the places of their two ends on
-the boundary. Two chords cross exactly when their ends alternate. So each face is split by one of
-its chords; the others go to the left half, the right half, or, when they cross it, to both:
+Inside one face integers say everything about the chords: the places of their two ends on the
+boundary. Two chords cross exactly when their ends alternate. So each face is split by one of its
+chords; the others go to the left half, to the right half, or, if they cross it, to both:
 
-        Q--------+            Q        the splitter P-Q is drawn from Q's and P's corners;
+        Q--------+            Q        the splitter P-Q is drawn from corner P to corner Q;
         |  .     |           /|        every chord that crosses it makes one new vertex on it,
      j--+---.----+--j   ->  v v        which is a corner of both halves from then on.
         |    .   |         /  |
@@ -17,7 +17,7 @@ does to it, the result is a proper subdivision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,306 +29,312 @@ from splinecam.arrangement.chords import (
     Chords,
     FaceBoundaries,
     Lines,
-    drift_and_error,
+    common_shift_and_error,
     meet,
 )
 from splinecam.errors import LimitError
 
-__all__ = ["arrange", "split_once"]
+__all__ = ["insert_incrementally", "split_once"]
 
 
-def arrange(
-    loops: FaceBoundaries,
+def insert_incrementally(
+    boundaries: FaceBoundaries,
     chords: Chords,
     lines: Lines,
     out: Arrangement,
     *,
     max_faces: int | None = None,
 ) -> None:
-    """Draw all chords into their faces, appending to ``out``.
+    """Insert all chords into their faces, and append what that makes to ``out``.
 
     More than ``max_faces`` faces are an error, raised before they are made.
     """
-    state = _State(loops, chords, lines, out)
+    work = _Insertion(boundaries, chords, lines, out)
     done = 0
-    while state.chords.face.shape[0]:
-        done += state.retire()
-        if state.chords.face.shape[0]:
-            faces = done + 2 * (state.loops.offsets.shape[0] - 1)
-            if max_faces is not None and faces > max_faces:
+    while work.chords.face.shape[0]:
+        done += work.retire()
+        if work.chords.face.shape[0]:
+            if max_faces is not None and done + 2 * work.boundaries.count > max_faces:
                 raise LimitError("too many regions")
-            state.split()
-    out.loops.append(state.loops)
+            work.split()
+    out.faces.append(work.boundaries)
 
 
 def split_once(
-    loops: FaceBoundaries, chords: Chords, lines: Lines, out: Arrangement
+    boundaries: FaceBoundaries, chords: Chords, lines: Lines, out: Arrangement
 ) -> FaceBoundaries:
     """Split every face i by chord i, for which p < q; it becomes faces 2i and 2i + 1.
 
     Left half:  P ... (old boundary) ... Q;   right half:  Q ... P; the chord closes both.
     """
-    p, q, sizes, total = chords.p, chords.q, loops.sizes(), loops.half.shape[0]
+    p, q, sizes, total = chords.p, chords.q, boundaries.sizes(), boundaries.half.shape[0]
     offsets = offsets_of(torch.stack([q - p + 1, sizes - q + p + 1], 1).view(-1))
     owner = owners_of(sizes, total)
-    place = places_of(sizes, owner, loops.offsets)
+    place = places_of(sizes, owner, boundaries.offsets)
     low, high = take(p, owner), take(q, owner)
     left = (place >= low) & (place < high)
     begin = take(offsets, 2 * owner + ~left)
     at = begin + torch.where(left, place - low, (place - high) % take(sizes, owner))
-    half = loops.half.new_empty(total + 2 * p.shape[0]).scatter_(0, at, loops.half)
+    half = boundaries.half.new_empty(total + 2 * p.shape[0]).scatter_(0, at, boundaries.half)
     new = 2 * (torch.arange(p.shape[0], device=p.device) + out.num_edges)
     half.scatter_(0, offsets[1::2] - 1, new + 1).scatter_(0, offsets[2::2] - 1, new)
-    out.add_edges(torch.stack([lines.start, lines.end], 1))
+    out.edge_parts.append(torch.stack([lines.start, lines.end], 1))
     return FaceBoundaries(offsets, half)
 
 
+@dataclass(frozen=True)
+class _Split:
+    """One splitter for each of F faces, and where all N chords lie relative to it.
+
+    chord: (F,) the splitters; origin: (F,) the place of P; far: (F,) that of Q, counted from P. p,
+    q: (N,) the places of all chords' ends, counted from P, and side_p, side_q their sides: +1 left,
+    -1 right, 0 on the splitter. crossing: (X,) the chords that cross their splitter.
+    """
+
+    chord: Tensor
+    origin: Tensor
+    far: Tensor
+    p: Tensor
+    q: Tensor
+    side_p: Tensor
+    side_q: Tensor
+    crossing: Tensor
+
+    @classmethod
+    def of(cls, chords: Chords, sizes: Tensor) -> _Split:
+        """Split every face by its most central chord."""
+        chord, m, face = _most_central(chords, sizes), sizes[chords.face], chords.face
+        origin = chords.p[chord]
+        p, q = ((place - origin[face]) % m for place in (chords.p, chords.q))
+        far = q[chord]
+        side_p, side_q = _side(p, far[face]), _side(q, far[face])
+        crossing = (side_p * side_q < 0).nonzero()[:, 0]
+        return cls(chord, origin, far, p, q, side_p, side_q, crossing)
+
+
+@dataclass(frozen=True)
+class _Path:
+    """The new vertices on every splitter.
+
+    rank: (X,) where each crossing chord meets its splitter: 0 is P, counts + 1 is Q; counts: (F,)
+    the new vertices of each splitter; vertices: they, in order.
+    """
+
+    rank: Tensor
+    counts: Tensor
+    vertices: Tensor
+
+
 @dataclass
-class _State:
-    loops: FaceBoundaries
+class _Insertion:
+    """Faces and the chords that are still to be inserted into them."""
+
+    boundaries: FaceBoundaries
     chords: Chords
     lines: Lines
     out: Arrangement
 
     def retire(self) -> int:
-        """Drop chords that lie along an edge; put aside, and count, the faces without chords."""
-        sizes = self.loops.sizes()
-        c = self.chords
+        """Drop chords along an edge; hand faces without chords over to ``out``, and count them."""
+        sizes, c = self.boundaries.sizes(), self.chords
         gap = (c.q - c.p) % sizes[c.face]
         alive = (gap > 1) & (gap < sizes[c.face] - 1)
         if not bool(alive.all()):
-            self.chords = c = c.select(alive.nonzero()[:, 0])
+            c = c.select(alive.nonzero()[:, 0])
         busy = torch.zeros(sizes.shape[0], dtype=torch.bool, device=sizes.device)
         busy[c.face] = True
         finished = (~busy).nonzero()[:, 0]
         if finished.shape[0]:
-            self.out.loops.append(self.loops.select(finished))
-            self.loops = self.loops.select(busy.nonzero()[:, 0])
-            rank = torch.cumsum(busy.long(), 0) - 1
-            c.face = rank[c.face]
+            self.out.faces.append(self.boundaries.select(finished))
+            self.boundaries = self.boundaries.select(busy.nonzero()[:, 0])
+            c = replace(c, face=(torch.cumsum(busy.long(), 0) - 1)[c.face])
+        self.chords = c
         return int(finished.shape[0])
 
     def split(self) -> None:
-        """Split every face by its most central chord, unless some must be bent first."""
-        c, sizes = self.chords, self.loops.sizes()
-        splitter = _most_central(c, sizes)
-        m = sizes[c.face]
-        origin = c.p[splitter]
-        p = (c.p - origin[c.face]) % m
-        q = (c.q - origin[c.face]) % m
-        far = q[splitter]  # place of the splitter's end Q; its start P is place 0
-        side_p, side_q = _side(p, far[c.face]), _side(q, far[c.face])
-        crossing = (side_p * side_q < 0).nonzero()[:, 0]
-        if self._bend(splitter, crossing):
+        """Split every face by one chord, unless some splitters must be led through corners."""
+        split = _Split.of(self.chords, self.boundaries.sizes())
+        if self._lead_through_corners(split):
             return
-        rank, added, new_vertices = self._cross(splitter, crossing)
-        self._rebuild_loops(origin, far, added, self._draw(splitter, added, new_vertices))
-        self._rebuild_chords(p, q, side_p, side_q, far, m, crossing, rank, added)
+        path = self._place_crossings(split)
+        edges = self._add_edges(split, path)
+        self.chords = self._divided_chords(split, path)
+        self.boundaries = self._halves(split, path, edges)
 
-    def _bend(self, splitter: Tensor, crossing: Tensor) -> bool:
+    def _lead_through_corners(self, split: _Split) -> bool:
         """Lead splitters through corners that they pass too closely to cross the chord there.
 
         Such a splitter P-Q is replaced by P-c and c-Q; returns whether there was any.
         """
-        c, lines = self.chords, self.lines
+        c, lines, crossing = self.chords, self.lines, split.crossing
         face = c.face[crossing]
-        line = c.line[splitter][face]
+        line = c.line[split.chord][face]
         ends = torch.stack([c.p[crossing], c.q[crossing]])
-        corner = self.out.edges.view(-1)[self.loops.half[self.loops.offsets[face] + ends]]
+        corner = self._vertices(self.boundaries.offsets[face] + ends)
         d = lines.b[line] - lines.a[line]
         gap = self.out.uv[corner] - lines.a[line]
         distance = (gap[..., 0] * d[:, 1] - gap[..., 1] * d[:, 0]).abs() / lengths(d)
         # A corner that does not lie between the splitter's ends would lead it back and forth.
         s = (gap * d).sum(2) / (d * d).sum(1)
-        low, high, _ = self._ends(splitter, face, line)
-        distance = torch.where((s > low) & (s < high), distance, torch.inf)
-        distance, nearer = distance.min(0)
+        low, high, _ = self._ends_on_lines(split, face)
+        distance, nearer = torch.where((s > low) & (s < high), distance, torch.inf).min(0)
         # Only the splitter's own error counts: it is the one that would be moved.
         reach = lines.error[line] + UV_ERROR
-        hit = (distance <= SAFETY * reach).nonzero()[:, 0]
-        if not hit.shape[0]:
+        close = (distance <= SAFETY * reach).nonzero()[:, 0]
+        if not close.shape[0]:
             return False
-        one = hit.new_full((splitter.shape[0],), crossing.shape[0])
-        one.scatter_reduce_(0, face[hit], hit, "amin")  # one corner at a time in each face
-        hit = one[one < crossing.shape[0]]
-        self._doubt(self.out.uv[corner[nearer[hit], hit]][distance[hit] > reach[hit]])
-        bent = splitter[face[hit]]
-        place = ends[nearer[hit], hit]
-        kept = torch.ones(c.face.shape[0], dtype=torch.bool, device=hit.device)
-        kept[bent] = False
+        one = close.new_full(split.chord.shape, crossing.shape[0])
+        one.scatter_reduce_(0, face[close], close, "amin")  # one corner at a time in each face
+        close = one[one < crossing.shape[0]]
+        self._report(self.out.uv[corner[nearer[close], close]][distance[close] > reach[close]])
+        led, place = split.chord[face[close]], ends[nearer[close], close]
+        kept = torch.ones(c.face.shape[0], dtype=torch.bool, device=close.device)
+        kept[led] = False
+        whole = c.select(led)
         rest = c.select(kept.nonzero()[:, 0])
-        self.chords = Chords(
-            torch.cat([rest.face, face[hit], face[hit]]),
-            torch.cat([rest.p, c.p[bent], place]),
-            torch.cat([rest.q, place, c.q[bent]]),
-            torch.cat([rest.line, line[hit], line[hit]]),
-        )
+        self.chords = Chords.join(rest, replace(whole, q=place), replace(whole, p=place))
         return True
 
-    def _doubt(self, places: Tensor) -> None:
-        """Note places (N, 2) that rounding could not settle."""
+    def _report(self, places: Tensor) -> None:
+        """Report places (N, 2) that rounding leaves undecided."""
         if places.shape[0]:
             self.out.ambiguities.append(places)
 
-    def _cross(self, splitter: Tensor, crossing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Place the crossings on the splitters.
+    def _vertices(self, corner: Tensor) -> Tensor:
+        """The vertices at corners, which are places in the flat boundaries."""
+        return self.out.edges.view(-1)[self.boundaries.half[corner]]
 
-        Returns each crossing chord's rank along its splitter (0 is P, added + 1 is Q), the number
-        of new vertices on each splitter, and these vertices in order.
-        """
-        faces = splitter.shape[0]
+    def _end_vertices(self, split: _Split) -> list[Tensor]:
+        """Vertices P and Q of every face's splitter, (F,) each."""
+        starts, places = self.boundaries.offsets[:-1], (self.chords.p, self.chords.q)
+        return [self._vertices(starts + place[split.chord]) for place in places]
+
+    def _ends_on_lines(self, split: _Split, face: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Where on its line each face's splitter starts and ends, and the error of that, (X,)."""
+        line = self.chords.line[split.chord]
+        a = self.lines.a[line]
+        d = self.lines.b[line] - a
+        square = (d * d).sum(1)
+        low, high = (((self.out.uv[v] - a) * d).sum(1) / square for v in self._end_vertices(split))
+        error = UV_ERROR / square.sqrt()
+        return low[face], torch.maximum(low, high)[face], error[face]
+
+    def _place_crossings(self, split: _Split) -> _Path:
+        """Place the crossings on the splitters; those that rounding cannot tell apart are one."""
+        crossing, faces = split.crossing, split.chord.shape[0]
         if not crossing.shape[0]:
-            return crossing, splitter.new_zeros(faces), crossing
-        c = self.chords
-        face = c.face[crossing]
-        line = c.line[splitter][face]
-        s = meet(self.lines, line, c.line[crossing])[0][0]
-        common_shift, error = drift_and_error(self.lines, line, c.line[crossing])
-        low, high, end_error = self._ends(splitter, face, line)
-        outside = torch.maximum(low - s, s - high) > SAFETY * (
-            error + end_error + common_shift.abs()
-        )
+            return _Path(crossing, split.chord.new_zeros(faces), crossing)
+        face, other = self.chords.face[crossing], self.chords.line[crossing]
+        line = self.chords.line[split.chord][face]
+        s = meet(self.lines, line, other)[0][0]
+        shift, error = common_shift_and_error(self.lines, line, other)
+        low, high, end_error = self._ends_on_lines(split, face)
+        slack = SAFETY * (error + end_error + shift.abs())
+        outside = torch.maximum(low - s, s - high) > slack
         s = torch.minimum(torch.maximum(s, low), high)
 
         order = argsort_rows(face, s)
         face, line, s, error = face[order], line[order], s[order], error[order]
-        group, best, doubtful = cluster(face, s, error, common_shift[order])
+        group, best, doubtful = cluster(face, s, error, shift[order])
         reach = (error + end_error[order])[best]
         from_p, from_q = s[best] - low[order][best], high[order][best] - s[best]
         at_p = from_p <= SAFETY * reach
         at_q = ~at_p & (from_q <= SAFETY * reach)
         doubtful |= ((at_p & (from_p > reach)) | (at_q & (from_q > reach)))[group]
-        inner = ~(at_p | at_q)
-        added = torch.bincount(face[best][inner], minlength=faces)
-        place = torch.cumsum(inner.long(), 0) - offsets_of(added)[face[best]]
-        place = torch.where(at_p, 0, torch.where(at_q, added[face[best]] + 1, place))
-
-        new = best[inner]
-        vertices = torch.arange(new.shape[0], device=s.device) + self.out.num_vertices
-        self.out.add_vertices(self.lines.point(line[new], s[new]))
-        self.out.vertex_line.append(line[new])
-        self.out.vertex_s.append(s[new])
         doubtful |= outside[order]
-        self._doubt(self.lines.point(line[doubtful], s[doubtful]))
+        self._report(self.lines.point(line[doubtful], s[doubtful]))
+
+        inner, own = ~(at_p | at_q), face[best]
+        counts = torch.bincount(own[inner], minlength=faces)
+        place = torch.cumsum(inner.long(), 0) - offsets_of(counts)[own]
+        place = torch.where(at_p, 0, torch.where(at_q, counts[own] + 1, place))
         rank = torch.empty_like(group)
         rank[order] = place[group]
-        return rank, added, vertices
+        new = best[inner]
+        return _Path(rank, counts, self._add_vertices(line[new], s[new]))
 
-    def _end_vertices(self, splitter: Tensor) -> tuple[Tensor, Tensor]:
-        """Vertices P and Q of every face's splitter, (F,) each."""
-        starts, ends = self.loops.offsets[:-1], self.out.edges.view(-1)
-        p, q = (
-            ends[self.loops.half[starts + place[splitter]]]
-            for place in (self.chords.p, self.chords.q)
-        )
-        return p, q
+    def _add_vertices(self, line: Tensor, s: Tensor) -> Tensor:
+        """Add vertices at the fractions s of lines, (N,) each; returns their numbers."""
+        vertices = torch.arange(s.shape[0], device=s.device) + self.out.num_vertices
+        self.out.vertex_parts.append(self.lines.point(line, s))
+        self.out.vertex_line.append(line)
+        self.out.vertex_s.append(s)
+        return vertices
 
-    def _ends(self, splitter: Tensor, face: Tensor, line: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Where on its line each crossing's splitter starts and ends, and the error of that."""
-        own = self.chords.line[splitter]
-        a = self.lines.a[own]
-        d = self.lines.b[own] - a
-        square = (d * d).sum(1)
-        low, high = (
-            ((self.out.uv[v] - a) * d).sum(1) / square for v in self._end_vertices(splitter)
-        )
-        error = UV_ERROR / square.sqrt()
-        return low[face], torch.maximum(low, high)[face], error[face]
-
-    def _draw(self, splitter: Tensor, added: Tensor, new_vertices: Tensor) -> Tensor:
-        """Make the edges P-v1-...-vk-Q of every splitter; returns their offsets, (F + 1,)."""
-        offsets = offsets_of(added + 1)
-        path_start = offsets + torch.arange(offsets.shape[0], device=offsets.device)
-        path = new_vertices.new_empty(new_vertices.shape[0] + 2 * splitter.shape[0])
-        path[path_start[:-1]], path[path_start[1:] - 1] = self._end_vertices(splitter)
-        face = owners_of(added, new_vertices.shape[0])
-        path[torch.arange(face.shape[0], device=path.device) + 2 * face + 1] = new_vertices
-        edges = torch.stack([path[:-1], path[1:]], 1)
-        real = torch.ones(edges.shape[0], dtype=torch.bool, device=path.device)
-        real[path_start[1:-1] - 1] = False  # from one splitter's Q to the next one's P
+    def _add_edges(self, split: _Split, path: _Path) -> Tensor:
+        """Add the edges P-v1-...-vk-Q of every splitter; returns their offsets, (F + 1,)."""
+        offsets = offsets_of(path.counts + 1)
+        start = offsets + torch.arange(offsets.shape[0], device=offsets.device)
+        vertex = start.new_empty(path.vertices.shape[0] + 2 * split.chord.shape[0])
+        vertex[start[:-1]], vertex[start[1:] - 1] = self._end_vertices(split)
+        face = owners_of(path.counts, path.vertices.shape[0])
+        vertex[torch.arange(face.shape[0], device=face.device) + 2 * face + 1] = path.vertices
+        edges = torch.stack([vertex[:-1], vertex[1:]], 1)
+        real = torch.ones(edges.shape[0], dtype=torch.bool, device=edges.device)
+        real[start[1:-1] - 1] = False  # from one splitter's Q to the next one's P
         edges = edges[real.nonzero()[:, 0]]
-        self.out.add_edges(edges)
-        self.out.edge_line.append(self.chords.line[splitter][owners_of(added + 1, edges.shape[0])])
+        self.out.edge_parts.append(edges)
+        owner = owners_of(path.counts + 1, edges.shape[0])
+        self.out.edge_line.append(self.chords.line[split.chord][owner])
         return offsets
 
-    def _rebuild_loops(self, origin: Tensor, far: Tensor, added: Tensor, drawn: Tensor) -> None:
-        """Boundaries of both halves of every face.
+    def _halves(self, split: _Split, path: _Path, edges: Tensor) -> FaceBoundaries:
+        """The boundaries of both halves of every face; edges: (F + 1,) offsets of the new edges.
 
         Left half:  P ... (old boundary) ... Q vk ... v1;   right half:  Q ... P v1 ... vk.
         Each is three runs of one pool: the old half-edges (two runs, as places wrap around), and
         the new ones, forwards for the right half and backwards for the left.
         """
-        m, old = self.loops.sizes(), self.loops.half
-        count = self.out.num_edges - int(drawn[-1])
-        new = torch.arange(2 * count, 2 * self.out.num_edges, 2, device=old.device)
+        m, old, far = self.boundaries.sizes(), self.boundaries.half, split.far
+        last = self.out.num_edges
+        new = 2 * torch.arange(last - int(edges[-1]), last, device=old.device)
         pool = torch.cat([old, new, new.flip(0) + 1])
-        start = self.loops.offsets[:-1]
-        turn = (origin + far) % m  # place of Q
-        k = added + 1
-        forwards = old.shape[0] + drawn[:-1]
-        backwards = old.shape[0] + 2 * new.shape[0] - drawn[1:]
-        before_p, before_q = torch.minimum(far, m - origin), torch.minimum(m - far, m - turn)
-        counts = torch.stack([before_p, far - before_p, k, before_q, m - far - before_q, k], 1)
-        sources = torch.stack([start + origin, start, backwards, start + turn, start, forwards], 1)
-        counts, sources = counts.view(-1), sources.view(-1)
+        start, k = self.boundaries.offsets[:-1], path.counts + 1
+        turn = (split.origin + far) % m  # place of Q
+        forwards = old.shape[0] + edges[:-1]
+        backwards = old.shape[0] + 2 * new.shape[0] - edges[1:]
+        to_end_p, to_end_q = torch.minimum(far, m - split.origin), torch.minimum(m - far, m - turn)
+        runs = [
+            (to_end_p, start + split.origin),
+            (far - to_end_p, start),
+            (k, backwards),
+            (to_end_q, start + turn),
+            (m - far - to_end_q, start),
+            (k, forwards),
+        ]
+        counts, sources = (torch.stack(x, 1).view(-1) for x in zip(*runs, strict=True))
         run = owners_of(counts)
         shift = sources - offsets_of(counts)[:-1]
         half = pool[shift[run] + torch.arange(run.shape[0], device=run.device)]
-        self.loops = FaceBoundaries(offsets_of(counts.view(-1, 3).sum(1)), half)
+        return FaceBoundaries(offsets_of(counts.view(-1, 3).sum(1)), half)
 
-    def _rebuild_chords(
-        self,
-        p: Tensor,
-        q: Tensor,
-        side_p: Tensor,
-        side_q: Tensor,
-        far: Tensor,
-        m: Tensor,
-        crossing: Tensor,
-        rank: Tensor,
-        added: Tensor,
-    ) -> None:
-        """Hand every chord to the half it lies in; a crossing chord is divided between both."""
-        c = self.chords
-        far = far[c.face]
-        side = side_p + side_q
-        left = (side > 0).nonzero()[:, 0]
-        right = (side < 0).nonzero()[:, 0]
-        k = added[c.face[crossing]]
-        fx, mx = far[crossing], m[crossing]
-        on_left = (fx + k + 1 - rank) % (fx + k + 1)
-        on_right = (mx - fx + rank) % (mx - fx + k + 1)
-        p_left = side_p[crossing] > 0
-
-        def right_place(x: Tensor, chosen: Tensor) -> Tensor:
-            return (x[chosen] - far[chosen]) % m[chosen]
-
-        self.chords = Chords(
-            face=torch.cat(
-                [
-                    2 * c.face[left],
-                    2 * c.face[right] + 1,
-                    2 * c.face[crossing],
-                    2 * c.face[crossing] + 1,
-                ]
+    def _divided_chords(self, split: _Split, path: _Path) -> Chords:
+        """The chords in the halves of the faces; a crossing chord is divided between both."""
+        c, m = self.chords, self.boundaries.sizes()[self.chords.face]
+        far, side = split.far[c.face], split.side_p + split.side_q
+        # Places on the left half are counted from P, those on the right half from Q.
+        in_left = Chords(2 * c.face, split.p, split.q, c.line)
+        right_p, right_q = ((x - far) % m for x in (split.p, split.q))
+        in_right = Chords(2 * c.face + 1, right_p, right_q, c.line)
+        left, right = (in_left.select(split.crossing), in_right.select(split.crossing))
+        far, m = far[split.crossing], m[split.crossing]
+        k = path.counts[c.face[split.crossing]]
+        on_left = (far + k + 1 - path.rank) % (far + k + 1)
+        on_right = (m - far + path.rank) % (m - far + k + 1)
+        starts_left = split.side_p[split.crossing] > 0
+        return Chords.join(
+            in_left.select((side > 0).nonzero()[:, 0]),
+            in_right.select((side < 0).nonzero()[:, 0]),
+            replace(
+                left,
+                p=torch.where(starts_left, left.p, on_left),
+                q=torch.where(starts_left, on_left, left.q),
             ),
-            p=torch.cat(
-                [
-                    p[left],
-                    right_place(p, right),
-                    torch.where(p_left, p[crossing], on_left),
-                    torch.where(p_left, on_right, right_place(p, crossing)),
-                ]
+            replace(
+                right,
+                p=torch.where(starts_left, on_right, right.p),
+                q=torch.where(starts_left, right.q, on_right),
             ),
-            q=torch.cat(
-                [
-                    q[left],
-                    right_place(q, right),
-                    torch.where(p_left, on_left, q[crossing]),
-                    torch.where(p_left, right_place(q, crossing), on_right),
-                ]
-            ),
-            line=torch.cat([c.line[left], c.line[right], c.line[crossing], c.line[crossing]]),
         )
 
 

@@ -1,7 +1,7 @@
-"""Cut a partition once more, by its outputs: the same mesh, the same exactness.
+"""Cut the mesh of a partition further, by its outputs.
 
-The borders between winners are then edges of a mesh like any other, with shared vertices and proper
-faces on both sides, however degenerate the outputs are.
+The borders between the largest outputs are then edges of a mesh like any other, with shared
+vertices and proper faces on both sides, however degenerate the outputs are.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from splinecam._util.csr import take
-from splinecam.arrangement.refinement import Ambiguities, Refinement
+from splinecam.arrangement.edge_crossings import Ambiguities
+from splinecam.arrangement.refinement import Refinement
 from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["Overlay", "overlay"]
 
-_OP = 0  # provenance of the new edges; the old ones have BORDER, and their own number as unit
+_LAYER = 0  # provenance of the new edges; the old ones have -1, and their own number as unit
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,7 @@ class Overlay:
     """A mesh cut further, with the values z: (V, n) that it was cut by at its vertices.
 
     source: (E,) the edge of the original mesh of which each edge is a piece, -1 for new ones;
-    face: (F,) the face of the original mesh in which each one lies; doubts: places that rounding
-    could not settle.
+    face: (F,) the face of the original mesh in which each one lies.
     """
 
     mesh: Mesh
@@ -53,8 +53,8 @@ def overlay(
         z = take(z, vertices)
     # Pieces of an edge inherit its provenance, so the number of the edge travels with them.
     marked = replace(part, edge_layer=torch.full_like(number, -1), edge_unit=number)
-    made = cut(marked, z, _OP)
-    source = made.mesh.edge_unit.masked_fill(made.mesh.edge_layer == _OP, -1)
+    made = cut(marked, z, _LAYER)
+    source = made.mesh.edge_unit.masked_fill(made.mesh.edge_layer == _LAYER, -1)
     face = _parents(mesh, made.mesh, source)
     return Overlay(made.mesh, _carried(made, z), source, face, made.ambiguities)
 

@@ -1,10 +1,15 @@
-"""Cut a mesh by the zero sets of many functions that are affine on every face.
+"""Cut a mesh along the zero sets of many functions that are affine on every face.
 
-1. Signs:  decided once per vertex, so all faces around it agree (``signs``).
-2. Edges:  where a function changes sign along an edge, a new vertex; both faces of the edge see it.
-3. Chords: around a convex face a function falls once from + to - and rises once from - to +; the
-           chord runs between these two places, which are corners by now.
-4. Faces:  each is cut by its chords on its own (``weave``; ``arrange`` for those with close calls).
+1. Signs are decided once per vertex, so that all faces around it agree (``signs``).
+2. Where a function changes sign along an edge there is a new vertex, which both faces beside the
+   edge share (``edge_crossings``).
+3. Around a convex face a function falls once from + to - and rises once from - to +. Its chord runs
+   between these two places, which are corners by now (``find_chords``).
+4. Each face is cut by its chords on its own: by ``general_position``, or, where something is too
+   close to something else, by ``incremental`` (``insert_chords``).
+
+There are two cutters. The compiled kernel cuts on a CPU, and tensor operations cut elsewhere, on a
+GPU with the help of compiled steps. Both give the same cells in the same order.
 """
 
 from __future__ import annotations
@@ -19,19 +24,12 @@ from torch import Tensor
 from splinecam._util.backend import backend_of
 from splinecam._util.bits import bits_of, rows_with_bits
 from splinecam._util.csr import take
-from splinecam.arrangement import breakpoints as breakpoints
-from splinecam.arrangement.breakpoints import find_kinks
-from splinecam.arrangement.find_chords import Zeros, cross_faces
+from splinecam.arrangement import breakpoints
+from splinecam.arrangement.edge_crossings import UNCLEAR, Ambiguities, find_edge_crossings
+from splinecam.arrangement.find_chords import Zeros, find_chords
 from splinecam.arrangement.functions import Functions
-from splinecam.arrangement.refinement import (
-    UNCLEAR,
-    Ambiguities,
-    KernelRefinement,
-    Refinement,
-    cut_edges,
-    draw_chords,
-    unrefined,
-)
+from splinecam.arrangement.insert_chords import insert_chords
+from splinecam.arrangement.refinement import NewVertices, Refinement, unrefined
 from splinecam.arrangement.signs import Signs
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel, Kernel, LayerFunctions
@@ -42,92 +40,95 @@ __all__ = ["ClearLayer", "in_blocks", "refine", "refine_compiled", "sign_changes
 class ClearLayer(NamedTuple):
     """Units that vanish at no vertex: values z (V, n), where they are positive (V, W), errors (n,).
 
-    jump: (n,) by how much the slope of the result changes where a unit passes through zero, None
-    for 1.
+    slope_difference: (n,) that of the slopes of the result on both sides of zero, None for 1.
     """
 
     z: Tensor
     positive: Tensor
     error: Tensor
-    jump: Tensor | None
+    slope_difference: Tensor | None
+
+
+def refine_compiled(
+    kernel: Kernel, mesh: Mesh, units: ClearLayer, layer: int, *, max_faces: int | None = None
+) -> Refinement | None:
+    """Cut every face along the zero sets of the units by the compiled kernel.
+
+    Returns None where something is too close to something else: then ``refine`` has to do it.
+    layer: the provenance of the new edges and vertices.
+    """
+    made = kernel.refine(mesh, LayerFunctions(*units, layer, max_faces))
+    if isinstance(made, str):
+        return unrefined(mesh, []) if made == "unchanged" else None
+    return Refinement(made.mesh, made.history, [])
 
 
 def refine(
     mesh: Mesh,
     functions: Functions,
-    op: int,
+    layer: int,
     *,
     max_faces: int | None = None,
     gpu: GpuKernel | None = None,
 ) -> Refinement:
-    """Cut every face along the zero sets of the functions; ``op`` is their provenance.
+    """Cut every face along the zero sets of the functions by tensor operations.
 
-    gpu: the steps for a GPU, which cut where nothing comes close to anything else.
+    layer: the provenance of the new edges and vertices. gpu: compiled steps for a GPU, which cut
+    where nothing is too close to anything else.
     """
     if not functions.m:
         return unrefined(mesh, [])
-    made = None if gpu is None else _by_gpu(gpu, mesh, functions, op, max_faces)
+    made = None if gpu is None else _refine_on_gpu(gpu, mesh, functions, layer, max_faces)
     if made is not None:
         return made
     signs, unclear = functions.signs()
-    cuts = cut_edges(mesh, functions, *sign_changes(mesh.edges, signs))
+    crossings = find_edge_crossings(mesh, functions, *sign_changes(mesh.edges, signs))
     zeros = zero_corners(mesh, functions, signs)
-    ambiguities = [*cuts.ambiguities]
+    ambiguities = [*crossings.ambiguities]
     if unclear.shape[0]:
         ambiguities.append(Ambiguities(mesh.uv[unclear], UNCLEAR))
-    if not cuts.edge.shape[0] and zeros is None:
+    if not crossings.edge.shape[0] and zeros is None:
         return unrefined(mesh, ambiguities)
-    crossed = cross_faces(mesh, cuts, zeros, functions.m)
-    ambiguities += crossed.ambiguities
-    unit = crossed.column if functions.whole else take(functions.label, crossed.column)
-    made = draw_chords(mesh, cuts, crossed.drawing, unit, op, max_faces=max_faces)
-    found = find_kinks(functions, cuts, made, crossed.column, mesh.num_vertices)
-    return replace(made, ambiguities=ambiguities + made.ambiguities, breakpoints=found)
+    chords = find_chords(mesh, crossings, zeros, functions.m)
+    unit = chords.column if functions.whole else take(functions.label, chords.column)
+    made, on_chords = insert_chords(mesh, crossings, chords, unit, layer, max_faces=max_faces)
+    new = made.new
+    enough = new.on_edges.count + new.inside.count >= breakpoints.FEWEST
+    if on_chords is not None and enough and functions.slope_difference is not None:
+        on_lines = chords.lines, on_chords, chords.column, mesh.num_vertices
+        found = (
+            breakpoints.edge_breakpoints(functions, crossings),
+            breakpoints.chord_breakpoints(functions, crossings, *on_lines),
+        )
+        new = replace(new, breakpoints=found)
+    return Refinement(made.mesh, new, ambiguities + chords.ambiguities + made.ambiguities)
 
 
-def refine_compiled(
-    kernel: Kernel,
-    mesh: Mesh,
-    layer: ClearLayer,
-    op: int,
-    *,
-    max_faces: int | None = None,
+def _refine_on_gpu(
+    gpu: GpuKernel, mesh: Mesh, functions: Functions, layer: int, max_faces: int | None
 ) -> Refinement | None:
-    """The same by the compiled kernel, or None where something comes close to something else.
-
-    The cells and their order are those of the tensor operations.
-    """
-    made = kernel.refine(mesh, LayerFunctions(*layer, op, max_faces))
-    if isinstance(made, str):
-        return unrefined(mesh, []) if made == "unchanged" else None
-    return KernelRefinement(made.mesh, made.history)
-
-
-def _by_gpu(
-    gpu: GpuKernel, mesh: Mesh, functions: Functions, op: int, max_faces: int | None
-) -> Refinement | None:
-    """The same by the steps for a GPU, which find out themselves where something vanishes."""
-    found, jump = functions.found, functions.jump
-    if found is None:
+    """Cut by the steps for a GPU; None where something is too close to something else."""
+    signs, slope_difference = functions.known_signs, functions.slope_difference
+    if signs is None:
         return None
-    layer = LayerFunctions(
+    cutting = LayerFunctions(
         z=functions.z,
-        positive=found.positive,
-        negative=found.negative,
+        positive=signs.positive,
+        negative=signs.negative,
         error=functions.error,
-        slope_difference=jump,
+        slope_difference=slope_difference,
         wanted=functions.wanted,
-        layer=op,
+        layer=layer,
         max_faces=max_faces,
-        breakpoints_from=None if jump is None else breakpoints.FEWEST,
+        breakpoints_from=None if slope_difference is None else breakpoints.FEWEST,
     )
-    made = gpu.refine(mesh, layer)
+    made = gpu.refine(mesh, cutting)
     if isinstance(made, str):
         return unrefined(mesh, []) if made == "unchanged" else None
-    return Refinement(made.mesh, made.on_edges, made.inside, [], breakpoints=made.breakpoints)
+    return Refinement(made.mesh, NewVertices(made.on_edges, made.inside, made.breakpoints), [])
 
 
-# -- edges ------------------------------------------------------------------------------------
+# -- signs at the ends of edges ---------------------------------------------------------------
 
 
 def sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
@@ -136,7 +137,7 @@ def sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
     def changes(rows: slice) -> Tensor:
         a, b = (end.contiguous() for end in edges[rows].unbind(1))
         words = take(signs.positive, a).bitwise_xor_(take(signs.positive, b))
-        if signs.vanish:  # what is zero at one end, changes in one of both only
+        if signs.vanish:  # a function that is zero at one end changes in one of both only
             words &= take(signs.negative, a).bitwise_xor_(take(signs.negative, b))
         return words
 
@@ -144,9 +145,8 @@ def sign_changes(edges: Tensor, signs: Signs) -> tuple[Tensor, Tensor]:
 
 
 def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tuple[Tensor, Tensor]:
-    """Row and column of every set bit of ``words``, of which a block of rows is made at a time."""
-    width = signs.positive.shape[1]
-    backend = backend_of(signs.positive.device)
+    """Row and column of every set bit of ``words``, which gives the words of a block of rows."""
+    backend, width = backend_of(signs.positive.device), signs.positive.shape[1]
     step = max(1, backend.sign_words // max(width, 1))
     if backend.asynchronous and count <= step:
         return bits_of(words(slice(count)))
@@ -160,38 +160,33 @@ def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tup
     return take(torch.cat(some_rows), row), column
 
 
-# -- corners ----------------------------------------------------------------------------------
-
-
 def zero_corners(mesh: Mesh, functions: Functions, signs: Signs) -> Zeros | None:
     """Where functions pass through zero at a corner; None when there is no such place.
 
-    Of a run of zeros the first corner stands for all.
+    The first corner of a run of zeros stands for all of them.
     """
     if not signs.vanish:
         return None
-    zero = signs.zero()
-    vertex, before, after = mesh.corner_vertices(), mesh.previous_corner(), mesh.next_corner()
-    previous = vertex[before]
+    zero = signs.zero
+    vertex, after = mesh.corner_vertices(), mesh.next_corner()
+    previous = vertex[mesh.previous_corner()]
     found = []
     for leaving, entering in ((signs.positive, -1), (signs.negative, 1)):
 
-        def left(rows: slice, words: Tensor = leaving) -> Tensor:
+        def begins(rows: slice, words: Tensor = leaving) -> Tensor:
             return take(zero, vertex[rows]) & take(words, previous[rows])
 
-        corner, column = in_blocks(left, vertex.shape[0], signs)
-        walk, sign = corner, torch.zeros_like(corner)
+        corner, column = in_blocks(begins, vertex.shape[0], signs)
+        ahead, sign = corner, torch.zeros_like(corner)
         while bool((sign == 0).any()):
-            walk = torch.where(sign == 0, after[walk], walk)
-            sign = signs.at(vertex[walk], column)
+            ahead = torch.where(sign == 0, after[ahead], ahead)
+            sign = signs.at(vertex[ahead], column)
         through = (sign == entering).nonzero()[:, 0]
         corner, column = corner[through], column[through]
         p, v = previous[corner], vertex[corner]
         shift = functions.error[column] / functions.at(p, column).abs()
         position_error = shift[:, None] * (mesh.uv[p] - mesh.uv[v])
         falling = torch.full_like(corner, entering < 0, dtype=torch.bool)
-        found.append((corner, column, falling, position_error))
-    falls, rises = found
-    if not falls[0].shape[0] + rises[0].shape[0]:
-        return None
-    return Zeros(*(torch.cat(pair) for pair in zip(falls, rises, strict=True)))
+        found.append(Zeros(corner, column, falling, position_error))
+    zeros = Zeros.join(found)
+    return zeros if zeros.corner.shape[0] else None

@@ -24,7 +24,7 @@ _GATHER = 0x0102040810204080
 
 @dataclass(frozen=True)
 class Signs:
-    """positive, negative: (V, W) words; wanted: (W,) words of the functions that count.
+    """Signs as words: positive, negative (V, W); wanted: (W,) words of the functions that count.
 
     clear: whether it is known that nothing vanishes.
     """
@@ -35,7 +35,7 @@ class Signs:
     clear: bool = False
 
     def only(self, wanted: Tensor) -> Signs:
-        """The same with only some functions, (m,) booleans, that count; others change nowhere."""
+        """The signs of which only some functions, (m,) booleans, count; others change nowhere."""
         if self.clear:
             return self
         mask = _pack(wanted[None])[0]
@@ -45,18 +45,15 @@ class Signs:
         """The signs at some of the vertices, (N,)."""
         return replace(self, positive=self.positive[vertices], negative=self.negative[vertices])
 
+    @cached_property
     def zero(self) -> Tensor:
         """(V, W) words of where the functions vanish."""
-        return self._zero
+        return (self.positive | self.negative).bitwise_xor_(self.wanted)
 
     @cached_property
     def vanish(self) -> bool:
         """Whether any function vanishes anywhere."""
-        return not self.clear and bool(self._zero.any())
-
-    @cached_property
-    def _zero(self) -> Tensor:
-        return (self.positive | self.negative).bitwise_xor_(self.wanted)
+        return not self.clear and bool(self.zero.any())
 
     def at(self, vertex: Tensor, column: Tensor) -> Tensor:
         """Sign -1, 0, +1 of single functions at single vertices, (N,)."""
@@ -74,9 +71,10 @@ def all_bits(m: int, device: torch.device) -> Tensor:
 
 
 class SignWriter:
-    """Decides the signs of m functions at V vertices, a block of vertices at a time.
+    """Decide the signs of m functions at V vertices, a block of vertices at a time.
 
-    What it needs for a block is kept for the next: on a CPU fresh memory costs more than the work.
+    The working memory of a block is used again for the next one: on a CPU fresh memory costs more
+    than the work.
     """
 
     def __init__(self, vertices: int, tolerance: Tensor) -> None:
@@ -95,15 +93,12 @@ class SignWriter:
         if not backend_of(values.device).asynchronous and self._clear(values, positive):
             torch.bitwise_not(positive, out=negative)
             return
-        self._compare(values, positive, negative)
-
-    def sign_range(self) -> SignRange:
-        """What lets loops write the signs."""
-        return SignRange(self.tolerance, self.signs.positive, self.signs.negative)
-
-    def _compare(self, values: Tensor, positive: Tensor, negative: Tensor) -> None:
         _pack(values > self.tolerance, positive)
         _pack(values < -self.tolerance, negative)
+
+    def sign_range(self) -> SignRange:
+        """The memory that the compiled kernel writes signs and ranges to."""
+        return SignRange(self.tolerance, self.signs.positive, self.signs.negative)
 
     def _clear(self, values: Tensor, positive: Tensor) -> bool:
         """Find where values are positive, unless some are zero."""
@@ -115,7 +110,7 @@ class SignWriter:
         torch.abs(values, out=size)
         if bool((size.amin(0) <= self.tolerance).any()):
             return False
-        # This way around it is several times faster than a comparison.
+        # A conversion to booleans is several times faster than a comparison.
         mask[:, :m].copy_(torch.clamp(values, min=0, out=size))
         eight = mask.view(torch.int64)
         positive.view(torch.uint8).copy_(eight.mul_(_GATHER).bitwise_right_shift_(56))

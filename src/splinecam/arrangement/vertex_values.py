@@ -1,4 +1,4 @@
-"""Values of single units at single vertices, however the vertices were made."""
+"""Values of single units at single vertices, old and new ones."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["UnitDifferences", "VertexValues"]
 
 @dataclass
 class VertexValues:
-    """The n units that a cut looks at.
+    """The values of n units at the vertices of a mesh that is being refined.
 
-    table: (V + W, n) at the V vertices of the mesh as it was, and at W made since, which lie
-    between ``ends``, (W, 2), somewhere in an interval of ``blur`` around the right place, (W,);
-    first: V; late: how all vertices lie between older ones, level by level, if there are some whose
-    values are found only where they are asked for.
+    table: (V + W, n) at the V vertices of the mesh as it was, and at W new ones, which lie between
+    ``ends``, (W, 2), up to a position error, (W,), as a fraction of the line; first: V; late: how
+    all vertices lie between older ones, level by level, if some have values that are computed only
+    where they are asked for.
     """
 
     table: Tensor
@@ -31,18 +31,18 @@ class VertexValues:
 
     @classmethod
     def of(cls, z: Tensor) -> VertexValues:
-        """The units z (V, n) at the vertices of a mesh."""
+        """The values z (V, n) at the vertices of a mesh."""
         none = torch.zeros((0, 2), dtype=torch.int64, device=z.device)
         return cls(z.contiguous(), none, z[:0, 0], z.shape[0])
 
     def grow(self, interpolated: InterpolatedVertices, position_error: Tensor) -> None:
-        """Keep the values at new vertices, (W,)."""
+        """Compute and keep the values at new vertices, (W,)."""
         self.table = torch.cat([self.table, interpolated.interpolate(self.table)])
         self.ends = torch.cat([self.ends, torch.stack([interpolated.p, interpolated.q], 1)])
         self.position_error = torch.cat([self.position_error, position_error])
 
     def add_late(self, *levels: InterpolatedVertices) -> None:
-        """Say how all vertices that come after lie between older ones, level by level.
+        """Note how all further vertices lie between older ones, level by level.
 
         An older vertex lies between itself and itself.
         """
@@ -75,7 +75,7 @@ class VertexValues:
 class UnitDifferences:
     """Columns to cut by: the difference of two units each, (m,), with its rounding error."""
 
-    field: VertexValues
+    values: VertexValues
     first: Tensor
     second: Tensor
     error: Tensor
@@ -87,17 +87,15 @@ class UnitDifferences:
     def at(self, vertex: Tensor, column: Tensor) -> Tensor:
         """Values of single differences at single vertices, (N,)."""
         units = torch.stack([take(self.first, column), take(self.second, column)], 1)
-        first, second = self.field.at(vertex, units).unbind(1)
+        first, second = self.values.at(vertex, units).unbind(1)
         return first - second
 
     def position_error(self, vertex: Tensor, column: Tensor) -> Tensor:
         """How far a difference may be off because a vertex may be off its place, (N,)."""
-        position_error = self.error.new_zeros(vertex.shape)
-        if not vertex.shape[0]:
-            return position_error
-        place = vertex - self.field.first
-        moved = ((place >= 0) & (place < self.field.ends.shape[0])).nonzero()[:, 0]
-        ends, column = self.field.ends[place[moved]], column[moved]
+        values, off = self.values, self.error.new_zeros(vertex.shape)
+        place = vertex - values.first
+        new = ((place >= 0) & (place < values.ends.shape[0])).nonzero()[:, 0]
+        ends, column = values.ends[place[new]], column[new]
         change = self.at(ends[:, 0], column) - self.at(ends[:, 1], column)
-        position_error[moved] = change.abs() * self.field.position_error[place[moved]]
-        return position_error
+        off[new] = change.abs() * values.position_error[place[new]]
+        return off

@@ -1,7 +1,7 @@
-"""Where functions of the outputs vanish: levels of an output, ties of two outputs.
+"""Zero sets of functions of the outputs: levels of an output, ties of two outputs.
 
-In a face a function vanishes on one chord, which its signs at the corners give as in ``refine``.
-The chords are all that is wanted here, so no face is cut.
+In a face a function vanishes on one chord, which follows from its signs at the corners as in
+``refine``. Only the chords are needed, so no face is cut.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from torch import Tensor
 
 from splinecam._util.csr import owners_of, take, take_rows
 from splinecam._util.tolerances import SAFETY
-from splinecam.arrangement.find_chords import Zeros, cross_faces
+from splinecam.arrangement.edge_crossings import Ambiguities, find_edge_crossings
+from splinecam.arrangement.find_chords import Zeros, find_chords
 from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.refine import in_blocks, sign_changes, zero_corners
-from splinecam.arrangement.refinement import Ambiguities, cut_edges
 from splinecam.arrangement.signs import Signs
 from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["ZeroSets", "zero_sets"]
 
-_BITS = 1 << 30  # signs held at a time
+_BITS = 1 << 30  # signs in memory at a time
 
 CLOSE = "an output is too close to its level, or to another output, to tell its side"
 
 
 @dataclass(frozen=True)
 class ZeroSets:
-    """N straight pieces of zero sets, with the larger values left.
+    """N straight pieces of zero sets, with the larger values to their left.
 
-    uv: (P, 2) points; ends: (N, 2) start and end; column: (N,) the function; faces: (N, 2) left
-    and right of it, -1 outside; signs: (N, 2) of the function there, 0 where it vanishes on the
-    whole face, and outside; doubts: places that rounding could not settle.
+    uv: (P, 2) points; ends: (N, 2) start and end; column: (N,) the function; faces: (N, 2) to the
+    left and right, -1 outside; signs: (N, 2) of the function there, 0 where it vanishes on the
+    whole face, and outside.
     """
 
     uv: Tensor
@@ -53,40 +53,38 @@ def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
     step = max(64, _BITS // max(1, mesh.num_vertices))
     for first in range(0, functions.m, step):
         columns = torch.arange(first, min(first + step, functions.m), device=mesh.uv.device)
-        found.look(mesh, functions, columns)
-    cuts = cut_edges(mesh, functions, *_joined(found.changes))
-    zeros = _united(found.zeros) if found.zeros else None
-    count = max(1, functions.m)
-    crossed = cross_faces(mesh, cuts, zeros, count)
-    drawing, column = crossed.drawing, crossed.column
-    face = take(drawing.faces, drawing.spans.faces(drawing.loops))
+        found.add(mesh, functions, columns)
+    crossings = find_edge_crossings(mesh, functions, *_joined(found.changes))
+    zeros = Zeros.join(found.zeros) if found.zeros else None
+    chords = find_chords(mesh, crossings, zeros, max(1, functions.m))
     # Counter-clockwise from rise to fall a function is positive: left of the way from fall to rise.
-    start, end = (
-        torch.where(x, drawing.lines.start, drawing.lines.end)
-        for x in (crossed.falling, ~crossed.falling)
-    )
-    split = cuts.divide(mesh, 0)
-    inside = torch.stack([start, end], 1)
-    edge, flat = _joined(found.along)
+    start, end = chords.lines.start, chords.lines.end
+    falling = chords.falling[:, None]
+    inside = torch.where(falling, torch.stack([start, end], 1), torch.stack([end, start], 1))
+    face = take(chords.faces, chords.chord_faces())
+
+    edge, column = _joined(found.along)
     along, beside = mesh.edges[edge], mesh.halfedge_face().view(-1, 2)[edge]
-    signs = torch.stack([_sign(mesh, functions, f, flat) for f in beside.unbind(1)], 1)
+    signs = torch.stack([_sign(mesh, functions, f, column) for f in beside.unbind(1)], 1)
     turned = signs[:, :1] < signs[:, 1:]
     along, beside, signs = (torch.where(turned, x.flip(1), x) for x in (along, beside, signs))
-    ends, column = torch.cat([inside, along]), torch.cat([column, flat])
-    kept = _first_of_each(ends, column, split.num_vertices)
+
+    points = torch.cat([mesh.uv, crossings.points.uv])
+    ends, column = torch.cat([inside, along]), torch.cat([chords.column, column])
+    kept = _first_of_each(ends, column, points.shape[0])
     return ZeroSets(
-        split.uv,
+        points,
         ends[kept],
         column[kept],
         torch.cat([torch.stack([face, face], 1), beside])[kept],
         torch.cat([signs.new_tensor([1, -1]).expand(inside.shape), signs])[kept],
-        found.ambiguities + cuts.ambiguities + crossed.ambiguities,
+        found.ambiguities + crossings.ambiguities + chords.ambiguities,
     )
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What the signs of some functions after the other show.
+    """Where functions change sign or vanish, a block of functions after the other.
 
     changes: edges along which functions change sign, and the functions; along: edges on which they
     vanish; zeros: corners at which they fall or rise through zero.
@@ -102,8 +100,8 @@ class _Found:
         none = functions.unit[:0]
         return cls([(none, none)], [(none, none)], [], [])
 
-    def look(self, mesh: Mesh, functions: Functions, columns: Tensor) -> None:
-        """Look at some of the functions, (m,)."""
+    def add(self, mesh: Mesh, functions: Functions, columns: Tensor) -> None:
+        """Add what the signs of some of the functions, (m,), show."""
         other = functions.other
         chosen = Functions(
             functions.z,
@@ -128,13 +126,9 @@ class _Found:
 
 
 def _joined(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
-
-
-def _united(parts: list[Zeros]) -> Zeros:
-    return Zeros(
-        *(torch.cat(x) for x in zip(*(vars(part).values() for part in parts), strict=True))
-    )
+    """Edges and columns of all blocks, ordered by edge."""
+    edge, order = torch.sort(torch.cat([edges for edges, _ in pairs]), stable=True)
+    return edge, take(torch.cat([columns for _, columns in pairs]), order)
 
 
 def _first_of_each(ends: Tensor, column: Tensor, points: int) -> Tensor:
@@ -150,7 +144,7 @@ def _first_of_each(ends: Tensor, column: Tensor, points: int) -> Tensor:
 
 def _along(mesh: Mesh, signs: Signs) -> tuple[Tensor, Tensor]:
     """Edges at both ends of which a function vanishes, unless it does so on both sides."""
-    zero = signs.zero()
+    zero = signs.zero
     a, b = mesh.edges.unbind(1)
 
     def both(rows: slice) -> Tensor:

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
-from splinecam.arrangement.refinement import Ambiguities, Refinement
+from splinecam.arrangement.edge_crossings import Ambiguities
+from splinecam.arrangement.refinement import Refinement
 from splinecam.arrangement.signs import Signs
 from splinecam.engine.tiling import Tile
 from splinecam.geometry.interpolation import InterpolatedVertices

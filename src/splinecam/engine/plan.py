@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from splinecam._util.backend import is_cuda
 from splinecam._util.options import device_of
+from splinecam.arrangement.refinement import NewVertices
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel, History, Kernel, gpu_kernel_for, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
@@ -187,7 +188,7 @@ def _moved_once(value: Any, device: torch.device, done: dict[int, Any]) -> Any:
         items = [_moved(item, device, done) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, History):
-        return None  # the memory of the compiled kernel stays where it is
+        return _moved(NewVertices(*value.tensors()), device, done)
     if is_dataclass(value) and not isinstance(value, (type, Nonlinearity)):
         # Meshes and refinements of the compiled kernel become ordinary ones.
         kind = next(base for base in type(value).__mro__ if "__dataclass_params__" in vars(base))

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
+from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.refine import ClearLayer, refine, refine_compiled
-from splinecam.arrangement.refinement import Ambiguities, Refinement
+from splinecam.arrangement.refinement import Refinement
 from splinecam.engine.activations import LayerInput, State, room_for
 from splinecam.engine.evaluate import evaluate
 from splinecam.engine.plan import Place, Plan, crossing_units, free_memory, moved, vertices_after
@@ -333,7 +334,7 @@ class Run:
         if cut.smallest:
             z, low, high = -z, -high, -low
         cutting = z, cut.groups, error, low, high, index
-        return refine_maxima(mesh, *cutting, max_faces=max_faces, kernel=place.gpu)
+        return refine_maxima(mesh, *cutting, max_faces=max_faces, gpu=place.gpu)
 
 
 def _more_memory(memory: int) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.csr import offsets_of, owners_of, take, take_rows
-from splinecam.arrangement.refinement import Ambiguities
+from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.engine.tiling import Tile
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 
