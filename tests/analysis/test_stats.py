@@ -14,8 +14,8 @@ from torch import nn
 import splinecam as sc
 from splinecam._util.backend import using
 from splinecam.analysis.comparison import Comparison, compare
-from splinecam.analysis.measures import _norms, shapes, slopes, slopes_in_input_space
-from splinecam.analysis.stats import Stats, stats, table
+from splinecam.analysis.measures import _norms, shapes, slopes, slopes_in_input_space, table
+from splinecam.analysis.stats import Stats, stats
 from splinecam.geometry.subdivision import polygon_mesh
 from splinecam.testing import Abs
 from strategies import dense

@@ -1,10 +1,10 @@
 r"""Decision boundaries and level sets: where outputs tie, and where one of them has a given value.
 
-On a region every output is affine, so there the tie of two outputs is a straight line, of which the
-part counts on which no third output is larger.
+On a region every output is affine, so that two outputs tie on a straight line. The part of the line
+on which no third output is larger belongs to the boundary.
 
         1-----1
-       /     . \       Corners marked with the output that wins there:
+       /     . \       Vertices marked with the output that is largest there:
       1    .    2      the line between them is the boundary of the classes 1 and 2.
        \ .     /
         2-----2
@@ -39,9 +39,9 @@ __all__ = [
     "LevelSet",
     "check_kind",
     "decision_boundary",
-    "doubts_of",
     "level_set",
     "output_of",
+    "unresolved_places",
     "winners_of",
 ]
 
@@ -53,8 +53,8 @@ class Boundary(Curves):
     """The decision boundary: S segments, each between two classes.
 
     sides: (S, 2) the class left and right of each segment, -1 outside the domain; where they differ
-    the higher one is left. n_classes: number of classes; unresolved: places that float64 could not
-    settle (usually none).
+    the higher one is left. n_classes: the number of classes; kind: how they are decided;
+    unresolved: places that float64 could not settle, usually none.
     """
 
     sides: Tensor
@@ -68,35 +68,35 @@ class Boundary(Curves):
         return torch.stack([self.label // self.n_classes, self.label % self.n_classes], 1)
 
     def between(self, i: int | str, j: int | str) -> Self:
-        """The part between two classes, given by their numbers or the partition's names."""
+        """The part between two classes, which are given by number or name."""
         i, j = _pair((i, j), self.n_classes, self.partition.names)
         return self.select(self.label == i * self.n_classes + j)
 
     def pairs(self) -> dict[tuple[int, int], float]:
-        """The pairs of classes that meet, and the length of the boundary between them."""
+        """The pairs of classes that meet, with the length of the boundary between them."""
         label, index = torch.unique(self.label, return_inverse=True)
         total = self.lengths.new_zeros(label.shape).index_add_(0, index, self.lengths)
         return {self.key(k): size for k, size in zip(label.tolist(), total.tolist(), strict=True)}
 
     def key(self, label: int) -> tuple[int, int]:
-        """The two classes."""
+        """The two classes that a label stands for."""
         return divmod(label, self.n_classes)
 
     def _summary(self) -> str:
         met = torch.unique(self.label).tolist()
         names = self.partition.names or range(self.n_classes)
-        who = f"{len(met)} pairs of classes"
+        which = f"{len(met)} pairs of classes"
         if len(met) == 1:
-            who = "classes {} and {}".format(*(names[k] for k in self.key(met[0])))
-        return f"{self.kind}, {who}, {super()._summary()}"
+            which = "classes {} and {}".format(*(names[k] for k in self.key(met[0])))
+        return f"{self.kind}, {which}, {super()._summary()}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LevelSet(Curves):
     """Where an output equals one of some levels; larger values lie left of each segment.
 
-    levels: the levels, ascending; output: which output; unresolved: places that float64 could not
-    settle (usually none).
+    levels: the levels, ascending; output: the index of the output; unresolved: places that float64
+    could not settle, usually none.
     """
 
     levels: tuple[float, ...]
@@ -115,7 +115,7 @@ class LevelSet(Curves):
         return self.select(self.label == self.levels.index(level))
 
     def key(self, label: int) -> float:
-        """The level."""
+        """The level that a label stands for."""
         return self.levels[label]
 
     def _summary(self) -> str:
@@ -134,12 +134,12 @@ def decision_boundary(
     """The points of the domain at which the decision is a tie, as segments.
 
     Where outputs are equal on an area, the outline of this area belongs to the boundary, and its
-    inside does not.
+    interior does not.
 
-    classes: only the part between these two, by number or name. kind: with several outputs, where
-    the two largest are equal (``"argmax"``), the two smallest (``"argmin"``), or any two whatsoever
-    (``"pairwise"``). level: with one output, where it equals this number; class 1 is above, 0
-    below.
+    classes: only the part between these two classes, given by number or name. kind: with several
+    outputs, where the two largest are equal (``"argmax"``), the two smallest (``"argmin"``), or any
+    two (``"pairwise"``). level: with one output, where it equals this number; class 1 is above the
+    level, and class 0 below.
 
     >>> import splinecam as sc
     >>> from torch import manual_seed, nn
@@ -156,21 +156,19 @@ def decision_boundary(
     if kind == "pairwise" and part.values.shape[1] > 1:
         return _pairwise(part, pair)
     winners = winners_of(part, kind, level, whole=False)
-    borders = winners.borders()
-    flip = borders.sides[:, 0] < borders.sides[:, 1]
-    flip &= (borders.sides >= 0).all(1)
-    mesh = winners.overlay.mesh
-    beside = mesh.halfedge_face().view(-1, 2)[borders.edge]
-    regions = torch.where(beside < 0, -1, winners.overlay.face[beside])
+    borders, mesh = winners.borders(), winners.overlay.mesh
+    flip = (borders.sides[:, 0] < borders.sides[:, 1]) & (borders.sides >= 0).all(1)
+    faces = mesh.halfedge_face().view(-1, 2)[borders.edge]
+    regions = torch.where(faces < 0, -1, winners.overlay.face[faces])
     ends, regions, sides = (
         torch.where(flip[:, None], x.flip(1), x)
         for x in (mesh.edges[borders.edge], regions, borders.sides)
     )
-    made = _drawn(part, mesh.uv, ends, regions)
-    label = borders.classes[:, 0] * n + borders.classes[:, 1]
-    ambiguities = doubts_of(part, winners.overlay.ambiguities, "decision boundary")
-    whole = Boundary(part, *made.arrays(), label[made.kept], sides[made.kept], n, kind, ambiguities)
-    return whole if pair is None else whole.between(*pair)
+    points, segments, kept = _segments(part, mesh.uv, ends)
+    label = (borders.classes[:, 0] * n + borders.classes[:, 1])[kept]
+    unresolved = unresolved_places(part, winners.overlay.ambiguities, "decision boundary")
+    found = Boundary(part, points, segments, regions[kept], label, sides[kept], n, kind, unresolved)
+    return found if pair is None else found.between(*pair)
 
 
 def level_set(
@@ -178,10 +176,10 @@ def level_set(
 ) -> LevelSet:
     """The points of the domain at which an output has one of the given values, as segments.
 
-    levels: one value, or several. output: which one, needed where there are several.
+    Where the output equals a level on an area, the outline of this area belongs to the level set,
+    and its interior does not.
 
-    Of an area on which the output equals a level, the outline belongs to the level set, and the
-    inside does not.
+    levels: one value, or several. output: the index of the output, needed if there are several.
 
     >>> import splinecam as sc
     >>> from torch import nn
@@ -197,14 +195,15 @@ def level_set(
     unit = torch.zeros(wanted.shape, dtype=torch.int64, device=z.device)
     everything = torch.ones_like(unit, dtype=torch.bool)
     found = zero_sets(part.mesh, Functions(z, unit, wanted.to(z), error, everything, unit))
-    made = _drawn(part, found.uv, found.ends, found.faces)
-    ambiguities = doubts_of(part, found.ambiguities, "level set")
-    label = found.column[made.kept]
-    return LevelSet(part, *made.arrays(), label, tuple(wanted.tolist()), index, ambiguities)
+    points, segments, kept = _segments(part, found.uv, found.ends)
+    regions, label = found.faces[kept], found.column[kept]
+    unresolved = unresolved_places(part, found.ambiguities, "level set")
+    levels = tuple(wanted.tolist())
+    return LevelSet(part, points, segments, regions, label, levels, index, unresolved)
 
 
 def output_of(part: PartitionData, output: int | None) -> int:
-    """Which output is meant."""
+    """The index of an output, which may be left out if there is one only."""
     n = int(part.values.shape[1])
     if output is None:
         if n > 1:
@@ -220,7 +219,7 @@ def output_of(part: PartitionData, output: int | None) -> int:
 
 
 def _levels(levels: float | Sequence[float] | Tensor) -> Tensor:
-    """The levels, ascending and each once."""
+    """The different levels, ascending."""
     try:
         wanted: Tensor = torch.unique(torch.as_tensor(levels, dtype=torch.float64))
     except (TypeError, ValueError, RuntimeError):
@@ -241,7 +240,7 @@ def winners_of(part: PartitionData, kind: Kind, level: float, *, whole: bool) ->
 
 
 def check_kind(part: PartitionData, kind: Kind, level: float) -> tuple[int, float]:
-    """The number of classes, and the level; an error where they do not fit the outputs."""
+    """The number of classes, and the level; an error if they do not fit the outputs."""
     n = int(part.values.shape[1])
     if kind not in get_args(Kind):
         raise ValueError(f"kind is {kind!r}; choose one of {', '.join(map(repr, get_args(Kind)))}")
@@ -281,60 +280,50 @@ def _pair(
 
 
 def _pairwise(part: PartitionData, pair: tuple[int, int] | None) -> Boundary:
-    """Where any two outputs are equal, or a given two."""
+    """Where any two outputs are equal, or a given pair of them."""
     z, n = part.values, int(part.values.shape[1])
     low, high = torch.triu_indices(n, n, 1, device=z.device)
     if pair is not None:
         low, high = low.new_tensor(pair[:1]), low.new_tensor(pair[1:])
     each = part.value_error + EPS * z.abs().amax(0)
     error = each[low] + each[high]
-    # Only pairs whose ranges meet can tie.
+    # Only pairs whose ranges overlap can tie.
     least, most = z.amin(0), z.amax(0)
     slack = SAFETY * error
-    met = (least[low] <= most[high] + slack) & (least[high] <= most[low] + slack)
-    low, high, error = low[met], high[met], error[met]
+    overlap = (least[low] <= most[high] + slack) & (least[high] <= most[low] + slack)
+    low, high, error = low[overlap], high[overlap], error[overlap]
     level, wanted = torch.zeros_like(error), torch.ones_like(error, dtype=torch.bool)
     found = zero_sets(part.mesh, Functions(z, high, level, error, wanted, high, low))
-    made = _drawn(part, found.uv, found.ends, found.faces)
-    column, signs = found.column[made.kept], found.signs[made.kept]
-    a, b = low[column], high[column]
-    sides = torch.where(signs > 0, b[:, None], a[:, None]).masked_fill(made.regions < 0, -1)
-    ambiguities = doubts_of(part, found.ambiguities, "decision boundary")
-    return Boundary(part, *made.arrays(), a * n + b, sides, n, "pairwise", ambiguities)
+    points, segments, kept = _segments(part, found.uv, found.ends)
+    a, b, regions = low[found.column[kept]], high[found.column[kept]], found.faces[kept]
+    sides = torch.where(found.signs[kept] > 0, b[:, None], a[:, None]).masked_fill(regions < 0, -1)
+    unresolved = unresolved_places(part, found.ambiguities, "decision boundary")
+    label = a * n + b
+    return Boundary(part, points, segments, regions, label, sides, n, "pairwise", unresolved)
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """Points, segments and regions as in ``Curves``; kept: which of those given they are."""
+def _segments(part: PartitionData, uv: Tensor, ends: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The points (P, 2) and segments (S, 2) of curves in plane coordinates.
 
-    points: Tensor
-    segments: Tensor
-    regions: Tensor
-    kept: Tensor
-
-    def arrays(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.points, self.segments, self.regions
-
-
-def _drawn(part: PartitionData, uv: Tensor, ends: Tensor, regions: Tensor) -> _Drawn:
-    """Segments between points uv (V, 2) with ends (N, 2) and the regions beside them (N, 2)."""
+    uv: (V, 2) vertices in local coordinates; ends: (N, 2) indices of vertices. Segments whose ends
+    have the same plane coordinates are left out; the last result (S,) says which of the N remain.
+    """
     used, segments = torch.unique(ends, return_inverse=True)
     points = part.frame.to_plane(uv[used])
-    # A segment too short for its coordinates is none: its ends are one point.
     short = lengths(points[segments[:, 1]] - points[segments[:, 0]]) == 0
     kept = (~short).nonzero()[:, 0]
-    if kept.shape[0] < short.shape[0]:
-        one = components(points.shape[0], *segments[short].unbind(1))
-        first = one.new_zeros(int(one.max()) + 1)
-        first[one.flip(0)] = torch.arange(points.shape[0], device=one.device).flip(0)
-        points, segments = points[first], one[segments[kept]]
-    return _Drawn(points, segments, regions[kept], kept)
+    if kept.shape[0] < short.shape[0]:  # the ends of a short segment become one point
+        cluster = components(points.shape[0], *segments[short].unbind(1))
+        first = cluster.new_zeros(int(cluster.max()) + 1)
+        first[cluster.flip(0)] = torch.arange(points.shape[0], device=cluster.device).flip(0)
+        points, segments = points[first], cluster[segments[kept]]
+    return points, segments, kept
 
 
-def doubts_of(
+def unresolved_places(
     part: PartitionData, ambiguities: list[Ambiguities], name: str
 ) -> tuple[Unresolved, ...]:
-    """Ambiguities as the caller of a partition sees them."""
+    """Ambiguities in plane coordinates, named after the question that met them."""
     return tuple(
         Unresolved((u, v), name, ambiguity.reason)
         for ambiguity in ambiguities

@@ -1,4 +1,4 @@
-"""What the classes of a classifier are called."""
+"""The names of classes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 __all__ = ["class_number", "few", "names_of"]
 
-_SAID = 8  # names in a message, at most
+_MOST = 8  # names in a message
 
 
 def names_of(names: Iterable[Any] | None, outputs: int) -> tuple[str, ...] | None:
-    """One name for each class, in the order of the outputs; two for a single output.
+    """The names of the classes, in the order of the outputs, after checks; two for one output.
 
     >>> names_of(["cat", "dog"], outputs=1)
     ('cat', 'dog')
@@ -32,16 +32,16 @@ def names_of(names: Iterable[Any] | None, outputs: int) -> tuple[str, ...] | Non
 
 
 def few(names: Sequence[str]) -> str:
-    """The first of some names, as text.
+    """The first names, as text for a message.
 
     >>> few(["cat", "dog"]), few("abcdefghij")
     ("'cat', 'dog'", "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', ...")
     """
-    return ", ".join(map(repr, names[:_SAID])) + ", ..." * (len(names) > _SAID)
+    return ", ".join(map(repr, names[:_MOST])) + ", ..." * (len(names) > _MOST)
 
 
 def class_number(which: Any, names: tuple[str, ...] | None, classes: int) -> int:
-    """The number of a class that is given by its number or its name.
+    """The number of a class that is given by number or name.
 
     >>> class_number("dog", ("cat", "dog"), 2), class_number(-1, None, 10)
     (1, 9)
@@ -49,10 +49,10 @@ def class_number(which: Any, names: tuple[str, ...] | None, classes: int) -> int
     if isinstance(which, str):
         if names is not None and which in names:
             return names.index(which)
-        there = (
+        known = (
             f"the names are {few(names)}" if names else "the partition has no names: set part.names"
         )
-        raise ValueError(f"there is no class {which!r}; {there}")
+        raise ValueError(f"there is no class {which!r}; {known}")
     try:
         number = operator.index(which)
     except TypeError:

@@ -1,15 +1,15 @@
-"""The part of the domain that each class has: exact areas, convex cells and polygons."""
+"""The part of the domain that belongs to each class: exact areas, convex cells and polygons."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from splinecam.analysis.boundary import Kind, check_kind, doubts_of, winners_of
+from splinecam._util.csr import lengths
+from splinecam.analysis.boundary import Kind, check_kind, unresolved_places, winners_of
 from splinecam.analysis.class_names import class_number
 from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.analysis.winners import Winners
@@ -34,9 +34,10 @@ class ClassPolygon:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassRegions:
-    """The domain divided by class: regions, cut where the decision changes, into C convex cells.
+    """The domain divided by class: the regions, cut along the decision boundary, in C convex cells.
 
-    Where several classes are equal on a whole cell, the first of them has it.
+    A cell on which several classes tie belongs to the first of them. n_classes: the number of
+    classes; kind, level: as for ``part.class_regions``.
     """
 
     partition: PartitionData
@@ -46,12 +47,12 @@ class ClassRegions:
 
     @cached_property
     def winners(self) -> Winners:
-        """The winner of each cell."""
+        """The cells of the whole domain with their classes."""
         return winners_of(self.partition, self.kind, self.level, whole=True)
 
     @cached_property
     def _borders(self) -> Winners:
-        """The same, without the regions that one class has to itself."""
+        """The same without the regions that belong to one class as a whole."""
         return winners_of(self.partition, self.kind, self.level, whole=False)
 
     @property
@@ -66,7 +67,7 @@ class ClassRegions:
 
     @property
     def cell_offsets(self) -> Tensor:
-        """Where each cell's corners begin in ``cell_corners``, (C + 1,)."""
+        """The place in ``cell_corners`` where each cell's corners begin, (C + 1,)."""
         return self.winners.overlay.mesh.offsets
 
     @cached_property
@@ -85,65 +86,63 @@ class ClassRegions:
 
     @cached_property
     def cell_leads(self) -> Tensor:
-        """By how much each cell's class leads, on average of its corners, (C,)."""
-        made = self.winners.overlay
-        top = torch.topk(made.mesh.sums(made.z[made.mesh.corner_vertices()]), 2, 1).values
-        return (top[:, 0] - top[:, 1]) / made.mesh.counts()
+        """The lead of each cell's class over the second, averaged over its corners, (C,)."""
+        mesh, z = self.winners.overlay.mesh, self.winners.overlay.z
+        top = torch.topk(mesh.sums(z[mesh.corner_vertices()]), 2, 1).values
+        return (top[:, 0] - top[:, 1]) / mesh.counts()
 
     @cached_property
     def areas(self) -> Tensor:
-        """Area of each class, (n_classes,); they add up to the domain's."""
+        """Area of each class, (n_classes,); the areas add up to that of the domain."""
         found, areas = self._borders, self.partition.areas
-        alone = (found.settled >= 0).nonzero()[:, 0]
+        undivided = (found.settled >= 0).nonzero()[:, 0]
         total = areas.new_zeros(self.n_classes)
-        total.index_add_(0, found.settled[alone], areas[alone])
+        total.index_add_(0, found.settled[undivided], areas[undivided])
         return total.index_add_(0, found.winner, self._areas_of(found))
 
     @property
     def tied_area(self) -> float:
-        """Area on which two classes or more are equal, which counts for the first of them."""
+        """Area on which two classes or more tie, which counts for the first of them."""
         return float(self._areas_of(self._borders)[self._borders.tied].sum())
 
     @property
     def unresolved(self) -> tuple[Unresolved, ...]:
-        """Places that float64 could not settle (usually none)."""
-        return doubts_of(self.partition, self._borders.overlay.ambiguities, "class regions")
+        """Places that float64 could not settle, usually none."""
+        return unresolved_places(self.partition, self._borders.overlay.ambiguities, "class regions")
 
     @cached_property
     def _outlines(self) -> Outlines:
         return outlines(self.winners.overlay.mesh, self.cell_class)
 
     def polygons(self, number: int | str) -> list[ClassPolygon]:
-        """The connected pieces of one class, given by number or name, the largest first."""
-        chosen = class_number(number, self.partition.names, self.n_classes)
-        return sorted(self._polygons(chosen), key=lambda piece: -piece.area)
+        """The connected pieces of one class, the largest first.
 
-    def _polygons(self, number: int) -> Iterator[ClassPolygon]:
-        made, mesh = self._outlines, self.winners.overlay.mesh
-        piece = made.ring_piece
-        rings = (made.piece_label[piece] == number).nonzero()[:, 0]
-        uv = self.partition.frame.to_plane(mesh.uv)[mesh.edges.view(-1)[made.halves]]
-        scale = self.partition.frame.scale**2
-        areas = self.cell_areas.new_zeros(made.piece_label.shape).index_add_(
-            0, piece, made.ring_area * scale
-        )
-        pieces: dict[int, list[Tensor]] = {}
-        for ring in rings.tolist():  # outer rings come first
-            line = uv[made.offsets[ring] : made.offsets[ring + 1]]
-            pieces.setdefault(int(piece[ring]), []).append(line)
-        for index, (outline, *holes) in pieces.items():
-            yield ClassPolygon(outline, tuple(holes), float(areas[index]))
+        number: the number or the name of the class.
+        """
+        chosen = class_number(number, self.partition.names, self.n_classes)
+        found, mesh, frame = self._outlines, self.winners.overlay.mesh, self.partition.frame
+        piece = found.ring_piece
+        uv = frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
+        areas = self.cell_areas.new_zeros(found.piece_label.shape)
+        areas.index_add_(0, piece, found.ring_area * frame.scale**2)
+        rings: dict[int, list[Tensor]] = {}
+        for ring in (found.piece_label[piece] == chosen).nonzero()[:, 0].tolist():
+            line = uv[found.offsets[ring] : found.offsets[ring + 1]]
+            rings.setdefault(int(piece[ring]), []).append(line)
+        pieces = [  # the first ring of a piece is the outer one
+            ClassPolygon(outline, tuple(holes), float(areas[index]))
+            for index, (outline, *holes) in rings.items()
+        ]
+        return sorted(pieces, key=lambda piece: -piece.area)
 
     def boundary_length(self) -> float:
         """Length of the borders between classes, from the outlines of their polygons."""
-        made, mesh = self._outlines, self.winners.overlay.mesh
-        inner = made.halves[(mesh.halfedge_face()[made.halves ^ 1] >= 0)]
-        ends = mesh.uv[mesh.edges.view(-1)[torch.stack([inner, inner ^ 1])]]
-        sides = torch.linalg.vector_norm(ends[1] - ends[0], dim=1)
-        return float(sides.sum()) * self.partition.frame.scale / 2
+        halves, mesh = self._outlines.halves, self.winners.overlay.mesh
+        inner = halves[mesh.halfedge_face()[halves ^ 1] >= 0]
+        start, end = mesh.uv[mesh.edges.view(-1)[torch.stack([inner, inner ^ 1])]]
+        return float(lengths(end - start).sum()) * self.partition.frame.scale / 2
 
     def _repr_html_(self) -> str:
-        """A small picture and the shares of the classes, as notebooks show it."""
         from splinecam.plot.notebook import class_regions_card
 
         return class_regions_card(self)
@@ -160,7 +159,10 @@ class ClassRegions:
 def class_regions(
     part: PartitionData, *, kind: Kind = "argmax", level: float = 0.0
 ) -> ClassRegions:
-    """Divide the domain by class; with one output, class 1 is above ``level`` and 0 is the rest.
+    """The domain divided by class.
+
+    kind: the class of a point is its largest output (``"argmax"``) or its smallest (``"argmin"``).
+    level: with one output, class 1 is above this number, and class 0 is the rest.
 
     >>> import splinecam as sc, torch
     >>> model = torch.nn.Linear(2, 2)

@@ -21,12 +21,13 @@ def compare(
     *,
     keys: Sequence[str] = _COMPARED,
 ) -> Comparison:
-    """A table of some numbers of several partitions, side by side.
+    """A table of some statistics of several partitions, side by side.
 
-    several: statistics or partitions, by name or in a list, where they are called by their places.
-    keys: names of numbers; a dot leads into a summary, as in ``"area.median"``. The table prints
-    as text, shows itself in notebooks, and has ``to_frame()``, ``to_latex()`` and
+    The table prints as text, is displayed in notebooks, and has ``to_frame()``, ``to_latex()`` and
     ``to_markdown()``.
+
+    several: partitions or their statistics, in a dict by name, or in a list. keys: the names of the
+    statistics; a number in a summary has a dot, as in ``"area.median"``.
 
     >>> import torch, splinecam as sc
     >>> relu = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
@@ -46,7 +47,7 @@ def compare(
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """What ``compare`` gives: the names of P partitions, and P numbers for each key.
+    """The result of ``compare``: the names of P partitions, and P numbers for each key.
 
     >>> table = Comparison(("small", "large"), {"NR": (4, 16), "ARV": (1.0, 0.25)})
     >>> print(table.to_markdown())
@@ -60,7 +61,7 @@ class Comparison:
     numbers: dict[str, tuple[float, ...]]
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame with a row per partition and a column per key; ``.T`` turns it."""
+        """A pandas DataFrame with a row per partition and a column per key."""
         try:
             import pandas
         except ImportError as error:
@@ -77,11 +78,11 @@ class Comparison:
         }
 
     def to_latex(self) -> str:
-        """A ``tabular`` as it is printed, with the rules of the LaTeX package booktabs."""
+        """The printed table as a ``tabular``, with the rules of the LaTeX package booktabs."""
         return self._table.latex()
 
     def to_markdown(self) -> str:
-        """A table of GitHub's Markdown, as it is printed."""
+        """The printed table in GitHub's Markdown."""
         return self._table.markdown()
 
     @property
@@ -99,7 +100,7 @@ class Comparison:
 
 
 def by_name(several: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
-    """Several things by their names, those in a list by their places.
+    """The items of a dict by name, or those of a list by ``[index]``.
 
     >>> by_name(["this", "that"])
     {'[0]': 'this', '[1]': 'that'}
@@ -115,7 +116,7 @@ def by_name(several: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
 
 
 def _stats_of(each: Any) -> Mapping[str, Any]:
-    """Statistics as they are, and those of a partition."""
+    """The statistics of a partition, or the given statistics."""
     if isinstance(each, Mapping):
         return each
     if not hasattr(each, "stats"):
@@ -124,7 +125,7 @@ def _stats_of(each: Any) -> Mapping[str, Any]:
 
 
 def _number(found: Mapping[str, Any], key: str) -> float:
-    """One number by its key; plain dicts may hold summaries as dicts."""
+    """One number by its key; a plain dict may hold summaries as dicts."""
     name, _, inner = key.partition(".")
     value = found[key] if key in found or not inner else found[name][inner]
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""How densely regions lie around given inputs."""
+"""The density of regions around given inputs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Density", "density"]
 
-_BLOCK = 1 << 15  # disks at a time
+_BLOCK = 1 << 15  # disks in a block
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Density:
-    """Regions near N inputs: the ``count`` that meet the disk around each, with its ``area``.
+    """The regions that meet the closed disks around N inputs.
 
-    count: (N,) regions that meet the closed disk; area: (N,) of the disk within the domain; radius:
+    count: (N,) the number of regions; area: (N,) of the part of the disk inside the domain; radius:
     of the disks, in plane coordinates.
     """
 
@@ -49,9 +49,10 @@ class Density:
 
 
 def density(part: PartitionData, x: Any, radius: float) -> Density:
-    """How many regions meet the disk of the given radius around each input, and on what area.
+    """The number of regions that meet the disk around each input, and the area of the disk.
 
-    x: a batch (N, ...), a flat batch, or one input; what is off the plane is projected onto it.
+    x: a batch (N, ...), a flat batch, or one input; inputs off the plane are projected onto it.
+    radius: of the disks, in plane coordinates.
 
     >>> import splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
@@ -103,7 +104,7 @@ def _met(mesh: Mesh, tree: BoxTree, centre: Tensor, home: Tensor, radius: float)
 def _disk_in_polygon(centre: Tensor, radius: float, corners: Tensor) -> Tensor:
     r"""Area of the part of each disk that lies in a convex polygon, (N,).
 
-    Each side p-q adds what the disk has of the triangle to its centre c, with its sign:
+    Each side p-q contributes, with a sign, the part of its triangle to the centre c in the disk:
 
         p--a=====b--q     a sector along p-a, the triangle a-b-c, and a sector along b-q
          \  \   /  /
@@ -116,7 +117,7 @@ def _disk_in_polygon(centre: Tensor, radius: float, corners: Tensor) -> Tensor:
         a, b = _in_disk(p, q, radius)
         doubled += radius * radius * (_angle(p, a) + _angle(b, q)) + _cross(a, b)
         inside &= p.square().sum(1) <= radius * radius
-    # Far away centres cancel digits; but a polygon in the disk is met as a whole.
+    # Centres far away cancel digits; a polygon inside the disk counts as a whole.
     fan = corners[1:] - corners[0]
     full = _cross(fan[:-1], fan[1:]).sum()
     most = torch.clamp(full, max=2 * math.pi * radius * radius)
@@ -124,7 +125,7 @@ def _disk_in_polygon(centre: Tensor, radius: float, corners: Tensor) -> Tensor:
 
 
 def _in_disk(p: Tensor, q: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """The part of the sides p-q (N, 2) within the radius of 0; the point nearest to 0 if none."""
+    """The part of the sides p-q (N, 2) within the radius of 0, or the point nearest to 0."""
     d = q - p
     length = d.square().sum(1).sqrt()
     height = _cross(p, d) / length

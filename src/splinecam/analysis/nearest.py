@@ -1,4 +1,4 @@
-"""The closest points of curves: exact, for many points and many segments."""
+"""The closest points of curves to given inputs."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from torch import Tensor
 
 from splinecam._util.bvh import BoxTree
 from splinecam._util.csr import lengths, take
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.analysis.segments import Segments
 from splinecam.geometry.distances import closest
-from splinecam.geometry.domain import Domain
-from splinecam.geometry.frame import Frame
 
 __all__ = ["Nearest", "nearest"]
 
-_BLOCK = 1 << 15  # points that look for their segments at once
-_GUESSES = 4  # segments that each point tries first
-_NOBODY = torch.iinfo(torch.int64).max
+_BLOCK = 1 << 15  # points in a block
+_GUESSES = 4  # segments that each point is compared with first
+_NONE = torch.iinfo(torch.int64).max
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Nearest:
     """The closest point of the curves to each of N inputs.
 
-    uv: (N, 2) its plane coordinates; distance: (N,) from the input, which may lie off the plane;
-    segment: (N,) on which it lies, of several the lowest; certain: (N,) whether the input's
-    projection is no farther from it than from the outside of the domain, so that no curve out there
-    could be nearer.
+    curves: what was searched; uv: (N, 2) plane coordinates of the closest points; distance: (N,)
+    from the inputs, which may lie off the plane; segment: (N,) the segment with the closest point,
+    of several the lowest; certain: (N,) whether the input's projection is no farther from the
+    closest point than from the outside of the domain, so that no curve out there can be closer.
 
-    Where there is nothing: nan, inf (nan for inputs that are not finite), -1 and False.
+    Without a closest point these are nan, inf (nan for inputs that are not finite), -1 and False.
     """
 
     curves: Segments
@@ -46,7 +45,7 @@ class Nearest:
 
     @cached_property
     def x(self) -> Tensor:
-        """The closest points as inputs that are ready for the model, (N, ...)."""
+        """The closest points as inputs for the model, (N, ...)."""
         return self.curves.partition.inputs(self.uv)
 
     @property
@@ -72,7 +71,7 @@ class Nearest:
         return self._of_segments(classes)
 
     def _of_segments(self, values: Tensor) -> Tensor:
-        """What each closest point's segment has, -1 where there is none."""
+        """The values of the closest points' segments, -1 where there is none."""
         out = values.new_full((len(self), *values.shape[1:]), -1)
         found = self.segment >= 0
         out[found] = values[self.segment[found]]
@@ -88,8 +87,10 @@ class Nearest:
 def nearest(curves: Segments, x: Any) -> Nearest:
     """The closest point of the curves to each input.
 
-    x: a batch (N, ...), a flat batch, or one input, on the plane or off it. For the decision
-    boundary the distance is the robustness radius within the plane, where it is ``certain``.
+    The distance to the decision boundary is the robustness radius within the plane where it is
+    ``certain``.
+
+    x: a batch (N, ...), a flat batch, or one input, on the plane or off it.
 
     >>> import splinecam as sc
     >>> from splinecam.analysis.curves import Curves
@@ -102,44 +103,40 @@ def nearest(curves: Segments, x: Any) -> Nearest:
     part = curves.partition
     uv, off = part.domain.project(x)
     points = part.frame.to_local(uv.to(curves.points))
-    segment, reach = _search(curves, points)
+    segment, distance = _search(curves, points)
     found = segment >= 0
     t = closest(points[found], take(curves.local_ends, segment[found]))[0]
     ends = take(curves.ends, segment[found])
     near = torch.full_like(points, torch.nan)
     near[found] = torch.lerp(ends[:, 0], ends[:, 1], t[:, None])
-    return Nearest(
-        curves,
-        near,
-        torch.hypot(part.frame.scale * reach, off.to(reach)),
-        segment,
-        found & (reach <= _depth(part.domain, part.frame, points)),
-    )
+    certain = found & (distance <= _depth(part, points))
+    full = torch.hypot(part.frame.scale * distance, off.to(distance))
+    return Nearest(curves, near, full, segment, certain)
 
 
 def _search(curves: Segments, points: Tensor) -> tuple[Tensor, Tensor]:
-    """Segment and distance of the closest points, (N,) each, in the engine's coordinates."""
-    # What is not finite, or has no finite square, would look everywhere; as nan it looks nowhere.
+    """Segment and distance of the closest points, (N,) each, in local coordinates."""
+    # A point without a finite square would search everywhere; nan searches nowhere.
     squares = points.square().sum(1)
     best = torch.where(squares.isfinite(), torch.inf, torch.nan).to(squares)
-    found = torch.full_like(best, _NOBODY, dtype=torch.int64)
+    found = torch.full_like(best, _NONE, dtype=torch.int64)
     tree, ends = curves.tree, curves.local_ends
     if len(tree):
         for block in torch.split(tree.sorted(points), _BLOCK):
             found[block], best[block] = _search_block(ends, tree, points[block], best[block])
-    return torch.where(found == _NOBODY, -1, found), best.sqrt()
+    return torch.where(found == _NONE, -1, found), best.sqrt()
 
 
 def _search_block(
     ends: Tensor, tree: BoxTree, points: Tensor, best: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Segment and squared distance of the closest points, (N,) each."""
-    found, reach = torch.full_like(best, _NOBODY, dtype=torch.int64), best.clone()
+    found, reach = torch.full_like(best, _NONE, dtype=torch.int64), best.clone()
 
     def compare(point: Tensor, segment: Tensor) -> None:
         square = closest(take(points, point), take(ends, segment))[1]
         lower = best.scatter_reduce(0, point, square, "amin")
-        found[lower < best] = _NOBODY
+        found[lower < best] = _NONE
         best.copy_(lower)
         reach.copy_(reach.minimum(best))
         hit = (square == take(best, point)).nonzero()[:, 0]
@@ -153,9 +150,9 @@ def _search_block(
     return found, best
 
 
-def _depth(domain: Domain, frame: Frame, points: Tensor) -> Tensor:
-    """Distance of points (N, 2) from the border of the domain, negative outside, (N,)."""
-    corners = frame.to_local(domain.corners.to(points))
+def _depth(part: PartitionData, points: Tensor) -> Tensor:
+    """Distance of local points (N, 2) from the domain's border, negative outside, (N,)."""
+    corners = part.frame.to_local(part.domain.corners.to(points))
     side = corners.roll(-1, 0) - corners
     inward = torch.stack([-side[:, 1], side[:, 0]], 1) / lengths(side)[:, None]
     depth = torch.full_like(points[:, 0], torch.inf)

@@ -1,4 +1,4 @@
-"""Segments that hang together: the polylines of curves."""
+"""Polylines: the chains that the segments of curves form."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["Polyline", "Polylines", "polylines"]
 def polylines(curves: Segments) -> Polylines:
     """The longest chains of segments of one label through points where just two of them meet.
 
-    They are ordered by label, then by lowest segment, and have the direction of that segment;
+    They are ordered by label and then by lowest segment, and have the direction of that segment;
     closed ones begin with it.
     """
     ends = curves.segments
     found = chains(ends, curves.label)
     counts = found.offsets[1:] - found.offsets[:-1]
     offsets = offsets_of(counts + (~found.closed).long())
-    # Each segment gives the point at which it is entered, the last of an open line one more.
+    # Each segment contributes its first point, and the last one of an open line both points.
     along = take(ends, found.members)
     along = torch.where(found.backward[:, None], along.flip(1), along)
     points = ends.new_empty(int(offsets[-1]))
@@ -40,11 +40,12 @@ def polylines(curves: Segments) -> Polylines:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Polylines(Views["Polyline"]):
-    """The polylines of curves; indexing makes a view, nothing is copied.
+    """The polylines of curves, as a sequence of views.
 
-    offsets: (L + 1,) where each line begins in ``points``, the indices of its points in order; a
-    closed line does not repeat its first one. segments: (S,) the segments in order along the lines,
-    which begin at ``segment_offsets``; closed, label: (L,).
+    curves: the segments; offsets: (L + 1,) the place in ``points`` where each line begins; points:
+    the indices of the points in order, without the first one again at the end of a closed line;
+    segments: (S,) the segments in order along the lines, which begin at ``segment_offsets``;
+    closed: (L,) whether each line is; label: (L,) the curve that it belongs to.
     """
 
     curves: Segments
@@ -64,7 +65,7 @@ class Polylines(Views["Polyline"]):
 
     @cached_property
     def segment_offsets(self) -> Tensor:
-        """Where each line begins in ``segments``, (L + 1,)."""
+        """The place in ``segments`` where each line begins, (L + 1,)."""
         return self.offsets - offsets_of((~self.closed).long())
 
     @cached_property
@@ -80,20 +81,20 @@ class Polylines(Views["Polyline"]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Polyline:
-    """One line: points joined by segments in order, and back to the first one if it is closed."""
+    """One polyline; the last point of a closed one is joined to the first."""
 
     lines: Polylines
     index: int
 
     @property
     def points(self) -> Tensor:
-        """Plane coordinates in order, (k, 2); a closed line does not repeat the first."""
+        """Plane coordinates of the points in order, (k, 2); the first is not repeated."""
         start, end = self.lines.offsets[self.index : self.index + 2].tolist()
         return self.lines.curves.points[self.lines.points[start:end]]
 
     @property
     def path(self) -> Tensor:
-        """What to draw: the points, and of a closed line the first one again at the end."""
+        """The points, and for a closed line the first one again at the end, for drawing."""
         return torch.cat([self.points, self.points[:1]]) if self.closed else self.points
 
     @property
@@ -104,22 +105,22 @@ class Polyline:
 
     @property
     def closed(self) -> bool:
-        """Whether it ends where it begins."""
+        """Whether the line ends where it begins."""
         return bool(self.lines.closed[self.index])
 
     @property
     def length(self) -> float:
-        """Length of its segments together."""
+        """Length of the line."""
         return float(self.lines.lengths[self.index])
 
     @property
     def label(self) -> int:
-        """The number of the curve that it is a part of."""
+        """The label of the curve that the line belongs to."""
         return int(self.lines.label[self.index])
 
     @property
     def key(self) -> Any:
-        """What its label means, such as a pair of classes."""
+        """What the label stands for, such as a pair of classes."""
         return self.lines.curves.key(self.label)
 
     def __repr__(self) -> str:

@@ -45,10 +45,12 @@ def sample_regions(
 ) -> Tensor:
     """Random inputs, uniform by area over the domain or over the chosen regions, (n, ...).
 
-    Single precision moves points of tiny regions out of them.
+    Rounding to single precision may move a point out of a tiny region.
 
-    n: how many. regions: numbers of regions, or a mask (F,), by default all. per_region: n from
-    each region, region after region.
+    n: the number of inputs. regions: numbers of regions, or a mask (F,), by default all.
+    per_region: draw n inputs from each region, region after region. generator: the source of
+    randomness, by default torch's own. dtype, device: by default the model's floating-point type,
+    and the device of the domain.
 
     >>> import splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU()).double()
@@ -76,7 +78,7 @@ def sample_regions(
 
 
 def _count(n: int) -> int:
-    """How many samples are asked for."""
+    """The number of samples, which must be a whole number."""
     try:
         count = operator.index(n)
     except TypeError:
@@ -89,7 +91,7 @@ def _count(n: int) -> int:
 def _uniform(
     shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device
 ) -> Tensor:
-    """Uniform numbers in [0, 1), drawn where the generator is (by default on the CPU)."""
+    """Uniform numbers in [0, 1), drawn on the generator's device, by default the CPU."""
     if generator is not None and not isinstance(generator, torch.Generator):
         raise TypeError(
             f"generator must be a torch.Generator, not {generator!r}: to fix the seed, give "
@@ -103,13 +105,12 @@ def _choose(weight: Tensor, chance: Tensor) -> Tensor:
     """An entry for each chance in [0, 1), with probabilities in proportion to the weights (S,)."""
     if not chance.shape[0]:
         return torch.empty_like(chance, dtype=torch.int64)
-    # A parallel sum may fall by a rounding error where the weights are tiny.
-    heaped = torch.cumsum(weight, 0).cummax(0).values
-    # Below the total, so that an entry without weight is never chosen, not even the last.
-    below = torch.nextafter(heaped[-1], torch.zeros_like(heaped[-1]))
-    return torch.searchsorted(
-        heaped, torch.minimum((chance * heaped[-1]).contiguous(), below), right=True
-    )
+    # A parallel sum may decrease by a rounding error where the weights are tiny.
+    total = torch.cumsum(weight, 0).cummax(0).values
+    # The level stays below the last total, so that an entry without weight is never chosen.
+    below = torch.nextafter(total[-1], torch.zeros_like(total[-1]))
+    level = torch.minimum((chance * total[-1]).contiguous(), below)
+    return torch.searchsorted(total, level, right=True)
 
 
 def _inside(mesh: Mesh, face: Tensor, chance: Tensor) -> Tensor:
@@ -122,12 +123,8 @@ def _inside(mesh: Mesh, face: Tensor, chance: Tensor) -> Tensor:
     owner = owners_of(counts)
     place = places_of(counts, owner, offsets_of(counts))
     first = take(offsets, owner)
-    apex, a, b = (
-        take(corner, first),
-        take(corner, first + place + 1),
-        take(corner, first + place + 2),
-    )
-    a, b = a - apex, b - apex
+    apex = take(corner, first)
+    a, b = (take(corner, first + place + step) - apex for step in (1, 2))
     area = (a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).clamp(min=0)
     triangle = _choose_in_rows(area, place, offsets_of(counts), row, chance[:, 0])
     s, t = chance[:, 1:2], chance[:, 2:3]
@@ -140,17 +137,18 @@ def _choose_in_rows(
 ) -> Tensor:
     """An entry of the given row for each chance, with probabilities in proportion to the weights.
 
-    weight, place: (T,) of each entry and where in its row it is; offsets: (R + 1,); row: (N,).
+    weight: (T,) of each entry; place: (T,) its place in its row; offsets: (R + 1,) where the rows
+    begin; row: (N,).
     """
-    heaped = weight.clone()
+    total = weight.clone()
     longest = int(place.max()) + 1 if place.shape[0] else 0
     step = 1
     while step < longest:  # sums over 2, 4, 8, ... entries of one row
-        heaped = torch.where(place >= step, heaped + heaped.roll(step), heaped)
+        total = torch.where(place >= step, total + total.roll(step), total)
         step *= 2
     low, high = take(offsets, row), take(offsets, row + 1) - 1
-    level = chance * take(heaped, high)
-    while step := step // 2:  # halve the entries in question; the first above the level is meant
+    level = chance * take(total, high)
+    while step := step // 2:  # bisect for the first entry above the level
         middle = (low + step - 1).minimum(high)
-        low = torch.where(take(heaped, middle) > level, low, (middle + 1).minimum(high))
+        low = torch.where(take(total, middle) > level, low, (middle + 1).minimum(high))
     return low

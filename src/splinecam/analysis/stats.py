@@ -1,4 +1,4 @@
-"""Numbers that describe a partition: the paper's statistics, slopes, outputs and boundary."""
+"""Statistics of a partition: the paper's averages, slopes, outputs and boundary."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from splinecam._util.backend import backend_of
 from splinecam._util.csr import lengths
 from splinecam._util.text_table import TextTable, number_text
 from splinecam.analysis.boundary import decision_boundary
-from splinecam.analysis.measures import centroid_values, measures, table
+from splinecam.analysis.measures import centroid_values, measures
 from splinecam.analysis.partition_data import PartitionData
 
-__all__ = ["SHORT", "Stats", "stats", "table"]
+__all__ = ["SHORT", "Stats", "stats"]
 
-# The paper's names, and what they are short for.
+# The names of the paper, and the longer ones.
 SHORT = {
     "NR": "num_regions",
     "ARV": "mean_area",
@@ -29,31 +29,31 @@ _QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 _SUMMARY = ("mean", "mean_by_area", "std", "median", "min", "q05", "q25", "q75", "q95", "max")
 _LAYERS, _OUTPUTS = "edges_by_layer", ("output_mean", "output_min", "output_max")
 _ONLY_FULL = ("slope_spectral_full", "slope_frobenius_full", "lipschitz_input")
-_SHOWN = 12  # layers and outputs that are printed
+_PRINTED = 12  # layers and outputs
 
 
 def stats(part: PartitionData, *, full: bool = False) -> Stats:
     """Statistics of a partition: a dict of plain numbers that prints as a table.
 
-    - ``NR``, ``ARV``, ``ANV``, ``ARE`` as in the paper: the number of regions, and plain averages
-      of their areas, numbers of vertices and eccentricities; also ``num_regions``, ``mean_area``,
-      ``mean_vertices``, ``mean_eccentricity``
+    - ``NR``, ``ARV``, ``ANV``, ``ARE`` as in the paper: the number of regions, and the averages of
+      their areas, numbers of vertices and eccentricities; also called ``num_regions``,
+      ``mean_area``, ``mean_vertices``, ``mean_eccentricity``
     - ``num_vertices``, ``num_edges``, ``domain_area``, ``total_area`` of all regions,
       ``total_edge_length``, ``unresolved`` places
     - ``area``, ``vertices``, ``perimeter``, ``diameter``, ``eccentricity``, ``slope_spectral``,
       ``slope_frobenius``: summaries of the columns of ``part.table()``. A summary has the keys
-      ``mean``, ``mean_by_area`` (weighted: the mean over the domain), ``std`` (the standard
-      deviation of all regions), ``median``, ``min``, ``max``, ``q05``, ``q25``, ``q75`` and
-      ``q95``: ``stats["area.median"]``, or ``stats["area"]["median"]``
+      ``mean``, ``mean_by_area`` (weighted by area, which is the mean over the domain), ``std`` (the
+      standard deviation over the regions), ``median``, ``min``, ``max``, ``q05``, ``q25``, ``q75``
+      and ``q95``: ``stats["area.median"]``, or ``stats["area"]["median"]``
     - ``edges_by_layer`` (by the names of ``part.layers``), ``border_edges``
     - ``lipschitz_plane``: the Lipschitz constant on the domain, the largest spectral norm
     - ``output_mean`` (the exact integral over the domain, divided by its area), ``output_min``,
       ``output_max``: one number per output, before a final softmax or sigmoid
-    - ``boundary_length``: of the decision boundary
+    - ``boundary_length``: the length of the decision boundary
 
-    With ``full`` the derivative by all inputs is computed on every region, which takes a backward
-    pass per output, for ``slope_spectral_full``, ``slope_frobenius_full`` and ``lipschitz_input``,
-    the largest spectral norm in input space at points of the domain.
+    full: also compute the derivative by all inputs on every region, which takes a backward pass per
+    output, for ``slope_spectral_full``, ``slope_frobenius_full`` and ``lipschitz_input``, the
+    largest spectral norm in input space at points of the domain.
 
     >>> import torch, splinecam as sc
     >>> relu = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
@@ -74,13 +74,13 @@ def stats(part: PartitionData, *, full: bool = False) -> Stats:
 
 
 class Stats(dict[str, Any]):
-    """What ``part.stats()`` gives: a dict of plain numbers that prints as a table.
+    """The result of ``part.stats()``: a dict of plain numbers that prints as a table.
 
-    Keys of summaries and of what there is of each layer or output have a dot: ``"area.median"``,
-    ``"edges_by_layer.1"``, ``"output_mean.0"``; outputs are called by the partition's names, if it
-    has some. The name before the dot gives all of them: ``stats["area"]`` is a dict, and
+    The keys of summaries, and of numbers per layer or output, have a dot: ``"area.median"``,
+    ``"edges_by_layer.1"``, ``"output_mean.0"``; outputs go by the partition's names, if it has
+    some. The name before the dot gives the whole group: ``stats["area"]`` is a dict, and
     ``stats["output_mean"]`` a tuple. ``json.dumps``, ``pandas.DataFrame([part.stats()])`` and
-    ``pandas.DataFrame({"a": part.stats()})`` take it as it is.
+    ``pandas.DataFrame({"a": part.stats()})`` accept the dict as it is.
 
     >>> found = Stats({"NR": 4, "area.mean": 1.0, "area.std": 0.5, "output_mean.0": 2.0})
     >>> found["area"], found["output_mean"], found["area.std"]
@@ -102,22 +102,22 @@ class Stats(dict[str, Any]):
         return super().__contains__(key) or inner
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A number or a group of numbers, or the default where there is none."""
+        """A number or a group of numbers, or the default if there is none."""
         try:
             return self[key]
         except KeyError:
             return default
 
     def copy(self) -> Stats:
-        """The same numbers in a dict of their own."""
+        """A copy of the statistics."""
         return Stats(self)
 
     def to_dict(self) -> dict[str, float]:
-        """A plain dict of plain numbers, by the same keys."""
+        """The numbers by the same keys, as a plain dict."""
         return dict(self)
 
     def nested(self) -> dict[str, Any]:
-        """A plain dict in which the groups are dicts, or tuples of numbers of outputs."""
+        """A plain dict with a dict for each group, or a tuple for one number per output."""
         names = [*(key.partition(".")[0] for key in self), _LAYERS]  # there may be no layer
         return {name: self[name] for name in dict.fromkeys(names)}
 
@@ -135,7 +135,7 @@ class Stats(dict[str, Any]):
 
 
 def _flat(numbers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Numbers by name; those of a dict by its name, a dot and theirs."""
+    """The numbers by name; the numbers of an inner dict by both names with a dot between."""
     for name, value in numbers.items():
         if isinstance(value, Mapping):
             yield from ((f"{name}.{inner}", number) for inner, number in value.items())
@@ -147,7 +147,7 @@ def _flat(numbers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _summary(values: Tensor, areas: Tensor) -> dict[str, float]:
-    """Averages and quantiles of one number per region, (F,)."""
+    """The averages and quantiles of one number per region, (F,)."""
     mean_by_area = areas @ values / areas.sum()
     std = values.std(correction=0)
     plain = torch.stack([values.mean(), mean_by_area, std, values.min(), values.max()])
@@ -162,7 +162,7 @@ def _quantiles(values: Tensor) -> Tensor:
     low, high = rank.floor().long(), rank.ceil().long()
     if not backend_of(values.device).numpy_memory:
         ordered = values.sort().values
-    else:  # on a CPU a few ranks are found much faster than all
+    else:  # on a CPU, partitioning around a few ranks is much faster than sorting
         ordered = torch.from_numpy(np.partition(values.numpy(), torch.cat([low, high]).tolist()))
     below, above = ordered[low.to(values.device)], ordered[high.to(values.device)]
     return below + (rank - low).to(values) * (above - below)
@@ -192,9 +192,8 @@ def _edges(part: PartitionData) -> dict[str, Any]:
 
 
 def _outputs(part: PartitionData) -> dict[str, Any]:
-    # An affine function is at the centroid what it is on average, and largest at a corner.
+    # The mean of an affine function is its value at the centroid, and its maximum is at a vertex.
     mean = part.areas @ centroid_values(part) / part.areas.sum()
-
     columns = zip(_OUTPUTS, (mean, part.values.amin(0), part.values.amax(0)), strict=True)
     count = part.values.shape[1]
     names = [str(k) for k in range(count)] if part.names is None or count == 1 else part.names
@@ -205,7 +204,7 @@ def _outputs(part: PartitionData) -> dict[str, Any]:
 
 
 def _groups(found: Stats) -> list[TextTable]:
-    """Everything that is printed."""
+    """The tables that are printed."""
 
     def singles(title: str, **rows: str) -> TextTable:
         named = [(label, [number_text(found[k])]) for k, label in rows.items() if k in found]
@@ -262,6 +261,6 @@ def _groups(found: Stats) -> list[TextTable]:
 
 
 def _few(rows: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
-    """The first rows, and how many more there are."""
-    more = len(rows) - _SHOWN
-    return rows if more <= 1 else [*rows[:_SHOWN], (f"... and {more:,} more", [])]
+    """The first rows, and the number of the others."""
+    more = len(rows) - _PRINTED
+    return rows if more <= 1 else [*rows[:_PRINTED], (f"... and {more:,} more", [])]

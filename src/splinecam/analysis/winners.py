@@ -1,8 +1,8 @@
-"""Which output wins where: the partition, cut along the borders between winners.
+"""The winner, which is the largest output, in each part of the domain, and the borders between.
 
-Of outputs that are equal on a whole face the first one is its winner. A border is an edge between
-two winners; and an edge along which the winner ties with another output that loses beside it, such
-as the line x = 0 for the outputs 0 and -|x|, or the edge of an area on which two outputs are equal.
+Of outputs that are equal on a whole face, the first one is its winner. A border is an edge between
+two winners, or an edge along which the winner ties with another output that loses beside the edge,
+such as the line x = 0 for the outputs 0 and -|x|, or the edge of an area with two equal outputs.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["Borders", "Winners", "find_winners"]
 
-_BLOCK = 1 << 22  # numbers looked at in one go
+_BLOCK = 1 << 22  # numbers in a block
 
 CLOSE = "two outputs are too close to tell the larger one"
 
 
 @dataclass(frozen=True)
 class Borders:
-    """Edges (N,) at which winners meet: the two outputs that tie, (N, 2), the lower one first.
+    """The edges at which winners meet.
 
-    sides: (N, 2) the winners left and right of the edge, -1 outside.
+    edge: (N,) their indices; classes: (N, 2) the two outputs that tie, the lower one first; sides:
+    (N, 2) the winners left and right of the edge, -1 outside.
     """
 
     edge: Tensor
@@ -43,11 +44,12 @@ class Borders:
 
 @dataclass(frozen=True)
 class Winners:
-    """overlay: the mesh cut by the outputs z, which have rounding errors error: (n,).
+    """The winner of every face of an overlay.
 
-    winner: (F,) of each face; tied: (F,) whether another output equals it on the whole face;
-    close: (V,) whether another output equals the largest one at each vertex; settled: of the
-    original mesh's faces that the overlay leaves out the winner, -1 of the others.
+    overlay: the mesh, cut where the winner changes, with the outputs at its vertices; error: (n,)
+    their rounding errors; winner: (F,) of each face; tied: (F,) whether another output equals the
+    winner on the whole face; close: (V,) whether another output equals the largest one at each
+    vertex; settled: the winner of each original face that the overlay leaves out, or -1.
     """
 
     overlay: Overlay
@@ -61,22 +63,21 @@ class Winners:
         """All borders between winners, ordered by edge."""
         beside = self.overlay.mesh.halfedge_face().view(-1, 2)
         outside = beside < 0
-        sides = torch.where(
-            outside, -1, take(self.winner, beside.clamp(min=0).view(-1)).view(-1, 2)
-        )
-        apart = ((sides[:, 0] != sides[:, 1]) & ~outside.any(1)).nonzero()[:, 0]
+        winner = take(self.winner, beside.clamp(min=0).view(-1)).view(-1, 2)
+        sides = torch.where(outside, -1, winner)
+        between = ((sides[:, 0] != sides[:, 1]) & ~outside.any(1)).nonzero()[:, 0]
         touching, rival = self._touching(sides, beside)
-        edge = torch.cat([apart, touching])
+        edge = torch.cat([between, touching])
         own = sides[touching].amax(1)
-        pairs = torch.cat([sides[apart], torch.stack([own, rival], 1)]).sort(1).values
+        pairs = torch.cat([sides[between], torch.stack([own, rival], 1)]).sort(1).values
         order = edge.argsort()
         edge = edge[order]
         return Borders(edge, pairs[order], sides[edge])
 
     def _touching(self, sides: Tensor, beside: Tensor) -> tuple[Tensor, Tensor]:
-        """Edges within one winner's area, or on the domain's border, where another ties with it.
+        """Edges inside one winner's area, or on the domain's border, on which another output ties.
 
-        Also the lowest such output of each.
+        The second result is the lowest such output of each edge.
         """
         mesh, z = self.overlay.mesh, self.overlay.z
         tied = take(self.close, mesh.edges.view(-1)).view(-1, 2).all(1)
@@ -87,8 +88,8 @@ class Winners:
             own = sides[block].amax(1)
             ends = torch.stack([self._equal(mesh.edges[block, k], own) for k in (0, 1)]).all(0)
             # No border runs through an area on which both are equal.
-            flat = [self._flat(beside[block, k], own) for k in (0, 1)]
-            rivals = ends & ~(flat[0] & flat[1])
+            tied_beside = [self._tied_on(beside[block, k], own) for k in (0, 1)]
+            rivals = ends & ~(tied_beside[0] & tied_beside[1])
             rivals.scatter_(1, own[:, None], False)
             chosen = rivals.any(1).nonzero()[:, 0]
             found.append((block[chosen], rivals[chosen].int().argmax(1)))
@@ -100,8 +101,8 @@ class Winners:
         slack = SAFETY * (self.error + self.error[own][:, None])
         return (z - z.gather(1, own[:, None])).abs() <= slack
 
-    def _flat(self, face: Tensor, own: Tensor) -> Tensor:
-        """Which outputs equal the given ones (N,) on whole faces (N,), all of them outside."""
+    def _tied_on(self, face: Tensor, own: Tensor) -> Tensor:
+        """Which outputs equal the given ones (N,) on whole faces (N,), all outside, (N, n)."""
         mesh = self.overlay.mesh
         inside = (face >= 0).nonzero()[:, 0]
         rows, counts = take_rows(mesh.offsets, face[inside])
@@ -114,9 +115,10 @@ class Winners:
 
 
 def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bool) -> Winners:
-    """The winners among a partition's outputs; of a single output 1 is above the level, else 0.
+    """The winners among a partition's outputs; with a single one, 1 above the level and 0 else.
 
-    Unless of the whole mesh, only of the faces that have borders in them or along their edges.
+    smallest: the smallest output wins. whole: overlay the whole mesh, not only the faces that have
+    borders inside or along their edges.
     """
     z, error = part.values, part.value_error
     if z.shape[1] == 1:
@@ -128,8 +130,8 @@ def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bo
     error = error + EPS * torch.maximum(low.abs(), high.abs())
     groups = Groups(torch.arange(z.shape[1], device=z.device)[None], (1,))
 
-    def layer(mesh: Mesh, z: Tensor, op: int) -> Refinement:
-        return refine_maxima(mesh, z, groups, error, low, high, op)
+    def cut(mesh: Mesh, z: Tensor, layer: int) -> Refinement:
+        return refine_maxima(mesh, z, groups, error, low, high, layer)
 
     leads = _Leads.of(z, error)
     faces, settled = None, torch.full_like(part.mesh.offsets[1:], -1)
@@ -137,7 +139,7 @@ def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bo
         faces = leads.disputed(part.mesh)
         settled = take(leads.winner, take(part.face_vertices, part.face_offsets[:-1]))
         settled[faces] = -1
-    made = overlay(part.mesh, z, layer, faces)
+    made = overlay(part.mesh, z, cut, faces)
     if leads.unclear.shape[0]:
         made.ambiguities.append(Ambiguities(part.mesh.uv[leads.unclear], CLOSE))
     leads = _Leads.of(made.z, error)
@@ -147,9 +149,9 @@ def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bo
 
 @dataclass(frozen=True)
 class _Leads:
-    """Per vertex, (V,): the winner, and whether another output equals it.
+    """The winner at each vertex (V,), and whether another output equals it.
 
-    unclear: (N,) vertices at which one is too close to the winner to say so.
+    unclear: (N,) vertices at which an output is too close to the winner to tell.
     """
 
     winner: Tensor
@@ -164,7 +166,7 @@ class _Leads:
         return cls(torch.cat(winner), torch.cat(close), torch.cat(unclear).nonzero()[:, 0])
 
     def disputed(self, mesh: Mesh) -> Tensor:
-        """The faces at whose corners different outputs win, or several at one corner."""
+        """The faces at whose corners different outputs win, or several tie."""
         key = torch.where(self.close, -1, self.winner)
         a, b = take(key, mesh.edges.view(-1)).view(-1, 2).unbind(1)
         edge = ((a != b) | (a < 0)).nonzero()[:, 0]
@@ -173,7 +175,7 @@ class _Leads:
 
 
 def _lead(z: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The largest of values (B, n), whether another equals it, and whether that is unsure, (B,)."""
+    """The largest of values (B, n), whether another equals it, whether that is unclear, (B,)."""
     best, winner = z.max(1)
     gap, slack = best[:, None] - z, error + error[winner][:, None]
     equal = gap <= SAFETY * slack
@@ -184,7 +186,7 @@ def _face_winners(mesh: Mesh, z: Tensor, error: Tensor, leads: _Leads) -> tuple[
     """The winner of each face, and whether another output equals it on all of the face."""
     corner, owner = mesh.corner_vertices(), mesh.owners()
     winner = take(leads.winner, take(corner, mesh.offsets[:-1]))
-    # Where all corners agree and one of them is clear about it, no more needs to be known.
+    # Where all corners agree and one of them has no tie, the winner is known.
     unlike = (take(leads.winner, corner) != take(winner, owner)).int()
     clear = (~take(leads.close, corner)).int()
     tally = torch.zeros((2, mesh.num_faces), dtype=torch.int32, device=z.device)
@@ -202,7 +204,7 @@ def _face_winners(mesh: Mesh, z: Tensor, error: Tensor, leads: _Leads) -> tuple[
         slack = SAFETY * (error + error[best][:, None])
         gap = (values - values.gather(1, best[which][:, None])).abs()
         differs = torch.zeros_like(total).index_add_(0, which, (gap > slack[which]).to(gap)) > 0
-        # Equal to the winner at all corners, hence on the face: the first of them is the winner.
+        # Outputs that equal the largest at all corners equal it on the face: the first one wins.
         winner[open_[first:last]] = (~differs).int().argmax(1)
         tied[open_[first:last]] = (~differs).sum(1) > 1
     return winner, tied
