@@ -7,7 +7,7 @@ from torch import nn
 
 import splinecam
 from splinecam.arrangement import breakpoints
-from splinecam.engine import line_values
+from splinecam.engine import plan
 from splinecam.geometry.domain import Domain
 from splinecam.testing import assert_same_cells, assert_valid, exact_partition
 
@@ -28,6 +28,6 @@ def follow_lines(monkeypatch: pytest.MonkeyPatch, narrow: float = float("inf")) 
     narrow: columns up to which running sums are tried.
     """
     monkeypatch.setattr(breakpoints, "FEWEST", 0)
-    for name in ("TENSORS", "LOOPS", "DENSE"):
-        costs = getattr(line_values, name)._replace(point=float("inf"), narrow=narrow)
-        monkeypatch.setattr(line_values, name, costs)
+    for name in ("TENSORS", "KERNEL", "DENSE"):
+        costs = getattr(plan, name)._replace(point=float("inf"), narrow=narrow)
+        monkeypatch.setattr(plan, name, costs)

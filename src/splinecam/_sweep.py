@@ -16,7 +16,7 @@ from splinecam._partition import Partition, assemble, require_module
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis.class_names import names_of
-from splinecam.engine.batched import run_together
+from splinecam.engine.batched import run_batch
 from splinecam.engine.plan import Plan, first_device
 from splinecam.engine.run import Outcome
 from splinecam.errors import LimitError
@@ -130,7 +130,7 @@ def _sweep(
     coming, size, done = chain([first], coming), _FIRST, 0
     with progress_bar(total, "domain", progress) as bar:
         together = partial(
-            run_together,
+            run_batch,
             program,
             max_regions=max_regions,
             report=lambda name, regions, share: tell(bar, name, regions),

@@ -1,4 +1,4 @@
-"""Values at new vertices by kinks: the same as by sending every vertex through the stage."""
+"""Values at new vertices along lines: the same as by sending every vertex through the stage."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import Tensor, nn
 import splinecam as sc
 from checks import follow_lines
 from splinecam.arrangement import breakpoints as breakpoints
-from splinecam.engine import dense_layers as dense
 from splinecam.engine import evaluate
-from splinecam.engine.line_values import Bags, Sums
+from splinecam.engine.line_values import LineTerms, running_sums
+from splinecam.engine.plan import DIRECT, StagePlan
 from splinecam.engine.run import run
 from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
 from splinecam.network.capture import capture
@@ -39,6 +39,15 @@ def _nets() -> dict[str, nn.Module]:
             nn.Linear(2, 9), nn.Hardtanh(), nn.Linear(9, 9), nn.ReLU6(), nn.Linear(9, 3)
         ),
         "skip": Skip(),
+        "sequences": nn.Sequential(
+            nn.Linear(2, 12),
+            nn.Unflatten(1, (3, 4)),
+            nn.ReLU(),
+            nn.Linear(4, 6),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(18, 2),
+        ),
         "images": nn.Sequential(
             *image, nn.ReLU(), nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 2)
         ),
@@ -48,27 +57,23 @@ def _nets() -> dict[str, nn.Module]:
 NETS = _nets()
 
 
-def _always(monkeypatch: pytest.MonkeyPatch, narrow: int) -> list[str]:
-    """Find all values by kinks; the list tells how often that was done."""
-    used: list[str] = []
-    along_lines, ways = evaluate._along_lines, dense._ways
+def _always(monkeypatch: pytest.MonkeyPatch, narrow: int) -> list[StagePlan]:
+    """Find all values along lines; the list holds the plans of the stages that do."""
+    used: list[StagePlan] = []
+    plan_stage = evaluate.plan_stage
 
     def noted(*args):
-        used.append("along lines")
-        along_lines(*args)
-
-    def noted_ways(*args):
-        found = ways(*args)
-        used.extend(way for way in found if way != "direct")
-        return found
+        plan = plan_stage(*args)
+        if plan.evaluators != DIRECT:
+            used.append(plan)
+        return plan
 
     follow_lines(monkeypatch, narrow)
-    monkeypatch.setattr(evaluate, "_along_lines", noted)
-    monkeypatch.setattr(dense, "_ways", noted_ways)
+    monkeypatch.setattr(evaluate, "plan_stage", noted)
     return used
 
 
-@pytest.mark.parametrize("narrow", [0, 64], ids=["bags", "sums"])
+@pytest.mark.parametrize("narrow", [0, 64], ids=["terms", "sums"])
 @pytest.mark.parametrize("name", NETS)
 def test_same_values_as_vertex_by_vertex(
     name: str, narrow: int, monkeypatch: pytest.MonkeyPatch
@@ -98,7 +103,7 @@ def test_zeros_stay_zeros_where_nothing_is_added_up(monkeypatch: pytest.MonkeyPa
 
 
 def _line() -> tuple[Breakpoints, InterpolatedVertices, Tensor]:
-    """Three lines with 4, 0 and 2 kinks of five units, and a vertex at each kink."""
+    """Three lines with 4, 0 and 2 breakpoints of five units, and a vertex at each of these."""
     generator = torch.Generator().manual_seed(0)
     t = torch.tensor([0.1, 0.4, 0.5, 0.9, 0.3, 0.7], dtype=torch.float64)
     line = torch.tensor([0, 0, 0, 0, 2, 2])
@@ -110,25 +115,25 @@ def _line() -> tuple[Breakpoints, InterpolatedVertices, Tensor]:
     return some, InterpolatedVertices(nothing, nothing, t), columns
 
 
-def _off(bags: Bags, columns: Tensor) -> Tensor:
-    return torch.cat([bags.sums(rows, entries, columns) for rows, entries in bags.blocks(4)])
+def _terms(some: Breakpoints, interpolated: InterpolatedVertices, columns: Tensor) -> Tensor:
+    """What the breakpoints take off values that are zero at the ends of all lines."""
+    table = torch.cat([torch.zeros(1, columns.shape[1], dtype=torch.float64), columns])
+    return -torch.cat([x for _, x in LineTerms.of(some, interpolated, 1).sums(table, 4)])
 
 
-def test_bags_and_sums_follow_the_formula() -> None:
+def test_terms_and_running_sums_follow_the_formula() -> None:
     some, interpolated, columns = _line()
     expected = torch.zeros(6, 7, dtype=torch.float64)
     for vertex in range(6):
-        for kink in range(6):
-            if some.line[vertex] == some.line[kink]:
-                t, at = sorted((float(interpolated.t[vertex]), float(some.t[kink])))
-                expected[vertex] += (
-                    some.slope_change[kink] * t * (1 - at) * columns[some.unit[kink]]
-                )
-    assert torch.allclose(_off(Bags.of(some, interpolated), columns), expected, atol=1e-15)
-    assert torch.allclose(Sums(some, interpolated).off(columns), expected, atol=1e-15)
+        for j in range(6):
+            if some.line[vertex] == some.line[j]:
+                t, at = sorted((float(interpolated.t[vertex]), float(some.t[j])))
+                expected[vertex] += some.slope_change[j] * t * (1 - at) * columns[some.unit[j]]
+    assert torch.allclose(_terms(some, interpolated, columns), expected, atol=1e-15)
+    assert torch.allclose(running_sums(some, interpolated, columns), expected, atol=1e-15)
 
 
-def test_sums_wrap_around_without_loss() -> None:
+def test_running_sums_wrap_around_without_loss() -> None:
     count, lines = 200, 400
     offsets = count * torch.arange(lines + 1)
     t = torch.linspace(0.001, 0.999, count, dtype=torch.float64).repeat(lines)
@@ -137,7 +142,7 @@ def test_sums_wrap_around_without_loss() -> None:
     some = Breakpoints(offsets, t, unit, torch.ones_like(t), line, place)
     interpolated = InterpolatedVertices(unit, unit, t)
     columns = torch.ones(1, 1, dtype=torch.float64)
-    off = Sums(some, interpolated).off(columns).view(lines, count)
-    bags = _off(Bags.of(some, interpolated), columns)[:count, 0]
+    off = running_sums(some, interpolated, columns).view(lines, count)
+    terms = _terms(some, interpolated, columns)[:count, 0]
     assert torch.equal(off, off[:1].expand(lines, -1))
-    assert torch.allclose(off[0], bags, rtol=1e-13)
+    assert torch.allclose(off[0], terms, rtol=1e-13)

@@ -14,7 +14,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam._util import options
-from splinecam.engine.batched import run_together
+from splinecam.engine.batched import run_batch
 from splinecam.engine.plan import Place, Plan, crossing_units, first_device, vertices_after
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
@@ -91,7 +91,7 @@ def test_stacks_and_tiles_go_on_there_too(memory: int) -> None:
     alone = [run(program, domain) for domain in domains]
     for enough in (0, 20_000, 60_000, 1e9):
         plan = two_places(program, enough, memory)
-        for one, two in zip(run_together(program, domains, plan=plan), alone, strict=True):
+        for one, two in zip(run_batch(program, domains, plan=plan), alone, strict=True):
             assert one.mesh.num_faces == two.mesh.num_faces
             assert set(one.layer_errors) == set(two.layer_errors)
 

@@ -22,7 +22,7 @@ from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.engine import batched as together
 from splinecam.engine import run as engine
 from splinecam.engine.activations import State
-from splinecam.engine.stacking import part_of, share_out, stack, unstack
+from splinecam.engine.batched import batch_mesh, select_domains, split_ambiguities, split_batch
 from splinecam.geometry.domain import Domain
 from strategies import ImageNet, Net, dense, domains, examples, image_nets, maxima_nets, mlp, nets
 
@@ -275,22 +275,22 @@ def test_the_log_tells_of_every_cut(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_stack_comes_apart_as_it_was() -> None:
     polygons = [torch.rand(4, 2), torch.rand(3, 2), torch.rand(5, 2)]
-    mesh = stack(polygons)
+    mesh = batch_mesh(polygons)
     values = torch.arange(12.0)[:, None]
-    pieces = unstack(mesh, values, range(3))
+    pieces = split_batch(mesh, values, range(3))
     assert [piece.uv.tolist() for piece, _ in pieces] == [polygon.tolist() for polygon in polygons]
     assert [piece.edges.max() + 1 for piece, _ in pieces] == [4, 3, 5]
     assert torch.equal(torch.cat([mine for _, mine in pieces]), values)
-    upper = part_of(mesh, range(1, 3))
+    upper = select_domains(mesh, range(1, 3))
     assert upper.vertex_ids.tolist() == list(range(4, 12))
     assert upper.mesh.uv[:, 2].tolist() == [1.0] * 3 + [2.0] * 5
-    last = part_of(upper.mesh, range(2, 3))
+    last = select_domains(upper.mesh, range(2, 3))
     assert last.mesh.uv.shape == (5, 2)
     ambiguities = [
         ("a", Ambiguities(mesh.uv[[9, 0, 10]], "first")),
         ("b", Ambiguities(mesh.uv[4:5], "second")),
     ]
-    shares = share_out(ambiguities, [range(1), range(1, 2), range(2, 3)])
+    shares = split_ambiguities(ambiguities, [range(1), range(1, 2), range(2, 3)])
     assert [[(name, len(ambiguity.uv)) for name, ambiguity in share] for share in shares] == [
         [("a", 1)],
         [("b", 1)],

@@ -11,7 +11,7 @@ import splinecam as sc
 from splinecam._partition import Partition
 from splinecam.engine import plan
 from splinecam.engine.plan import free_memory
-from splinecam.engine.tiling import Tile, cut_in_two, glue
+from splinecam.engine.tiling import Tile, cut_in_two, join_tiles
 
 
 def mlp(*widths: int) -> nn.Module:
@@ -37,7 +37,7 @@ def test_glueing_untouched_tiles_gives_the_mesh_back():
     part = sc.partition(mlp(2, 20, 10, 1), sc.Domain.box(-2, 2), progress=False)
     tiles = cut_in_two(part.mesh)
     assert [tile.mesh.num_faces for tile in tiles] == [len(part) // 2, len(part) - len(part) // 2]
-    glued, places = glue(part.mesh, list(tiles))
+    glued, places = join_tiles(part.mesh, list(tiles))
     assert glued.num_vertices == part.mesh.num_vertices
     assert torch.equal(glued.edges, part.mesh.edges)
     assert torch.equal(glued.edge_layer, part.mesh.edge_layer)
@@ -104,7 +104,7 @@ def test_a_vertex_that_only_one_tile_has_becomes_a_corner_of_both():
         edge_unit=torch.cat([left.mesh.edge_unit, left.mesh.edge_unit[shared]]),
         vertex_layer=torch.cat([left.mesh.vertex_layer, torch.tensor([0])]),
     )
-    glued, _ = glue(mesh, [Tile(grown, left.vertex_ids), right])
+    glued, _ = join_tiles(mesh, [Tile(grown, left.vertex_ids), right])
     from splinecam.analysis.validate import check_mesh
 
     area = float(mesh.areas_and_centroids()[0].sum())

@@ -19,7 +19,7 @@ from kernel_cases import NETS, assert_same_mesh, assert_same_refinement, mlp
 from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement import dissolve as dissolving
 from splinecam.arrangement import envelope, envelope_chords, maxima, refine
-from splinecam.engine.batched import run_together
+from splinecam.engine.batched import run_batch
 from splinecam.engine.plan import Place, Plan
 from splinecam.engine.run import Outcome, run
 from splinecam.kernels import gpu, gpu_kernel_for
@@ -135,8 +135,8 @@ def test_many_domains_at_once(kernel: GpuKernel) -> None:
     domains = [sc.Domain.around(torch.randn(6), side=3, seed=k) for k in range(5)]
     plan = plan_of(kernel, mlp(6, 16, 16, 2), (6,))
     program = plan.first.program
-    plain = run_together(program, domains, compiled=False)
-    for fast, other in zip(run_together(program, domains, plan=plan), plain, strict=True):
+    plain = run_batch(program, domains, compiled=False)
+    for fast, other in zip(run_batch(program, domains, plan=plan), plain, strict=True):
         assert_same_mesh(fast.mesh, other.mesh)
 
 
@@ -345,8 +345,8 @@ def test_maxima_in_many_domains_at_once(kernel: GpuKernel) -> None:
     domains = [sc.Domain.around(torch.randn(6), side=3, seed=k) for k in range(5)]
     plan = plan_of(kernel, model, (6,))
     program = plan.first.program
-    plain = run_together(program, domains, compiled=False)
-    for fast, other in zip(run_together(program, domains, plan=plan), plain, strict=True):
+    plain = run_batch(program, domains, compiled=False)
+    for fast, other in zip(run_batch(program, domains, plan=plan), plain, strict=True):
         assert_same_mesh(fast.mesh, other.mesh)
 
 

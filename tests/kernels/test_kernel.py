@@ -26,7 +26,7 @@ from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.signs import set_bits
 from splinecam.engine import activations as state
 from splinecam.engine import run as engine
-from splinecam.engine.batched import run_together
+from splinecam.engine.batched import run_batch
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.interpolation import InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
@@ -194,8 +194,8 @@ def test_many_domains_at_once() -> None:
     model = mlp(6, 16, 16, 2)
     chosen = [sc.Domain.around(torch.randn(6), side=3, seed=k) for k in range(5)]
     program = capture(model, (6,), device=CPU)
-    plain = list(run_together(program, chosen, compiled=False))
-    for fast, other in zip(run_together(program, chosen), plain, strict=True):
+    plain = list(run_batch(program, chosen, compiled=False))
+    for fast, other in zip(run_batch(program, chosen), plain, strict=True):
         assert_same_mesh(fast.mesh, other.mesh)
 
 

@@ -1,14 +1,15 @@
-"""The mesh and the live activations of its vertices, between two stages of a running network.
+"""The mesh and the activations of its vertices, between two stages of a running network.
 
-A vertex that a cut makes is not evaluated when it is made: how it lies between older ones is all
-that is kept, until the next stage needs its value there.
+The vertices that a layer adds to the mesh have no values at first. Only their positions between
+older vertices are stored, until the next stage needs the values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import torch
@@ -26,89 +27,121 @@ from splinecam.kernels import DenseResult, History
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
 
-__all__ = ["LayerInput", "State", "extended", "room_for", "rows_in_block"]
+__all__ = ["Interpolated", "LayerInput", "Refined", "State", "empty_table", "rows_in_block"]
 
 _LARGE = 1 << 19  # numbers for which huge pages pay
 _HUGE = 1 << 28  # numbers beyond which a system may refuse to promise more than is asked for
-_GROWTH = 4  # rows for which there is room, per row
+_GROWTH = 4  # how many times the rows of a table may grow in place
 
 _FEWEST = 32  # vertices in a block, however wide the layer
 
 # Products with wide matrices are faster for more rows: so many, unless they are larger than this.
 _MATRIX_ROWS, _MATRIX = 256, 1 << 23
 
-
-@dataclass(frozen=True)
-class _Grown:
-    """Vertices after the first ones, whose values are known, or lie between known ones.
-
-    born: values at the vertices made on edges, and at the ends of all chords; shown: which of them
-    are the next vertices; dropped: whether some are not; inside: how the remaining vertices lie
-    between entries of ``born``.
-    """
-
-    born: dict[str, Tensor]
-    shown: Tensor
-    dropped: bool
-    inside: InterpolatedVertices
+Block = tuple[int, dict[str, Tensor]]
+"""The number of the first vertex of a block, and values at its vertices by name."""
 
 
 @dataclass
 class LayerInput:
-    """What the next cut looks at: the range of its units, (n,) each, and their signs, if known.
+    """The range of a layer's units over the mesh, (n,) each, and their signs, if they are known.
 
-    seen: what the compiled kernel found of them, if they are those of a dense layer.
+    dense: what the compiled kernel reports, if it has evaluated the units.
     """
 
     low: Tensor
     high: Tensor
     signs: Signs | None = None
-    seen: DenseResult | None = None
+    dense: DenseResult | None = None
 
     def select(self, tile: Tile) -> LayerInput:
         """The same for a tile of the mesh."""
         return LayerInput(self.low, self.high, self.signs and self.signs.select(tile.vertex_ids))
 
 
+@dataclass(frozen=True)
+class Refined:
+    """A layer has refined the mesh and is to be applied; new vertices have no values."""
+
+    layer: Nonlinearity
+    refinement: Refinement
+
+
+@dataclass(frozen=True)
+class Interpolated:
+    """A layer has refined the mesh and is to be applied; its argument is known on all edges.
+
+    values: at the new vertices on edges, and at the older vertices where chords end. shown: (S,)
+    the entries that are the mesh's first new vertices, None for the first ``count``. inside: how
+    the remaining vertices lie between entries.
+    """
+
+    layer: Nonlinearity
+    values: dict[str, Tensor]
+    count: int
+    shown: Tensor | None
+    inside: InterpolatedVertices
+
+    def blocks(self, names: set[str], step: int) -> Iterator[Block]:
+        """Yield values at ``step`` new vertices at a time."""
+        for start in range(0, self.count, step):
+            rows = slice(start, min(start + step, self.count))
+            chosen = rows if self.shown is None else self.shown[rows]
+            yield start, {name: self.values[name][chosen] for name in names}
+        for start in range(0, self.inside.count, step):
+            some = self.inside.select(slice(start, start + step))
+            values = {name: some.interpolate(self.values[name]) for name in names}
+            yield self.count + start, values
+
+    def select(self, new: Tensor) -> Interpolated:
+        """The same for some of the new vertices, numbered from zero, ascending."""
+        on_edges = new[new < self.count]
+        shown = on_edges if self.shown is None else self.shown[on_edges]
+        inside = self.inside.select(new[new >= self.count] - self.count)
+        return replace(self, count=int(shown.shape[0]), shown=shown, inside=inside)
+
+
 @dataclass
 class State:
-    """Mesh and live activations between two stages.
+    """The mesh and the live activations between two stages.
 
-    rows: values at the first vertices; made: how the others came about, and grown: their values, as
-    soon as they are asked for; pending: the non-linearity still to be applied.
+    rows: values at the first vertices. pending: the layer that has refined the mesh since, and
+    what is known of the vertices that it added; None where ``rows`` are values at all vertices.
     """
 
     mesh: Mesh
     rows: dict[str, Tensor]
     bounds: dict[str, Bound]
-    made: Refinement | None = None
-    grown: _Grown | None = None
-    pending: Nonlinearity | None = None
+    pending: Refined | Interpolated | None = None
     ambiguities: list[tuple[str, Ambiguities]] = field(default_factory=list)
 
     @property
-    def known(self) -> int:
+    def num_known(self) -> int:
         """How many vertices have rows."""
         return int(next(iter(self.rows.values())).shape[0])
 
     @property
+    def layer(self) -> Nonlinearity | None:
+        """The layer that is to be applied."""
+        return None if self.pending is None else self.pending.layer
+
+    @property
     def history(self) -> History | None:
-        """How the vertices after the first ones came about, if the compiled kernel made them."""
-        return None if self.made is None else self.made.history
+        """How new vertices came about, if the compiled kernel has made them."""
+        return self.pending.refinement.history if isinstance(self.pending, Refined) else None
 
-    def settled(self, rows: dict[str, Tensor], bounds: dict[str, Bound]) -> None:
-        """Go on with the values of a stage at all vertices."""
-        self.rows, self.bounds = rows, bounds
-        self.made = self.grown = self.pending = None
+    def set_values(self, rows: dict[str, Tensor], bounds: dict[str, Bound]) -> None:
+        """Continue with the values of a stage at all vertices."""
+        self.rows, self.bounds, self.pending = rows, bounds, None
 
-    def adopt(self, made: Refinement, layer: Nonlinearity, layer_input: LayerInput) -> None:
-        """Go on with the mesh that was refined along a cut."""
-        self.mesh, self.made, self.pending = made.mesh, made, layer
-        seen = layer_input.seen
-        if seen is not None and made.history is not None and layer.rectifies:
+    def refine(self, made: Refinement, layer: Nonlinearity, layer_input: LayerInput) -> None:
+        """Continue with the mesh that a layer has refined."""
+        self.mesh, self.pending = made.mesh, Refined(layer, made)
+        dense = layer_input.dense
+        if dense is not None and made.history is not None and layer.rectifies:
             self.bounds = {
-                layer.argument: Bound(seen.modulus, seen.later_error),
-                layer.result: Bound(seen.positive_modulus, seen.positive_error),
+                layer.argument: Bound(dense.modulus, dense.later_error),
+                layer.result: Bound(dense.positive_modulus, dense.positive_error),
             }
             return
         self.ambiguities += [(layer.name, ambiguity) for ambiguity in made.ambiguities]
@@ -116,108 +149,88 @@ class State:
         for name in self.rows:
             magnitude, error = self.bounds[name]
             self.bounds[name] = Bound(magnitude, error + EPS * levels * magnitude)
-        self.bounds[layer.result] = layer.bound(
-            self.bounds[layer.argument], layer_input.low, layer_input.high
+        argument = self.bounds[layer.argument]
+        self.bounds[layer.result] = layer.bound(argument, layer_input.low, layer_input.high)
+
+    def blocks(self, live: tuple[str, ...], numbers: int, *, old: bool = False) -> Iterator[Block]:
+        """Yield the live values at blocks of vertices; each block overwrites the one before.
+
+        numbers: about how many a block has. old: leave out the vertices without rows.
+        """
+        layer, known = self.layer, self.num_known
+        needed = self._needed(live)
+        step = rows_in_block(numbers, [self.rows[name] for name in needed])
+        parts: Iterable[Block] = (
+            (start, {name: self.rows[name][start : start + step] for name in needed})
+            for start in range(0, known, step)
         )
-
-    def blocks(
-        self, live: tuple[str, ...], numbers: int
-    ) -> Iterator[tuple[int, dict[str, Tensor]]]:
-        """The live values, a block of vertices at a time: (first vertex, values)."""
-        self.settle(numbers)
-        needed = self._needed(live)
-        step = rows_in_block(numbers, [self.rows[name] for name in needed])
-        if self.grown is not None and self.mesh.num_vertices <= step:
-            yield 0, self.activate(live, {name: self._everywhere(name) for name in needed})
-            return
-        yield from self.old_blocks(live, numbers)
-        if self.grown is None:
-            return
-        grown, known, count = self.grown, self.known, int(self.grown.shown.shape[0])
-        for start in range(0, count, step):
-            rows = slice(start, min(start + step, count))
-            chosen = grown.shown[rows] if grown.dropped else rows
-            values = {name: grown.born[name][chosen] for name in needed}
-            yield known + start, self.activate(live, values)
-        for start in range(0, grown.inside.count, step):
-            interpolated = grown.inside.select(slice(start, start + step))
-            values = {name: interpolated.interpolate(grown.born[name]) for name in needed}
-            yield known + count + start, self.activate(live, values)
-
-    def _everywhere(self, name: str) -> Tensor:
-        """One live value at all vertices."""
-        if self.grown is None:
-            return self.rows[name]
-        born, shown = self.grown.born[name], self.grown.shown
-        shown_rows = born[shown] if self.grown.dropped else born[: shown.shape[0]]
-        return torch.cat([self.rows[name], shown_rows, self.grown.inside.interpolate(born)])
-
-    def old_blocks(
-        self, live: tuple[str, ...], numbers: int
-    ) -> Iterator[tuple[int, dict[str, Tensor]]]:
-        """The live values at the first vertices; a block's are overwritten by the next one's."""
-        needed = self._needed(live)
-        step = rows_in_block(numbers, [self.rows[name] for name in needed])
-        layer = self.pending
-        room = None
+        if self.pending is not None and not old:
+            new = self._interpolate(numbers).blocks(needed, step)
+            parts = chain(parts, ((known + start, values) for start, values in new))
+            if self.mesh.num_vertices <= step:
+                alls = [values for _, values in parts]
+                parts = [(0, {name: torch.cat([part[name] for part in alls]) for name in needed})]
+        out = None
         if layer is not None and layer.result in live:
             argument = self.rows[layer.argument]
-            room = argument.new_empty((min(step, self.known), *argument.shape[1:]))
-        for start in range(0, self.known, step):
-            values = {name: self.rows[name][start : start + step] for name in needed}
-            yield start, self.activate(live, values, room)
-
-    def dead(self, live: tuple[str, ...]) -> Tensor | None:
-        """Rows that are of no use as soon as those of the pending result are known, if any."""
-        layer = self.pending
-        if layer is None or layer.argument in live or not layer.spares_argument:
-            return None
-        return self.rows[layer.argument]
-
-    def _needed(self, live: tuple[str, ...]) -> set[str]:
-        layer = self.pending
-        return {layer.argument if layer and layer.result == name else name for name in live}
-
-    def activate(
-        self, live: tuple[str, ...], values: dict[str, Tensor], room: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """The live values of a block, with the pending non-linearity applied."""
-        layer = self.pending
-        if layer is not None and layer.result in live:
-            argument = values[layer.argument]
-            out = None if room is None else room[: argument.shape[0]]
-            values[layer.result] = layer.apply(argument, out)
-        return {name: values[name] for name in live}
+            count = known if old else self.mesh.num_vertices
+            out = argument.new_empty((min(step, count), *argument.shape[1:]))
+        for start, values in parts:
+            yield start, self._activate(live, values, out)
 
     def at(self, interpolated: InterpolatedVertices, live: tuple[str, ...]) -> dict[str, Tensor]:
-        """The live values at vertices that lie between vertices on edges, or older ones."""
-        if self.made is None:
-            raise ValueError("nothing was made since the last stage")
-        on_edges, known = self.made.on_edges, self.known
+        """The live values at vertices that lie between new vertices on edges, or older ones."""
+        if not isinstance(self.pending, Refined):
+            raise ValueError("the mesh has not been refined since the last stage")
+        on_edges, known = self.pending.refinement.on_edges, self.num_known
         ends = []
         for vertex in (interpolated.p, interpolated.q):
-            place, old = vertex - known, vertex < known
-            group = place.clamp(min=0)
-            p, q = (torch.where(old, vertex, x[group]) for x in (on_edges.p, on_edges.q))
-            ends.append(InterpolatedVertices(p, q, torch.where(old, 0.0, on_edges.t[group])))
+            place, old = (vertex - known).clamp(min=0), vertex < known
+            p, q = (torch.where(old, vertex, x[place]) for x in (on_edges.p, on_edges.q))
+            ends.append(InterpolatedVertices(p, q, torch.where(old, 0.0, on_edges.t[place])))
         values = {}
         for name in self._needed(live):
             a, b = (end.interpolate(self.rows[name]) for end in ends)
-            values[name] = a.lerp_(b, interpolated.t.view(-1, *[1] * (a.dim() - 1)))
-        return self.activate(live, values)
+            values[name] = a.lerp_(b, _like(interpolated.t, a))
+        return self._activate(live, values)
 
-    def settle(self, numbers: int) -> None:
-        """Find the values on edges now, so that those inside faces can be found when needed."""
-        made, known = self.made, self.known
-        if made is None:
-            return
+    def _needed(self, live: tuple[str, ...]) -> set[str]:
+        """The names of the rows from which the live values follow."""
+        layer = self.layer
+        return {layer.argument if layer and layer.result == name else name for name in live}
+
+    def _activate(
+        self, live: tuple[str, ...], values: dict[str, Tensor], out: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """The live values of a block, with the pending layer applied."""
+        layer = self.layer
+        if layer is not None and layer.result in live:
+            argument = values[layer.argument]
+            values[layer.result] = layer.apply(
+                argument, None if out is None else out[: argument.shape[0]]
+            )
+        return {name: values[name] for name in live}
+
+    def reusable_rows(self, live: tuple[str, ...]) -> Tensor | None:
+        """Rows that are of no use as soon as the pending layer is applied to them, if any."""
+        layer = self.layer
+        if layer is None or layer.argument in live or not layer.rectifies:
+            return None
+        return self.rows[layer.argument]
+
+    def _interpolate(self, numbers: int) -> Interpolated:
+        """Find the values on edges, so that those inside faces can be found when needed."""
+        if not isinstance(self.pending, Refined):
+            if self.pending is None:
+                raise ValueError("the mesh has not been refined since the last stage")
+            return self.pending
+        made, known = self.pending.refinement, self.num_known
         levels = [*made.early, made.on_edges]
-        count, inside = sum(level.count for level in levels), made.inside
-        shown = torch.arange(count, device=made.mesh.uv.device)
+        count, inside, shown = sum(level.count for level in levels), made.inside, None
         if made.kept is not None:
-            kept, later = made.kept - known, count
-            shown = kept[(kept >= 0) & (kept < later)]
-            inside = inside.select(kept[kept >= later] - later)
+            kept = made.kept - known
+            shown = kept[(kept >= 0) & (kept < count)]
+            inside = inside.select(kept[kept >= count] - count)
         p, q = inside.p - known, inside.q - known
         # Most chords end on edges; a few end at older vertices, whose values are copied along.
         old = p[:0]
@@ -226,89 +239,85 @@ class State:
             old, place = torch.unique(ends, return_inverse=True)
             old = old[old < 0] + known
             p, q = torch.where(ends < 0, count + place, torch.stack([p, q]))
-        born = {name: _born(value, levels, old, numbers) for name, value in self.rows.items()}
-        dropped = int(shown.shape[0]) < count
-        self.grown, self.made = (
-            _Grown(born, shown, dropped, InterpolatedVertices(p, q, inside.t)),
-            None,
-        )
+        values = {name: _values_of(levels, rows, old, numbers) for name, rows in self.rows.items()}
+        count = count if shown is None else int(shown.shape[0])
+        inside = InterpolatedVertices(p, q, inside.t)
+        self.pending = Interpolated(self.pending.layer, values, count, shown, inside)
+        return self.pending
 
     def select(self, tile: Tile, numbers: int) -> State:
-        """The state of a tile of the mesh; it shares the values of what was born with the whole."""
-        self.settle(numbers)
-        ids, known, grown = tile.vertex_ids, self.known, self.grown  # ids ascend
-        if grown is not None:
-            later = known + grown.shown.shape[0]
-            new, inner = ids[(ids >= known) & (ids < later)] - known, ids[ids >= later] - later
-            grown = _Grown(grown.born, grown.shown[new], True, grown.inside.select(inner))
-        return replace(
-            self,
-            mesh=tile.mesh,
-            rows={name: value[ids[ids < known]] for name, value in self.rows.items()},
-            bounds=dict(self.bounds),
-            grown=grown,
-            ambiguities=[],
-        )
+        """The state of a tile of the mesh, which shares the values on edges with the whole."""
+        ids, known = tile.vertex_ids, self.num_known  # ids ascend
+        pending = None
+        if self.pending is not None:
+            pending = self._interpolate(numbers).select(ids[ids >= known] - known)
+        rows = {name: value[ids[ids < known]] for name, value in self.rows.items()}
+        return State(tile.mesh, rows, dict(self.bounds), pending)
 
 
-def _born(value: Tensor, levels: list[InterpolatedVertices], old: Tensor, numbers: int) -> Tensor:
+def _values_of(
+    levels: list[InterpolatedVertices], rows: Tensor, old: Tensor, numbers: int
+) -> Tensor:
     """Values at vertices made level by level, each between older ones, and at some old ones."""
     count = sum(level.count for level in levels)
-    born = room_for((count + old.shape[0], *value.shape[1:]), value.device)
-    step, first = rows_in_block(numbers, [value]), 0
-    spare = value.new_empty((min(step, count), *value.shape[1:]))
+    made = empty_table((count + old.shape[0], *rows.shape[1:]), rows.device)
+    step, first = rows_in_block(numbers, [rows]), 0
+    spare = rows.new_empty((min(step, count), *rows.shape[1:]))
     for level in levels:
         for start in range(0, level.count, step):
-            interpolated = level.select(slice(start, start + step))
-            rows = born[first + start : first + start + interpolated.count]
+            some = level.select(slice(start, start + step))
+            out = made[first + start : first + start + some.count]
             if first:
-                rows.copy_(_between(interpolated, value, born))
+                a, b = (_either(rows, made, vertex) for vertex in (some.p, some.q))
+                out.copy_(a.lerp_(b, _like(some.t, a)))
             else:
-                interpolated.interpolate(value, rows, spare[: interpolated.count])
+                some.interpolate(rows, out, spare[: some.count])
         first += level.count
-    born[count:] = value[old]
-    return born
+    made[count:] = rows[old]
+    return made
 
 
-def _between(interpolated: InterpolatedVertices, value: Tensor, born: Tensor) -> Tensor:
-    """Values at new vertices from those of older ones, some of which are ``born`` as well."""
-    known, ends = value.shape[0], []
-    for vertex in (interpolated.p, interpolated.q):
-        rows = value.index_select(0, vertex.clamp(max=known - 1))
-        if backend_of(vertex.device).asynchronous:  # reading twice is faster than waiting
-            late = (vertex >= known).view(-1, *[1] * (value.dim() - 1))
-            others = born.index_select(0, (vertex - known).clamp_(min=0))
-            ends.append(torch.where(late, others, rows))
-            continue
-        late = (vertex >= known).nonzero()[:, 0]
-        rows[late] = born[vertex[late] - known]
-        ends.append(rows)
-    return ends[0].lerp_(ends[1], interpolated.t.view(-1, *[1] * (value.dim() - 1)))
+def _either(rows: Tensor, made: Tensor, vertex: Tensor) -> Tensor:
+    """Values at vertices (N,), of which the first ones have rows and the others are new."""
+    known = rows.shape[0]
+    old = rows.index_select(0, vertex.clamp(max=known - 1))
+    new = made.index_select(0, (vertex - known).clamp_(min=0))
+    return torch.where(_like(vertex < known, rows), old, new)
+
+
+def _like(x: Tensor, values: Tensor) -> Tensor:
+    """Numbers (N,) in a shape that broadcasts with values (N, ...)."""
+    return x.view(-1, *[1] * (values.dim() - 1))
 
 
 def rows_in_block(numbers: int, values: list[Tensor]) -> int:
     """How many vertices make a block of about so many numbers of the widest of the values."""
-    width = max(math.prod(value.shape[1:]) for value in values)
-    width = max(width, 1)
+    width = max(1, *(math.prod(value.shape[1:]) for value in values))
     return max(_FEWEST, min(_MATRIX_ROWS, _MATRIX // width), numbers // width)
 
 
-def room_for(shape: tuple[int, ...], device: torch.device, *, grows: bool = False) -> Tensor:
-    """Room for float64 numbers, on a CPU, if it grows, with more behind it (see ``extended``).
+def empty_table(
+    shape: tuple[int, ...],
+    device: torch.device,
+    *,
+    grows: bool = False,
+    reusable: Tensor | None = None,
+) -> Tensor:
+    """An uninitialised float64 table, in the memory of ``reusable`` rows if that is large enough.
 
-    Memory costs nothing there until it is written to; numpy asks for huge pages, which are faster.
+    grows: reserve memory for more rows. On a CPU that costs nothing until it is written to, and
+    large tables come from numpy, which asks for huge pages.
     """
     numbers = math.prod(shape)
+    if (
+        reusable is not None
+        and reusable.shape[1:] == shape[1:]
+        and reusable.is_contiguous()
+        and not reusable.storage_offset()
+        and reusable.untyped_storage().nbytes() >= 8 * numbers
+    ):
+        return reusable.as_strided(shape, reusable.stride())
     if backend_of(device).numpy_memory and numbers > _LARGE:
         more = _GROWTH if grows and numbers < _HUGE else 1
         return torch.from_numpy(np.empty(more * numbers))[:numbers].view(shape)
     return torch.empty(shape, dtype=torch.float64, device=device)
-
-
-def extended(rows: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
-    """The same memory with more rows, if there is enough of it."""
-    if rows is None or rows.shape[1:] != shape[1:] or not rows.is_contiguous():
-        return None
-    if rows.storage_offset() or rows.untyped_storage().nbytes() < 8 * math.prod(shape):
-        return None
-    return rows.as_strided(shape, rows.stride())

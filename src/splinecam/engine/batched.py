@@ -1,8 +1,12 @@
-"""Run a captured network over many domains at once, as one stack of meshes.
+"""Run a captured network over many domains at once, as one mesh of many components.
 
-All layers see all domains together, so that what a tensor operation costs by itself is paid once.
-What does not fit is divided domain by domain: half of the stack goes on to the end of the network,
-then the other half. Only a single domain is cut in tiles.
+Each stage and each layer takes all domains together, so that the fixed cost of a tensor operation
+is paid once. A batch that does not fit the memory is halved: one half is carried to the end of the
+network, then the other. Only a single domain is divided into tiles.
+
+In the mesh of a batch a third coordinate, the same for all vertices of a component, is the number
+of the domain. It costs no precision: every interpolation between vertices of one component gives
+that number, and every difference zero.
 """
 
 from __future__ import annotations
@@ -14,26 +18,26 @@ import torch
 from torch import Tensor
 
 from splinecam._util.backend import backend_of
+from splinecam._util.csr import offsets_of, owners_of, take, take_rows
+from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.engine.activations import LayerInput, State
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import (
-    Outcome,
-    Report,
-    Run,
-    TooLarge,
-    first_state,
-)
-from splinecam.engine.stacking import part_of, share_out, stack, unstack
+from splinecam.engine.run import Outcome, Report, Run, first_state
+from splinecam.engine.tiling import Tile
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
+from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.program import Program
 
-__all__ = ["run_together"]
+__all__ = ["batch_mesh", "run_batch", "select_domains", "split_ambiguities", "split_batch"]
+
+NamedAmbiguities = list[tuple[str, Ambiguities]]
+"""Ambiguities, each with the name of its layer."""
 
 
-def run_together(
+def run_batch(
     program: Program,
     domains: Sequence[Domain],
     *,
@@ -43,48 +47,45 @@ def run_together(
     compiled: bool = True,
     plan: Plan | None = None,
 ) -> Iterator[Outcome]:
-    """Partition domains by the program's network; their outcomes come in order.
+    """Partition domains by the program's network, and yield their outcomes in order.
 
     memory: bytes to stay within, apart from the outcomes; max_regions: of each domain; compiled,
     plan: as for ``engine.run``.
     """
     plan = plan or Plan.of(program, memory=memory, compiled=compiled)
     with torch.inference_mode():
-        waiting = [_Part(range(len(domains)), _start(plan.first.program, domains), 0, None, {})]
+        waiting = [_Batch(range(len(domains)), _start(plan.first.program, domains), 0, None, {})]
     while waiting:
-        part = waiting.pop()
-        count = len(part.members)
+        batch = waiting.pop()
+        count = len(batch.members)
         most = None if max_regions is None else count * max_regions
-        kind = _StackRun if count > 1 else Run
-        computation = kind(plan, most, report, part.at_second, layer_errors=part.layer_errors)
+        kind = _BatchRun if count > 1 else Run
+        computation = kind(plan, most, report, batch.at_second, layer_errors=batch.layer_errors)
         with torch.inference_mode():
             try:
-                end = computation.finish(part.state, part.index, layer_input=part.layer_input)
-            except _Overflow as overflow:
-                waiting += reversed(part.halves(overflow))
+                whole = computation.outcome(batch.state, batch.index, batch.layer_input)
+            except _BatchTooLarge as excess:
+                waiting += reversed(batch.halves(excess))
                 continue
-            except TooLarge as reason:
-                raise LimitError(str(reason)) from None
-            whole = computation.outcome(end)
-        yield from _outcomes(whole.kept(), part, max_regions)
+        yield from _outcomes(whole.kept(), batch.members, max_regions)
 
 
 def _start(program: Program, domains: Sequence[Domain]) -> State:
     corners = [Frame.of(domain).to_local(domain.corners) for domain in domains]
     x = torch.cat([domain.embed(domain.corners) for domain in domains])
-    return first_state(program, stack(corners), x)
+    return first_state(program, batch_mesh(corners), x)
 
 
-class _Overflow(Exception):
-    """A stack is too large before, or while, it is cut at the given stage."""
+class _BatchTooLarge(Exception):
+    """A batch is too large before a stage, or while its layer refines the mesh."""
 
     def __init__(self, run: Run, state: State, index: int, layer_input: LayerInput | None) -> None:
         super().__init__(index)
         self.run, self.state, self.index, self.layer_input = run, state, index, layer_input
 
 
-class _StackRun(Run):
-    """A run that leaves it to others to divide what is too large."""
+class _BatchRun(Run):
+    """A run that leaves it to its caller to divide what is too large."""
 
     @property
     def memory(self) -> int:
@@ -93,20 +94,22 @@ class _StackRun(Run):
     def _in_tiles(
         self, state: State, index: int, share: float, layer_input: LayerInput | None
     ) -> State:
-        raise _Overflow(self, state, index, layer_input)
+        raise _BatchTooLarge(self, state, index, layer_input)
 
-    def _cut(self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput) -> None:
+    def _refine(
+        self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput
+    ) -> None:
         try:
-            super()._cut(state, layer, index, layer_input)
+            super()._refine(state, layer, index, layer_input)
         except LimitError:
-            raise _Overflow(self, state, index, layer_input) from None
+            raise _BatchTooLarge(self, state, index, layer_input) from None
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Consecutive domains, as a stack that waits before a stage.
+class _Batch:
+    """Consecutive domains that wait before a stage, or before its layer.
 
-    ready: see ``Run.finish``; at_second: whether it waits at the plan's second place.
+    layer_input: see ``Run.finish``; at_second: whether they wait at the plan's second place.
     """
 
     members: range
@@ -116,29 +119,132 @@ class _Part:
     layer_errors: dict[str, Tensor]
     at_second: bool = False
 
-    def halves(self, overflow: _Overflow) -> list[_Part]:
-        """The two halves of what has become too large, to go on from there."""
-        state, layer_input, middle = overflow.state, overflow.layer_input, len(self.members) // 2
+    def halves(self, excess: _BatchTooLarge) -> list[_Batch]:
+        """Two batches that continue where this one was too large."""
+        state, layer_input, run = excess.state, excess.layer_input, excess.run
+        middle = len(self.members) // 2
         both = [self.members[:middle], self.members[middle:]]
-        parts, run = [], overflow.run
-        for members, ambiguities in zip(both, share_out(state.ambiguities, both), strict=True):
-            tile = part_of(state.mesh, members)
-            mine = replace(state.select(tile, run.block), ambiguities=ambiguities)
+        parts = []
+        for members, mine in zip(both, split_ambiguities(state.ambiguities, both), strict=True):
+            tile = select_domains(state.mesh, members)
+            part = replace(state.select(tile, run.block), ambiguities=mine)
             waiting = layer_input and layer_input.select(tile)
             errors = dict(self.layer_errors)
-            parts.append(_Part(members, mine, overflow.index, waiting, errors, run.at_second))
+            parts.append(_Batch(members, part, excess.index, waiting, errors, run.at_second))
         return parts
 
 
-def _outcomes(whole: Outcome, part: _Part, max_regions: int | None) -> Iterator[Outcome]:
-    """What was found in each domain."""
-    each = [part.members[i : i + 1] for i in range(len(part.members))]
-    ambiguities = share_out(whole.ambiguities, each) if len(each) > 1 else [whole.ambiguities]
-    pieces = unstack(whole.mesh, whole.output, part.members)
-    for (mesh, values), doubtful in zip(pieces, ambiguities, strict=True):
+def _outcomes(whole: Outcome, members: range, max_regions: int | None) -> Iterator[Outcome]:
+    """The outcome of each domain of a batch."""
+    each = [members[i : i + 1] for i in range(len(members))]
+    ambiguities = [whole.ambiguities]
+    if len(each) > 1:
+        ambiguities = split_ambiguities(whole.ambiguities, each)
+    pieces = split_batch(whole.mesh, whole.output, members)
+    for (mesh, values), mine in zip(pieces, ambiguities, strict=True):
         if max_regions is not None and mesh.num_faces > max_regions:
             raise LimitError(
                 f"The partition exceeds max_regions={max_regions:,}: it has {mesh.num_faces:,} "
                 "regions. Raise max_regions, or choose a smaller domain."
             )
-        yield Outcome(mesh, values, whole.error, whole.layer_errors, doubtful)
+        yield Outcome(mesh, values, whole.error, whole.layer_errors, mine)
+
+
+# -- meshes of many components ----------------------------------------------------------------
+
+
+def batch_mesh(polygons: Sequence[Tensor]) -> Mesh:
+    """The mesh of convex polygons (k, 2), each counter-clockwise; a single one stays (k, 2).
+
+    >>> triangle = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> batch_mesh([triangle, triangle]).uv[:, 2].tolist()
+    [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+    """
+    if len(polygons) == 1:
+        return polygon_mesh(polygons[0])
+    counts = torch.tensor([polygon.shape[0] for polygon in polygons])
+    uv = torch.cat(list(polygons))
+    number = owners_of(counts, uv.shape[0]).to(uv)
+    return polygon_mesh(torch.cat([uv, number[:, None]], 1), counts)
+
+
+def _components(mesh: Mesh) -> tuple[Tensor, Tensor, Tensor]:
+    """Which component each vertex (V,), edge (E,) and face (F,) belongs to."""
+    vertex = mesh.uv[:, 2].long()
+    edge = take(vertex, mesh.edges[:, 0])
+    return vertex, edge, take(edge, take(mesh.corners, mesh.offsets[:-1]) >> 1)
+
+
+def select_domains(mesh: Mesh, members: range) -> Tile:
+    """Some consecutive components; a single one has two coordinates again."""
+    face = _components(mesh)[2]
+    chosen = ((face >= members.start) & (face < members.stop)).nonzero()[:, 0]
+    part, vertex_ids, _ = mesh.select(chosen)
+    return Tile(replace(part, uv=_flat(part.uv, members)), vertex_ids)
+
+
+def _flat(uv: Tensor, members: range) -> Tensor:
+    return uv if len(members) > 1 else uv[:, :2].contiguous()
+
+
+def split_ambiguities(
+    ambiguities: NamedAmbiguities, parts: Sequence[range]
+) -> list[NamedAmbiguities]:
+    """The ambiguities of each part; the parts are consecutive ranges of components."""
+    shares: list[NamedAmbiguities] = [[] for _ in parts]
+    first = torch.tensor([members.start for members in parts])
+    for name, ambiguity in ambiguities:
+        uv = ambiguity.uv.cpu()
+        part = torch.bucketize(uv[:, 2].contiguous(), first.to(uv), right=True) - 1
+        order, _, counts = _ranked(part, len(parts))
+        pieces = torch.split(uv[order], counts.tolist())
+        for mine, members, piece in zip(shares, parts, pieces, strict=True):
+            if piece.shape[0]:
+                mine.append((name, Ambiguities(_flat(piece, members), ambiguity.reason)))
+    return shares
+
+
+def split_batch(mesh: Mesh, values: Tensor, members: range) -> list[tuple[Mesh, Tensor]]:
+    """The mesh and the values of each component: (V, n) at the vertices of all.
+
+    All components are renumbered at once, in the order that they have, so that the results are
+    views.
+    """
+    count = len(members)
+    if count == 1:
+        return [(mesh, values)]
+    ranked = [_ranked(label - members.start, count) for label in _components(mesh)]
+    (vertices, new_vertex, v), (edges, new_edge, e), (faces, _, f) = ranked
+    entries, sizes = take_rows(mesh.offsets, faces)
+    half = take(mesh.corners, entries)
+    label = owners_of(f, faces.shape[0])
+    ends = offsets_of(sizes)
+    starts = ends[offsets_of(f)[:-1]]
+    # The offsets of a component with F faces are F + 1 numbers, the first of them zero.
+    offsets = ends.new_zeros(faces.shape[0] + count)
+    place = torch.arange(1, faces.shape[0] + 1, device=faces.device) + label
+    offsets[place] = ends[1:] - take(starts, label)
+    h = torch.diff(ends[offsets_of(f)])
+    table = torch.stack([v, e, f, h]).tolist()
+    columns = {
+        "uv": (mesh.uv[vertices, :2], table[0]),
+        "edges": (take(new_vertex, take(mesh.edges, edges).view(-1)).view(-1, 2), table[1]),
+        "offsets": (offsets, [size + 1 for size in table[2]]),
+        "corners": (2 * take(new_edge, half >> 1) + (half & 1), table[3]),
+        "edge_layer": (take(mesh.edge_layer, edges), table[1]),
+        "edge_unit": (take(mesh.edge_unit, edges), table[1]),
+        "vertex_layer": (take(mesh.vertex_layer, vertices), table[0]),
+    }
+    parts = {name: torch.split(array, size) for name, (array, size) in columns.items()}
+    rows = zip(*parts.values(), strict=True)
+    meshes = (Mesh(**dict(zip(parts, row, strict=True))) for row in rows)
+    return list(zip(meshes, torch.split(take(values, vertices), table[0]), strict=True))
+
+
+def _ranked(label: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Indices sorted by label (N,), the place of each among those of its label, and the counts."""
+    order = torch.sort(label, stable=True).indices
+    sizes = torch.bincount(label, minlength=count)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(order.shape[0], device=order.device)
+    return order, place - take(offsets_of(sizes), label), sizes

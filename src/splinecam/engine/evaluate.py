@@ -1,304 +1,281 @@
-"""One affine stage at all vertices of a mesh: at those that were there, and at those just made."""
+"""One affine stage at all vertices of a mesh, as the plan of the stage says."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import prod
 
 import torch
 from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
-from splinecam.arrangement.signs import SignWriter
-from splinecam.engine import line_values as bending
-from splinecam.engine.activations import LayerInput, State, extended, room_for, rows_in_block
-from splinecam.engine.dense_layers import WIDE, evaluate_dense
-from splinecam.engine.line_values import Bags, Sums
+from splinecam.arrangement.signs import Signs, SignWriter, all_bits
+from splinecam.engine.activations import LayerInput, Refined, State, empty_table, rows_in_block
+from splinecam.engine.line_values import LineTerms, running_sums
+from splinecam.engine.plan import DIRECT, DenseInput, Place, StagePlan, finds_signs, plan_stage
 from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
-from splinecam.kernels import Kernel, LineRows, SignRange
-from splinecam.network.nonlinearities import PiecewiseScalar
+from splinecam.kernels import Dense, Kernel, LineRows, SignRange
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
 __all__ = ["evaluate"]
 
-# A stage's answer to single units is found only if it has no more numbers than this.
-_COLUMNS = 1 << 24
-
-
-@dataclass
-class _Sink:
-    """Where the results of a stage go: values, and the range and signs of what is cut next.
-
-    again: rows that nobody will read, of which the values of a block may take the place; sight:
-    what the loops see of the source; behind: what stands behind the rows in a table.
-    """
-
-    vertices: int
-    source: str | None
-    writer: SignWriter | None
-    again: Tensor | None = None
-    kernel: Kernel | None = None
-    sign_range: SignRange | None = None
-    behind: dict[str, Tensor] = field(default_factory=dict)
-    rows: dict[str, Tensor] = field(default_factory=dict)
-    layer_input: LayerInput | None = None
-
-    def __post_init__(self) -> None:
-        if self.kernel is not None and self.writer is not None:
-            self.sign_range = self.writer.sign_range()
-
-    def room(self, start: int, count: int) -> dict[str, Tensor]:
-        """Where the values of so many vertices from ``start`` on will be."""
-        return {name: value[start : start + count] for name, value in self.rows.items()}
-
-    def prepare(self, name: str, shape: tuple[int, ...], device: torch.device) -> Tensor:
-        """Where the values of all vertices will be, of that shape each."""
-        if name in self.rows:
-            return self.rows[name]
-        more = self.behind.get(name)
-        count = self.vertices + (0 if more is None else more.shape[0])
-        room = extended(self.again, (count, *shape))
-        table = room_for((count, *shape), device, grows=True) if room is None else room
-        self.again = None
-        if more is not None:
-            table[self.vertices :].view(more.shape).copy_(more)
-        self.rows[name] = table[: self.vertices]
-        return self.rows[name]
-
-    def table(self, name: str) -> Tensor:
-        """The rows of a value, and what stands behind them, (V + n, m)."""
-        rows, more = self.rows[name], self.behind[name]
-        shape = (self.vertices + more.shape[0], more.shape[1])
-        return rows.as_strided(shape, (shape[1], 1))
-
-    def put(self, start: int, values: dict[str, Tensor]) -> None:
-        """Take the values at the vertices from ``start`` on."""
-        for name, value in values.items():
-            rows = self.prepare(name, value.shape[1:], value.device)
-            place = rows[start : start + value.shape[0]]
-            if value.data_ptr() != place.data_ptr():
-                place.copy_(value)
-            if name == self.source and not backend_of(value.device).asynchronous:
-                self.look(start, value.shape[0])  # while it is in the cache
-
-    def look_at_all(self, block: int) -> None:
-        """Look at values that were not looked at when they came: few large blocks suit a GPU."""
-        if self.source is None or self.layer_input is not None or self.sign_range is not None:
-            return
-        step = rows_in_block(block, [self.rows[self.source]])
-        for start in range(0, self.vertices, step):
-            self.look(start, min(step, self.vertices - start))
-
-    def look(self, start: int, count: int) -> None:
-        """See the range and the signs of so many vertices of the source."""
-        if self.source is None:
-            return
-        table = self.rows[self.source].view(self.vertices, -1)
-        if self.kernel is not None and self.sign_range is not None:
-            self.kernel.scan(table, start, start + count, self.sign_range)
-            return
-        z = table[start : start + count]
-        # One pass over the numbers for both is faster on a GPU, and slower on a CPU.
-        low, high = (
-            torch.aminmax(z, dim=0) if backend_of(z.device).asynchronous else (z.amin(0), z.amax(0))
-        )
-        if self.layer_input is None:
-            self.layer_input = LayerInput(
-                low, high, None if self.writer is None else self.writer.signs
-            )
-        self.layer_input.low = torch.minimum(self.layer_input.low, low)
-        self.layer_input.high = torch.maximum(self.layer_input.high, high)
-        if self.writer is not None:
-            self.writer.write(start, z)
-
-    def sight_of(self, name: str) -> SignRange:
-        """What the loops may see of one of the values."""
-        return self.sign_range if self.sign_range and name == self.source else SignRange.nothing()
-
-    def seen(self) -> LayerInput:
-        """All that was seen of the source."""
-        if self.sign_range is not None and self.writer is not None:
-            signs = replace(self.writer.signs, clear=not self.sign_range.zeros())
-            return LayerInput(*self.sign_range.range(), signs)
-        nothing = next(iter(self.rows.values())).new_zeros(0)
-        return self.layer_input or LayerInput(nothing, nothing)
-
 
 def evaluate(
-    program: Program, index: int, state: State, block: int, kernel: Kernel | None = None
-) -> LayerInput:
-    """Evaluate one affine stage at all vertices, in blocks of about so many numbers.
+    program: Program, index: int, state: State, place: Place, block: int
+) -> LayerInput | None:
+    """Evaluate one affine stage at all vertices; return what the layer after it needs, if any.
 
-    kernel: the compiled loops, where they may be used.
+    block: about how many numbers are computed at a time.
     """
-    layer_input = None if kernel is None else evaluate_dense(program, index, state, kernel)
-    if layer_input is not None:
-        return layer_input
-    stage, vertices, writer = program.stages[index], state.mesh.num_vertices, None
+    plan = plan_stage(place, program, index, state)
+    if plan.dense is not None and place.kernel is not None:
+        return _evaluate_dense(program, index, state, plan, plan.dense, place.kernel)
+    stage = program.stages[index]
     bounds = program.bounds(index, {name: state.bounds[name] for name in stage.live_in})
-    lines = _lines(program, index, state, bounds, kernel)
-    if lines is not None:
-        bounds = {  # lines between values that lie on lines themselves
+    if plan.evaluators != DIRECT:  # the ends of a line may lie on lines themselves
+        bounds = {
             name: Bound(magnitude, error + 2 * EPS * magnitude)
             for name, (magnitude, error) in bounds.items()
         }
-    layer = stage.layer
-    if isinstance(layer, PiecewiseScalar) and layer.at_zero and prod(layer.shape) <= WIDE:
-        writer = SignWriter(vertices, SAFETY * bounds[layer.source].error.reshape(-1))
-    dead = state.dead(stage.live_in)
-    sink = _Sink(vertices, layer.source if layer else None, writer, dead, kernel)
-    if lines is not None:
-        _along_lines(program, index, state, lines, sink, block)
-    else:
+    layer, vertices = stage.layer, state.mesh.num_vertices
+    units = None
+    if layer is not None:
+        tolerance = SAFETY * bounds[layer.source].error.reshape(-1)
+        writer = SignWriter(vertices, tolerance) if finds_signs(layer) else None
+        units = _Units(layer.source, writer, place.kernel)
+    results = _Results(vertices, units, state.reusable_rows(stage.live_in))
+    if plan.evaluators == DIRECT:
         for start, values in state.blocks(stage.live_in, block):
-            count = next(iter(values.values())).shape[0]
-            sink.put(start, program.advance(index, values, sink.room(start, count)))
-    sink.look_at_all(block)
-    state.settled(sink.rows, bounds)
-    return sink.seen()
+            _advance(program, index, start, values, results)
+    else:
+        _along_lines(program, index, state, plan, results, place.kernel, block)
+    state.set_values(results.rows, bounds)
+    return None if units is None else units.layer_input(results, block)
+
+
+def _evaluate_dense(
+    program: Program, index: int, state: State, plan: StagePlan, given: DenseInput, kernel: Kernel
+) -> LayerInput | None:
+    """Evaluate a product with a constant matrix at all vertices in one call of the kernel."""
+    stage, weight, bias = program.stages[index], given.weight, given.bias
+    width = weight.shape[0]
+    # Interpolated new vertices are read from the old rows, which must not be overwritten then.
+    reusable = None if plan.evaluators == DIRECT else state.reusable_rows(stage.live_in)
+    shape = (state.mesh.num_vertices, width)
+    table = empty_table(shape, weight.device, grows=True, reusable=reusable)
+    layer = Dense(
+        z=given.z,
+        rectified=given.rectified,
+        columns=weight.T.contiguous(),
+        bias=None if bias is None else bias.contiguous(),
+        magnitude=given.bound.magnitude,
+        error=given.bound.error,
+        history=state.history,
+        methods=plan.evaluators,
+    )
+    seen = kernel.dense(state.mesh, layer, table, signs=stage.layer is not None)
+    state.set_values({given.result: table}, {given.result: Bound(seen.modulus, seen.error)})
+    if seen.signs is None:
+        return None
+    positive, negative = seen.signs
+    wanted = positive[:0] if seen.clear else all_bits(width, positive.device)  # else not needed
+    signs = Signs(positive, negative, wanted, seen.clear)
+    return LayerInput(seen.low[0], seen.high[0], signs, seen)
+
+
+class _Units:
+    """Finds the range and the signs of a layer's units, a block of vertices at a time.
+
+    source: the name of the units' values.
+    """
+
+    def __init__(self, source: str, writer: SignWriter | None, kernel: Kernel | None) -> None:
+        self.source, self._writer, self._kernel = source, writer, kernel
+        self._ranges: list[tuple[Tensor, Tensor]] = []
+        self.sign_range: SignRange | None = None
+        if writer is not None and kernel is not None:
+            self.sign_range = writer.sign_range()
+
+    def see(self, table: Tensor, start: int, count: int) -> None:
+        """Take in the rows from ``start`` on of a table (V, n)."""
+        if self._kernel is not None and self.sign_range is not None:
+            self._kernel.scan(table, start, start + count, self.sign_range)
+            return
+        z = table[start : start + count]
+        one_pass = backend_of(z.device).asynchronous  # on a CPU it is slower than two
+        self._ranges.append(torch.aminmax(z, dim=0) if one_pass else (z.amin(0), z.amax(0)))
+        if self._writer is not None:
+            self._writer.write(start, z)
+
+    def layer_input(self, results: _Results, block: int) -> LayerInput:
+        """What was found; values on a GPU are looked at now, in few large blocks."""
+        if self._writer is not None and self.sign_range is not None:
+            signs = replace(self._writer.signs, clear=not self.sign_range.zeros())
+            return LayerInput(*self.sign_range.range(), signs)
+        if not self._ranges:
+            rows = results.rows[self.source]
+            step = rows_in_block(block, [rows])
+            for start in range(0, results.vertices, step):
+                count = min(step, results.vertices - start)
+                self.see(rows.view(results.vertices, -1), start, count)
+        low, high = (torch.stack(part) for part in zip(*self._ranges, strict=True))
+        writer = self._writer
+        return LayerInput(low.amin(0), high.amax(0), None if writer is None else writer.signs)
+
+
+@dataclass
+class _Results:
+    """Tables with the results of a stage.
+
+    units: is told of new values. reusable: rows whose memory the first table may take. columns:
+    rows to be placed behind those of the vertices in each table.
+    """
+
+    vertices: int
+    units: _Units | None
+    reusable: Tensor | None
+    columns: dict[str, Tensor] = field(default_factory=dict)
+    rows: dict[str, Tensor] = field(default_factory=dict)
+
+    def at(self, start: int, count: int) -> dict[str, Tensor]:
+        """The places of the values at vertices from ``start`` on, in the tables there are."""
+        return {name: value[start : start + count] for name, value in self.rows.items()}
+
+    def put(self, start: int, values: dict[str, Tensor]) -> None:
+        """Take values at the vertices from ``start`` on."""
+        for name, value in values.items():
+            if name not in self.rows:
+                self._make(name, value)
+            place = self.rows[name][start : start + value.shape[0]]
+            if value.data_ptr() != place.data_ptr():
+                place.copy_(value)
+            if not backend_of(value.device).asynchronous:
+                self.see(name, start, value.shape[0])  # while it is in the cache
+
+    def see(self, name: str, start: int, count: int) -> None:
+        """Pass values on to the units, if they are theirs."""
+        if self.units is not None and name == self.units.source:
+            self.units.see(self.rows[name].view(self.vertices, -1), start, count)
+
+    def _make(self, name: str, like: Tensor) -> None:
+        columns = self.columns.get(name)
+        shape = (self.vertices + (0 if columns is None else columns.shape[0]), *like.shape[1:])
+        table = empty_table(shape, like.device, grows=True, reusable=self.reusable)
+        self.reusable = None
+        if columns is not None:
+            table[self.vertices :].view(columns.shape).copy_(columns)
+        self.rows[name] = table[: self.vertices]
+
+    def table(self, name: str) -> Tensor:
+        """The rows of a value with its columns behind them, (V + n, m)."""
+        n, m = self.columns[name].shape
+        return self.rows[name].as_strided((self.vertices + n, m), (m, 1))
+
+
+def _advance(
+    program: Program, index: int, start: int, values: dict[str, Tensor], results: _Results
+) -> None:
+    """Run the stage on the values at the vertices from ``start`` on."""
+    count = next(iter(values.values())).shape[0]
+    results.put(start, program.advance(index, values, results.at(start, count)))
+
+
+def _along_lines(
+    program: Program,
+    index: int,
+    state: State,
+    plan: StagePlan,
+    results: _Results,
+    kernel: Kernel | None,
+    block: int,
+) -> None:
+    """Run the stage at old vertices only, and find the values at new ones between those."""
+    if not isinstance(state.pending, Refined) or state.pending.refinement.breakpoints is None:
+        raise ValueError("no breakpoints are known")
+    refinement, live = state.pending.refinement, program.stages[index].live_in
+    on_edges, on_chords = state.pending.refinement.breakpoints
+    crossings = int(on_chords.line.shape[0])  # the vertices after these lie on no line
+    columns = _columns(program, index, state)
+    if ("terms", False) in zip(plan.evaluators, plan.compiled, strict=True):
+        results.columns = columns
+    # These are found from old values, of which the new ones may take the place later on.
+    rest = refinement.inside.select(slice(crossings, None))
+    step = rows_in_block(block, list(state.rows.values()))
+    for start in range(0, rest.count, step):
+        some = rest.select(slice(start, start + step))
+        first = state.mesh.num_vertices - rest.count + start
+        _advance(program, index, first, state.at(some, live), results)
+    for start, values in state.blocks(live, block, old=True):
+        _advance(program, index, start, values, results)
+    first = state.num_known
+    groups = (
+        (on_edges, refinement.on_edges),
+        (on_chords, refinement.inside.select(slice(crossings))),
+    )
+    for group, evaluator, compiled in zip(groups, plan.evaluators, plan.compiled, strict=True):
+        lines = _Lines(first, *group)
+        if lines.vertices.count and kernel is not None and compiled:
+            _by_kernel(kernel, lines, columns, results, evaluator)
+        elif lines.vertices.count and evaluator == "sums":
+            _by_sums(lines, columns, results)
+        elif lines.vertices.count:
+            _by_terms(lines, results, block)
+        first += lines.vertices.count
+
+
+def _columns(program: Program, index: int, state: State) -> dict[str, Tensor]:
+    """The results of the stage for single units of the pending layer, (n, m) each."""
+    if state.layer is None:
+        raise ValueError("no layer is pending")
+    result = state.layer.result
+    live = {
+        name: state.bounds[name].magnitude if name == result else state.rows[name][:1]
+        for name in program.stages[index].live_in
+    }
+    return program.columns(index, result, live)
 
 
 @dataclass(frozen=True)
 class _Lines:
-    """New vertices on edges and on chords, whose values follow from those at the lines' ends.
+    """New vertices from ``first`` on, and the breakpoints of the lines that they lie on."""
 
-    columns: what the stage makes of single units, (n, m) each; rest: the other new vertices.
-    """
-
-    new: list[tuple[Breakpoints, InterpolatedVertices, str]]
-    rest: InterpolatedVertices
-    columns: dict[str, Tensor]
+    first: int
+    breakpoints: Breakpoints
+    vertices: InterpolatedVertices
 
 
-def _lines(
-    program: Program, index: int, state: State, bounds: dict[str, Bound], kernel: Kernel | None
-) -> _Lines | None:
-    """The lines of the new vertices, if it pays to follow them."""
-    made, layer = state.made, state.pending
-    if made is None or made.breakpoints is None or made.kept is not None or layer is None:
-        return None
-    if not program.mixes(index):  # where a unit is zero, its result stays exactly that
-        return None
-    size = state.bounds[layer.result].magnitude
-    n, width = size.numel(), sum(bound.magnitude.numel() for bound in bounds.values())
-    if n != prod(layer.shape) or n * max(n, width) > _COLUMNS:
-        return None
-    woven = int(made.breakpoints[1].line.shape[0])
-    placed, rest = (made.inside.select(part) for part in (slice(woven), slice(woven, None)))
-    new = list(zip(made.breakpoints, (made.on_edges, placed), strict=True))
-    if kernel is None or made.history is None:
-        costs, terms = (
-            bending.TENSORS,
-            [breakpoints.per_vertex().sum() for breakpoints in made.breakpoints],
-        )
-        counts = [
-            (interpolated.count, breakpoints.count, term)
-            for (breakpoints, interpolated), term in zip(
-                new, torch.stack(terms).tolist(), strict=True
-            )
-        ]
-    else:
-        costs, counts = bending.LOOPS, made.history.counts
-    ways = costs.ways(counts, width, n + width, program.products[index])
-    if ways is None:
-        return None
-    live = {
-        name: size if name == layer.result else state.rows[name][:1]
-        for name in program.stages[index].live_in
-    }
-    columns = program.columns(index, layer.result, live)
-    return _Lines([(*some, way) for some, way in zip(new, ways, strict=True)], rest, columns)
-
-
-def _along_lines(
-    program: Program, index: int, state: State, lines: _Lines, sink: _Sink, block: int
+def _by_kernel(
+    kernel: Kernel, lines: _Lines, columns: dict[str, Tensor], results: _Results, evaluator: str
 ) -> None:
-    """Run the stage at old vertices only, and find the values at new ones between those."""
-    live = program.stages[index].live_in
-    step = rows_in_block(block, list(state.rows.values()))
-    rest = lines.rest
-    product = program.product(index)
-    if backend_of(state.mesh.uv.device).asynchronous:
-        sink.behind = lines.columns
-    if product is not None:
-        sink.prepare(product.name, product.args[1].shape[:1], state.mesh.uv.device)
-    # These look at the old values, of which the new ones may take the place later on.
-    for start in range(0, rest.count, step):
-        interpolated = rest.select(slice(start, start + step))
-        first = state.mesh.num_vertices - rest.count + start
-        room = sink.room(first, interpolated.count)
-        sink.put(first, program.advance(index, state.at(interpolated, live), room))
-    for start, values in state.old_blocks(live, block):
-        count = next(iter(values.values())).shape[0]
-        sink.put(start, program.advance(index, values, sink.room(start, count)))
-    first = state.known
-    for breakpoints, interpolated, way in lines.new:
-        if interpolated.count:
-            if sink.kernel is not None and (way == "terms" or state.history is not None):
-                _by_loops(first, interpolated, breakpoints, lines.columns, sink, way)
-            elif way == "sums":
-                _by_sums(first, interpolated, breakpoints, lines.columns, sink)
-            else:
-                _by_bags(first, interpolated, breakpoints, lines.columns, sink, block)
-        first += interpolated.count
+    """Find the values by terms or by running sums with the compiled kernel."""
+    units = results.units
+    for name, rows in results.rows.items():
+        given = LineRows(lines.first, lines.vertices, lines.breakpoints, columns[name])
+        mine = units is not None and units.source == name
+        signs = units.sign_range if units is not None and mine else None
+        table = rows.view(results.vertices, -1)
+        kernel.fill(table, given, signs or SignRange.nothing(), evaluator)
+        if signs is None:
+            results.see(name, lines.first, lines.vertices.count)
 
 
-def _by_loops(
-    first: int,
-    interpolated: InterpolatedVertices,
-    breakpoints: Breakpoints,
-    columns: dict[str, Tensor],
-    sink: _Sink,
-    way: str,
-) -> None:
-    """Values at the new vertices from ``first`` on by compiled loops."""
-    if sink.kernel is None:
-        raise ValueError("there are no compiled loops")
-    for name, rows in sink.rows.items():
-        table = rows.view(sink.vertices, -1)
-        along = LineRows(first, interpolated, breakpoints, columns[name])
-        sink.kernel.fill(table, along, sink.sight_of(name), way)
-        if sink.sign_range is None and name == sink.source:
-            sink.look(first, interpolated.count)
+def _by_sums(lines: _Lines, columns: dict[str, Tensor], results: _Results) -> None:
+    """Find the values by running sums, with tensor operations."""
+    vertices = lines.vertices
+    values = results.at(lines.first, vertices.count)
+    for name, out in values.items():
+        vertices.interpolate(results.rows[name][: lines.first], out)
+        off = running_sums(lines.breakpoints, vertices, columns[name])
+        out.view(vertices.count, -1).sub_(off)
+    results.put(lines.first, values)
 
 
-def _by_sums(
-    first: int,
-    interpolated: InterpolatedVertices,
-    breakpoints: Breakpoints,
-    columns: dict[str, Tensor],
-    sink: _Sink,
-) -> None:
-    """Values at the new vertices from ``first`` on, between vertices that have values."""
-    room = sink.room(first, interpolated.count)
-    for name, out in room.items():
-        interpolated.interpolate(sink.rows[name][:first], out)
-        out.view(interpolated.count, -1).sub_(Sums(breakpoints, interpolated).off(columns[name]))
-    sink.put(first, room)
-
-
-def _by_bags(
-    first: int,
-    interpolated: InterpolatedVertices,
-    breakpoints: Breakpoints,
-    columns: dict[str, Tensor],
-    sink: _Sink,
-    block: int,
-) -> None:
-    """The same, a block at a time."""
-    joined = bool(sink.behind)  # one sum of everything reads less than half as much
-    bags = Bags.of(breakpoints, interpolated, sink.vertices if joined else None)
-    step = rows_in_block(block, list(sink.rows.values()))
-    spare = {} if joined else {name: torch.empty_like(x[:step]) for name, x in sink.rows.items()}
-    for rows, entries in bags.blocks(step):
-        some = interpolated.select(rows)
-        room = sink.room(first + rows.start, some.count)
-        for name, out in room.items():
-            if joined:
-                out.view(some.count, -1).copy_(bags.sums(rows, entries, sink.table(name)))
-                continue
-            some.interpolate(sink.rows[name][:first], out, spare[name][: some.count])
-            out.view(some.count, -1).sub_(bags.sums(rows, entries, columns[name]))
-        sink.put(first + rows.start, room)
+def _by_terms(lines: _Lines, results: _Results, block: int) -> None:
+    """Find the values by terms, with tensor operations."""
+    terms = LineTerms.of(lines.breakpoints, lines.vertices, results.vertices)
+    step = rows_in_block(block, list(results.rows.values()))
+    for name, rows in results.rows.items():
+        for some, values in terms.sums(results.table(name), step):
+            first = lines.first + some.start
+            results.put(first, {name: values.view(-1, *rows.shape[1:])})

@@ -1,19 +1,19 @@
-"""Values at new vertices of a line from those at its ends, and from where they bend in between.
+"""Values at new vertices from those at the ends of their lines, by tensor operations.
 
-Along an edge or a chord the next stage's values are straight but for a kink where a unit switches:
+New vertices lie on edges and on chords. Along such a line the values of the next stage are straight
+but for a breakpoint wherever a unit passes a knot of the layer:
 
-    a(t) = lerp(a(0), a(1), t) - sum over kinks j of  bend_j * min(t, t_j) * (1 - max(t, t_j)) * c_j
+    a(t) = lerp(a(0), a(1), t) - sum over breakpoints j of  s_j min(t, t_j) (1 - max(t, t_j)) c_j
 
-with c_j what the stage makes of unit j alone. So the stage is run at older vertices only.
+Here s_j is the slope change, and c_j are the stage's results for unit j alone. The stage itself is
+run at older vertices only.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,62 +22,19 @@ from torch.nn.functional import embedding_bag, pad
 from splinecam._util.csr import entries_of, offsets_of, owners_of, take
 from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
 
-__all__ = ["DENSE", "LOOPS", "TENSORS", "Bags", "Costs", "Sums"]
+__all__ = ["LineTerms", "running_sums"]
 
-_FIXED_BITS = 61  # of a running sum's whole numbers, which may wrap around
+_FIXED_BITS = 61  # of the integers in running sums, which may wrap around
 
-_NUMBERS = 1 << 23  # that are summed in one go
-
-
-class Costs(NamedTuple):
-    """What the ways to find values cost per number, in relation to each other, measured.
-
-    term: a term of a sum; change: a slope change of a running sum; point: a new vertex that is
-    interpolated and sent through the stage; product: a number that is multiplied for that.
-    narrow: columns up to which running sums are tried. least: what sending vertices through the
-    stage must cost for another way to be taken, as that rounds less.
-    """
-
-    term: float
-    change: float
-    point: float
-    product: float
-    narrow: float
-    least: float = 0.0
-
-    def ways(
-        self, new: Sequence[tuple[int, int, int]], width: int, numbers: int, products: int
-    ) -> list[str] | None:
-        """How to find the values at new vertices, "terms" or "sums"; None: by the stage itself.
-
-        new: of vertices on edges and of those inside faces their number, that of the slope changes
-        of all lines, and that over the lines of all vertices; width: values per vertex; numbers:
-        values before and after the stage; products: how many numbers are multiplied for them.
-        """
-        ways, total, count = [], 0.0, 0
-        for vertices, changes, terms in new:
-            costs = {"terms": (2 * vertices + terms) * width * self.term}
-            if width <= self.narrow:
-                costs["sums"] = changes * width * self.change
-            way = min(costs, key=costs.__getitem__)
-            ways.append(way)
-            total += costs[way]
-            count += vertices
-        direct = count * (self.point * numbers + self.product * products)
-        return None if direct <= max(total, self.least) else ways
-
-
-TENSORS = Costs(term=1.5, change=12.0, point=6.0, product=1 / 16, narrow=64)
-# Of the compiled kernel, in nanoseconds: where it evaluates the stage, and where it does not.
-DENSE = Costs(term=0.8, change=7.0, point=1.5, product=0.13, narrow=math.inf, least=1e6)
-LOOPS = Costs(term=0.8, change=7.0, point=6.0, product=0.5, narrow=math.inf, least=1e6)
+_NUMBERS = 1 << 23  # that are summed at a time
 
 
 @dataclass(frozen=True)
-class Bags:
-    """Rows of a table and their weights, of which each vertex is a sum.
+class LineTerms:
+    """Values at new vertices as weighted sums of the rows of a table.
 
-    offsets: (N + 1,) the entries of each vertex; row, weight: (P,).
+    The table has the values at all vertices, and behind them the results for single units.
+    offsets: (N + 1,) the terms of each vertex; row, weight: (P,) of each term.
     """
 
     offsets: Tensor
@@ -86,16 +43,14 @@ class Bags:
 
     @classmethod
     def of(
-        cls, breakpoints: Breakpoints, interpolated: InterpolatedVertices, ends: int | None = None
-    ) -> Bags:
-        """Every kink of a vertex's line, from the table of the stage's answers to single units.
+        cls, breakpoints: Breakpoints, interpolated: InterpolatedVertices, vertices: int
+    ) -> LineTerms:
+        """The two ends of each vertex's line, and all of its breakpoints.
 
-        ends: how many rows the table of values has, if that comes before the other in the table;
-        then a vertex is all of its value: what is between the ends of its line, less the kinks.
+        vertices: how many rows of the table come before the results for single units.
         """
         begin, end = (
-            take(breakpoints.offsets, breakpoints.line),
-            take(breakpoints.offsets[1:], breakpoints.line),
+            take(x, breakpoints.line) for x in (breakpoints.offsets[:-1], breakpoints.offsets[1:])
         )
         counts = end - begin
         offsets = offsets_of(counts)
@@ -107,70 +62,58 @@ class Bags:
             * (1 - torch.maximum(t, at))
             * take(breakpoints.slope_change, entry)
         )
-        row = take(breakpoints.unit, entry)
-        if ends is None:
-            return cls(offsets, row, weight)
-        index = torch.arange(entry.shape[0] + 2 * interpolated.count, device=row.device)
+        unit = take(breakpoints.unit, entry)
+        index = torch.arange(entry.shape[0] + 2 * interpolated.count, device=unit.device)
         offsets += 2 * index[: offsets.shape[0]]
         places = [offsets[:-1], offsets[:-1] + 1, index[2 : 2 + entry.shape[0]] + 2 * owner]
         rows, weights = torch.empty_like(index), weight.new_empty(index.shape)
-        for place, x in zip(places, (interpolated.p, interpolated.q, row + ends), strict=True):
+        for place, x in zip(places, (interpolated.p, interpolated.q, unit + vertices), strict=True):
             rows.scatter_(0, place, x)
         for place, x in zip(places, (1 - interpolated.t, interpolated.t, -weight), strict=True):
             weights.scatter_(0, place, x)
         return cls(offsets, rows, weights)
 
-    def blocks(self, step: int) -> Iterator[tuple[slice, slice]]:
-        """So many vertices at a time, and the entries of their bags."""
+    def sums(self, table: Tensor, step: int) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the values (B, m) of ``step`` vertices at a time from a table (V + n, m)."""
         count = self.offsets.shape[0] - 1
-        if count <= step:
-            yield slice(0, count), slice(0, self.row.shape[0])
-            return
         starts = [*range(0, count, step), count]
-        marks = self.offsets[torch.tensor(starts, device=self.offsets.device)].tolist()
-        for (start, first), (stop, last) in pairwise(zip(starts, marks, strict=True)):
-            yield slice(start, stop), slice(first, last)
-
-    def sums(self, rows: slice, entries: slice, table: Tensor) -> Tensor:
-        """The sums of a block of vertices: (n, m) -> (B, m)."""
-        return embedding_bag(
-            self.row[entries],
-            table,
-            self.offsets[rows] - entries.start if entries.start else self.offsets[rows],
-            mode="sum",
-            per_sample_weights=self.weight[entries],
-        )
+        terms = [0, self.row.shape[0]]
+        if len(starts) > 2:
+            terms = self.offsets[torch.tensor(starts, device=self.offsets.device)].tolist()
+        for (start, first), (stop, last) in pairwise(zip(starts, terms, strict=True)):
+            offsets = self.offsets[start:stop] - first if first else self.offsets[start:stop]
+            weights = self.weight[first:last]
+            found = embedding_bag(
+                self.row[first:last], table, offsets, mode="sum", per_sample_weights=weights
+            )
+            yield slice(start, stop), found
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Running sums along the lines: for many kinks a line, and few columns.
+def running_sums(
+    breakpoints: Breakpoints, interpolated: InterpolatedVertices, columns: Tensor
+) -> Tensor:
+    """The sums over the breakpoints of each vertex's line: columns (n, m) -> (N, m).
 
-    Before a vertex's place every kink counts with t_j (1 - t), behind it with t (1 - t_j). The sums
-    run on over all lines, in whole numbers: these may wrap around, but their differences are exact.
+    For lines with many breakpoints, and few columns. Before a vertex's place each breakpoint counts
+    with t_j (1 - t), behind it with t (1 - t_j). The sums run on over all lines, as integers: these
+    may wrap around, but their differences are exact.
     """
+    step = max(1, _NUMBERS // max(1, breakpoints.count))
+    parts = torch.split(columns, step, 1)
+    return torch.cat([_running_sums(breakpoints, interpolated.t, part) for part in parts], 1)
 
-    breakpoints: Breakpoints
-    interpolated: InterpolatedVertices
 
-    def off(self, columns: Tensor) -> Tensor:
-        """What the kinks take off at the vertices: columns (n, m) -> (N, m)."""
-        step = max(1, _NUMBERS // max(1, self.breakpoints.count))
-        parts = [self._off(part) for part in torch.split(columns, step, 1)]
-        return torch.cat(parts, 1)
-
-    def _off(self, columns: Tensor) -> Tensor:
-        k, t = self.breakpoints, self.interpolated.t
-        part = take(columns, k.unit).T * k.slope_change
-        # No line's sum can be larger than this.
-        largest = part.abs().amax(1, keepdim=True) * k.offsets.diff().amax()
-        scale = torch.ldexp(torch.ones_like(largest), _FIXED_BITS - torch.frexp(largest).exponent)
-        part *= scale
-        ahead = part * k.t
-        place, line = k.place + 1, k.line
-        before = _between(ahead, take(k.offsets, line), place)
-        behind = _between(part.sub_(ahead), place, take(k.offsets[1:], line))
-        return torch.lerp(before, behind, t).div_(scale).T
+def _running_sums(breakpoints: Breakpoints, t: Tensor, columns: Tensor) -> Tensor:
+    part = take(columns, breakpoints.unit).T * breakpoints.slope_change
+    # No line's sum can be larger than this.
+    largest = part.abs().amax(1, keepdim=True) * breakpoints.offsets.diff().amax()
+    scale = torch.ldexp(torch.ones_like(largest), _FIXED_BITS - torch.frexp(largest).exponent)
+    part *= scale
+    weighted = part * breakpoints.t
+    place, line = breakpoints.place + 1, breakpoints.line
+    before = _between(weighted, take(breakpoints.offsets, line), place)
+    behind = _between(part.sub_(weighted), place, take(breakpoints.offsets[1:], line))
+    return torch.lerp(before, behind, t).div_(scale).T
 
 
 def _between(part: Tensor, begin: Tensor, end: Tensor) -> Tensor:

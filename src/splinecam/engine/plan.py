@@ -1,38 +1,51 @@
-"""Where a run computes: on one device, or on the CPU until there is enough work for a GPU.
+"""How a run is computed: on which device, how a stage is evaluated, and how faces are cut.
 
-A GPU needs milliseconds for a layer of any size, in which a CPU finishes a small one. How many
-regions there will be is not known beforehand, so that the choice is made anew before every stage
-and every cut. It depends on sizes alone.
+All of these choices are made here. They depend on sizes, on the device and on the installed
+packages alone, so that the same call always gives the same bits.
+
+A GPU needs milliseconds for a layer of any size, in which a CPU finishes a small one. A run may
+therefore begin on the CPU and continue on a GPU as soon as there is enough work. The number of
+regions is not known beforehand, so that the device is chosen anew before every stage and layer.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
-from math import prod, sqrt
+from math import inf, prod, sqrt
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from splinecam._util.backend import is_cuda
 from splinecam._util.options import device_of
-from splinecam.arrangement.refinement import NewVertices
+from splinecam.arrangement.refinement import NewVertices, Refinement
+from splinecam.arrangement.signs import Signs
+from splinecam.engine.activations import Refined, State
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel, History, Kernel, gpu_kernel_for, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
+from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
 __all__ = [
+    "DIRECT",
+    "Costs",
+    "DenseInput",
     "Place",
     "Plan",
+    "StagePlan",
     "crossing_units",
+    "cutting_kernel",
+    "finds_signs",
     "first_device",
     "free_memory",
-    "moved",
+    "plan_stage",
+    "to_device",
     "vertices_after",
 ]
 
@@ -44,18 +57,27 @@ _log = logging.getLogger("splinecam")
 _ENOUGH = 1 << 20
 _MESH = 64  # what a vertex costs besides its values, in numbers
 
-# Networks with more weights or larger inputs begin on the GPU: what a CPU does to one point of
-# them takes as long as a GPU does to thousands.
+# Networks with more weights or larger inputs begin on the GPU: a CPU needs as long for one point of
+# them as a GPU for thousands.
 _WEIGHTS, _INPUTS = 1 << 21, 1 << 14
 
-_MEMINFO = Path("/proc/meminfo")  # where Linux tells how much memory is free
-_UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not tell
+_MEMINFO = Path("/proc/meminfo")  # where Linux reports how much memory is free
+_UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not report it
+
+# Units up to which all signs are found along with the values; in wider layers most never change.
+_WIDE = 1 << 12
+
+# The results of a stage for single units are found only if they have no more numbers than this.
+_COLUMNS = 1 << 24
+
+
+# -- devices ----------------------------------------------------------------------------------
 
 
 def first_device(
     device: str | torch.device, model: nn.Module, input_shape: tuple[int, ...]
 ) -> torch.device:
-    """Where a run of a model begins: where the caller says, or on the CPU if the model is small."""
+    """The device on which a run begins: the caller's, or the CPU if that is free and pays."""
     last = device_of(device)
     if device != "auto" or last.type == "cpu" or prod(input_shape) > _INPUTS:
         return last
@@ -71,14 +93,14 @@ def free_memory(device: torch.device) -> int:
         _, known = _MEMINFO.read_text().split("MemAvailable:")
         return int(0.75 * 1024 * int(known.split(maxsplit=1)[0]))
     except (OSError, ValueError):
-        return _UNKNOWN_MEMORY  # not every system tells
+        return _UNKNOWN_MEMORY
 
 
 @dataclass(frozen=True)
 class Place:
     """A device: the program there, the bytes to stay within, and compiled kernels, if any.
 
-    kernel: of a CPU; gpu: of a GPU.
+    kernel: for a CPU; gpu: for a GPU.
     """
 
     program: Program
@@ -91,8 +113,9 @@ class Place:
         """The program's device; memory: by default what is free there."""
         device = program.device
         memory = free_memory(device) if memory is None else memory
-        kernel = kernel_for(device) if compiled else None
-        return cls(program, memory, kernel, gpu_kernel_for(device) if compiled else None)
+        if not compiled:
+            return cls(program, memory)
+        return cls(program, memory, kernel_for(device), gpu_kernel_for(device))
 
     @property
     def device(self) -> torch.device:
@@ -101,7 +124,7 @@ class Place:
 
 @dataclass
 class Plan:
-    """The place where a run begins, and how to make the one where it may go on, and ends.
+    """The place where a run begins, and how to make the one where it may continue, and ends.
 
     enough: numbers from which on a stage is computed at the second place.
     """
@@ -129,69 +152,231 @@ class Plan:
     def second(self) -> Place:
         if self.make_second is None:
             raise ValueError("this plan has one place only")
-        with torch.inference_mode(False):  # the program goes on to belong to the result
+        with torch.inference_mode(False):  # the program becomes part of the result
             return self.make_second()
 
     @property
     def last(self) -> Place:
-        """Where the result is."""
+        """The place of the result."""
         return self.first if self.make_second is None else self.second
 
     def worth_moving(self, vertices: float, width: int) -> bool:
         """Whether a stage with so many numbers at each of the vertices is for the second place."""
         return self.make_second is not None and vertices * (width + _MESH) > self.enough
 
-    def tell(self, name: str | None = None) -> None:
-        """Say in the log where the run went on, if it could."""
+    def log_device(self, stage: str | None = None) -> None:
+        """Log at which stage the run has moved to the second place; None: it has not."""
         if self.make_second is None:
             return
-        if name is None:
+        if stage is None:
             _log.info("all layers were computed on %s", self.first.device)
         else:
-            _log.info("%s: computed on %s from here on", name, self.second.device)
+            _log.info("%s: computed on %s from here on", stage, self.second.device)
 
 
 def vertices_after(mesh: Mesh, lines: int) -> float:
     """About how many vertices a mesh will have when so many functions have cut it.
 
-    The zero set of each goes through about as many of F faces as a line does, sqrt(F), and every
-    other two of them meet.
+    The zero set of each crosses about as many of F faces as a line does, sqrt(F), and every other
+    two of them meet.
     """
     return mesh.num_vertices + 1.5 * lines * sqrt(mesh.num_faces) + lines * lines / 4
 
 
 def crossing_units(layer: Nonlinearity, low: Tensor, high: Tensor) -> int:
-    """How many units of a cut may change sign, if that is what it cuts by; else all of them."""
+    """How many units of a layer may change sign, if it cuts where they do; else all of them."""
     if isinstance(layer, PiecewiseScalar) and layer.at_zero:
         return int(((low < 0) & (high > 0)).sum())
     return low.numel()
 
 
-def moved(value: T, device: torch.device) -> T:
-    """The same data with all tensors on a device; what occurs twice stays one object."""
-    found: T = _moved(value, device, {})
+def to_device(value: T, device: torch.device) -> T:
+    """A copy of nested data with all tensors on a device; what occurs twice stays one object."""
+    found: T = _to_device(value, device, {})
     return found
 
 
-def _moved(value: Any, device: torch.device, done: dict[int, Any]) -> Any:
-    if id(value) not in done:
-        done[id(value)] = _moved_once(value, device, done)
-    return done[id(value)]
+def _to_device(value: Any, device: torch.device, done: dict[int, Any]) -> Any:
+    def move(item: Any) -> Any:
+        if id(item) not in done:
+            done[id(item)] = _to_device(item, device, done)
+        return done[id(item)]
 
-
-def _moved_once(value: Any, device: torch.device, done: dict[int, Any]) -> Any:
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, dict):
-        return {key: _moved(item, device, done) for key, item in value.items()}
+        return {key: move(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        items = [_moved(item, device, done) for item in value]
+        items = [move(item) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, History):
-        return _moved(NewVertices(*value.tensors()), device, done)
+        return move(NewVertices(*value.tensors()))
     if is_dataclass(value) and not isinstance(value, (type, Nonlinearity)):
         # Meshes and refinements of the compiled kernel become ordinary ones.
         kind = next(base for base in type(value).__mro__ if "__dataclass_params__" in vars(base))
-        parts = {each.name: getattr(value, each.name) for each in fields(value)}
-        return kind(**{name: _moved(part, device, done) for name, part in parts.items()})
+        return kind(**{each.name: move(getattr(value, each.name)) for each in fields(value)})
     return value
+
+
+# -- cutting ----------------------------------------------------------------------------------
+
+
+def finds_signs(layer: Nonlinearity) -> bool:
+    """Whether the signs of a layer's units are found along with their values."""
+    return isinstance(layer, PiecewiseScalar) and layer.at_zero and prod(layer.shape) <= _WIDE
+
+
+def cutting_kernel(place: Place, signs: Signs | None) -> Kernel | None:
+    """The compiled kernel, if it cuts the faces; without it, tensor operations do.
+
+    signs: of the layer's units, if they are known. The kernel takes none that vanish at a vertex.
+    """
+    return place.kernel if signs is not None and signs.clear else None
+
+
+# -- evaluation -------------------------------------------------------------------------------
+
+DIRECT = ("direct", "direct")
+
+
+class Costs(NamedTuple):
+    """What the evaluators cost per number, in relation to each other, measured.
+
+    term: a term of a sum; change: a breakpoint in a running sum; point: a new vertex that is
+    interpolated and sent through the stage; product: a number that is multiplied for that.
+    narrow: columns up to which running sums are tried. least: what the direct evaluation must cost
+    for another one to be chosen, as it rounds less.
+    """
+
+    term: float
+    change: float
+    point: float
+    product: float
+    narrow: float
+    least: float = 0.0
+
+    def evaluators(
+        self, new: Sequence[tuple[int, int, int]], width: int, numbers: int, products: int
+    ) -> tuple[str, str]:
+        """The evaluators of the new vertices on edges, and of those inside faces.
+
+        new: for each of the two, the numbers of vertices, of breakpoints on all lines, and of
+        breakpoints on the vertices' lines, summed over the vertices. width: values per vertex
+        after the stage; numbers: before and after it; products: multiplications for them.
+        """
+        chosen, total, count = [], 0.0, 0
+        for vertices, breakpoints, terms in new:
+            costs = {"terms": (2 * vertices + terms) * width * self.term}
+            if width <= self.narrow:
+                costs["sums"] = breakpoints * width * self.change
+            chosen.append(min(costs, key=costs.__getitem__))
+            total += costs[chosen[-1]]
+            count += vertices
+        direct = count * (self.point * numbers + self.product * products)
+        return DIRECT if direct <= max(total, self.least) else (chosen[0], chosen[1])
+
+
+TENSORS = Costs(term=1.5, change=12.0, point=6.0, product=1 / 16, narrow=64)
+# Of the compiled kernel, in nanoseconds: where it evaluates the stage, and where it does not.
+DENSE = Costs(term=0.8, change=7.0, point=1.5, product=0.13, narrow=inf, least=1e6)
+KERNEL = Costs(term=0.8, change=7.0, point=6.0, product=0.5, narrow=inf, least=1e6)
+
+
+@dataclass(frozen=True)
+class DenseInput:
+    """A product with a constant weight (m, n) that the compiled kernel can evaluate.
+
+    z: (V', n) at the first vertices; rectified: whether its positive part is multiplied; bound: of
+    what is multiplied; result: the name of the product.
+    """
+
+    z: Tensor
+    rectified: bool
+    bound: Bound
+    weight: Tensor
+    bias: Tensor | None
+    result: str
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """How one affine stage is evaluated.
+
+    evaluators: of the new vertices on edges, and of those inside faces. "direct": they are
+    interpolated and sent through the stage. "terms": their values follow from those at the ends of
+    their lines, and from a term for each breakpoint. "sums": the same with running sums. compiled:
+    whether the compiled kernel finds them. dense: given if that evaluates the whole stage.
+    """
+
+    evaluators: tuple[str, str] = DIRECT
+    compiled: tuple[bool, bool] = (False, False)
+    dense: DenseInput | None = None
+
+
+def plan_stage(place: Place, program: Program, index: int, state: State) -> StagePlan:
+    """Choose how a stage is evaluated at the vertices of a state."""
+    width, history = program.widths[index], state.history
+    dense = None if place.kernel is None else _dense_input(program, index, state)
+    if dense is not None:
+        if history is None or not history.has_breakpoints:
+            return StagePlan(dense=dense)
+        units = dense.z.shape[1]
+        chosen = DENSE.evaluators(history.counts, width, units + width, units * width)
+        return StagePlan(chosen, dense=dense)
+    if not isinstance(state.pending, Refined) or not _follows_lines(program, index, state):
+        return StagePlan()
+    if place.kernel is None or history is None:
+        costs, counts = TENSORS, _counts(state.pending.refinement)
+    else:
+        costs, counts = KERNEL, history.counts
+    units, products = prod(state.pending.layer.shape), program.products[index]
+    first, second = costs.evaluators(counts, width, units + width, products)
+    loops = [place.kernel is not None and (x == "terms" or history) for x in (first, second)]
+    return StagePlan((first, second), (bool(loops[0]), bool(loops[1])))
+
+
+def _dense_input(program: Program, index: int, state: State) -> DenseInput | None:
+    """What the compiled kernel multiplies, if it can evaluate the stage."""
+    layer, dense = program.stages[index].layer, program.dense(index)
+    if dense is None or (layer is not None and not finds_signs(layer)):
+        return None
+    if state.history is None and state.num_known < state.mesh.num_vertices:
+        return None
+    name, step = dense
+    source, rectified = name, False
+    if state.layer is not None:
+        if state.layer.result != name or not state.layer.rectifies:
+            return None
+        source, rectified = state.layer.argument, True
+    z, weight = state.rows[source], step.args[1]
+    if prod(z.shape[1:]) != weight.shape[1] or not z.is_contiguous():
+        return None
+    bias = step.args[2] if len(step.args) > 2 else None
+    z = z.view(z.shape[0], weight.shape[1])
+    return DenseInput(z, rectified, state.bounds[name], weight, bias, step.name)
+
+
+def _follows_lines(program: Program, index: int, state: State) -> bool:
+    """Whether the stage's values at new vertices can be found along the vertices' lines."""
+    if not isinstance(state.pending, Refined):
+        return False
+    layer, refinement = state.pending.layer, state.pending.refinement
+    if refinement.breakpoints is None or refinement.kept is not None:
+        return False
+    if not program.mixes(index):  # where a unit is zero, its result stays exactly that
+        return False
+    units = state.bounds[layer.result].magnitude.numel()
+    most = units * max(units, program.widths[index])
+    return units == prod(layer.shape) and most <= _COLUMNS
+
+
+def _counts(refinement: Refinement) -> list[tuple[int, int, int]]:
+    """The numbers of new vertices and breakpoints, see :meth:`Costs.evaluators`."""
+    if refinement.breakpoints is None:
+        raise ValueError("no breakpoints are known")
+    on_edges, on_chords = refinement.breakpoints
+    terms = torch.stack([each.per_vertex().sum() for each in (on_edges, on_chords)]).tolist()
+    return [
+        (refinement.on_edges.count, on_edges.count, terms[0]),
+        (int(on_chords.line.shape[0]), on_chords.count, terms[1]),
+    ]

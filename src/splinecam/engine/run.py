@@ -1,16 +1,13 @@
-"""Run a captured network over a mesh: affine stages on all vertices, cuts that refine the mesh.
+"""Run a captured network over a mesh: affine stages at all vertices, layers that refine the mesh.
 
-The state between two stages is the mesh and the live activations of its vertices.
-
-When the activations of a stage would not fit the memory budget, the mesh is cut in two tiles, which
-are carried through the rest of the network one after the other and glued together.
+When the activations of a stage would not fit the memory, the mesh is divided into two tiles, which
+are carried through the rest of the network one after the other and joined again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -21,10 +18,17 @@ from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.refine import ClearLayer, refine, refine_compiled
 from splinecam.arrangement.refinement import Refinement
-from splinecam.engine.activations import LayerInput, State, room_for
+from splinecam.engine.activations import LayerInput, State, empty_table
 from splinecam.engine.evaluate import evaluate
-from splinecam.engine.plan import Place, Plan, crossing_units, free_memory, moved, vertices_after
-from splinecam.engine.tiling import Tile, cut_in_two, glue
+from splinecam.engine.plan import (
+    Place,
+    Plan,
+    crossing_units,
+    cutting_kernel,
+    to_device,
+    vertices_after,
+)
+from splinecam.engine.tiling import Tile, cut_in_two, join_tiles
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
@@ -33,29 +37,20 @@ from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, Piec
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
-__all__ = [
-    "Outcome",
-    "Report",
-    "Run",
-    "TooLarge",
-    "first_state",
-    "free_memory",
-    "output_of",
-    "run",
-]
+__all__ = ["Outcome", "Report", "Run", "TooLarge", "first_state", "run"]
 
-# Working memory of the refinement per region, measured: mesh, new mesh and temporaries.
+# Memory of the refinement per region, measured: mesh, new mesh and temporaries.
 _MESH_BYTES = 1000
 _LEAST_MEMORY = 1000 * _MESH_BYTES  # bytes below which hardly any network fits
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gives: the final mesh in local coordinates and the network's output on it.
+    """The result of a run: the final mesh in local coordinates and the network's output on it.
 
-    output: (V, n_out) at the vertices; error: (n_out,) its rounding error; layer_errors: that of
-    the units of each layer, (n,); ambiguities: places that rounding could not settle, with the
-    layer's name.
+    output: (V, n_out) at the vertices; error: (n_out,) its rounding error; layer_errors: (n,) that
+    of the units of each layer; ambiguities: places that rounding leaves open, each with the name of
+    the layer.
     """
 
     mesh: Mesh
@@ -65,19 +60,16 @@ class Outcome:
     ambiguities: list[tuple[str, Ambiguities]]
 
     def kept(self) -> Outcome:
-        """The same in tensors of their own, which may take part in everything again.
+        """The same in tensors that autograd may use.
 
-        A run is made in inference mode, in which tensor operations cost a fifth less each.
+        A run is made in inference mode, in which each tensor operation costs a fifth less.
         """
         return Outcome(
             self.mesh.kept(),
             kept(self.output),
             kept(self.error),
             {name: kept(error) for name, error in self.layer_errors.items()},
-            [
-                (name, Ambiguities(ambiguity.uv.clone(), ambiguity.reason))
-                for name, ambiguity in self.ambiguities
-            ],
+            [(name, replace(each, uv=each.uv.clone())) for name, each in self.ambiguities],
         )
 
 
@@ -86,7 +78,7 @@ class TooLarge(LimitError):
 
 
 Report = Callable[[str, int, float], None]
-"""Hears of every cut: its name, the regions so far, and the share of the work it stands for."""
+"""Called after every layer with its name, the number of regions, and the share of the mesh."""
 
 
 def run(
@@ -101,53 +93,38 @@ def run(
 ) -> Outcome:
     """Partition the domain by the program's network within ``memory`` bytes.
 
-    compiled: use the compiled kernel, where it is there. plan: where to compute instead of on the
+    compiled: use the compiled kernel if it is installed. plan: where to compute instead of on the
     program's device, with which memory and kernel.
     """
     plan = plan or Plan.of(program, memory=memory, compiled=compiled)
     corners, x = Frame.of(domain).to_local(domain.corners), domain.embed(domain.corners)
     with torch.inference_mode():
+        computation = Run(plan, max_regions, report)
         state = first_state(plan.first.program, polygon_mesh(corners), x)
-        outcome = _run(plan, state, max_regions, report)
-    return outcome.kept()
-
-
-def _run(plan: Plan, state: State, max_regions: int | None, report: Report) -> Outcome:
-    computation = Run(plan, max_regions, report)
-    try:
-        state = computation.finish(state, 0)
-    except TooLarge as reason:
-        raise LimitError(str(reason)) from None
-    return computation.outcome(state)
+        return computation.outcome(state, 0).kept()
 
 
 def first_state(program: Program, mesh: Mesh, x: Tensor) -> State:
-    """What a run begins with: polygons, and the inputs at their corners."""
+    """The state before the first stage: polygons, and the inputs at their corners."""
     x = x.to(program.device)
     magnitude = x.abs().amax(0, keepdim=True)
     bound = Bound(magnitude, EPS * magnitude)
     return State(mesh.to(program.device), {program.input_name: x}, {program.input_name: bound})
 
 
-def output_of(program: Program, state: State) -> tuple[Tensor, Tensor]:
-    """The network's output at the vertices, (V, n_out), and its rounding error, (n_out,)."""
-    name = program.output_name
-    output = state.rows[name].reshape(state.mesh.num_vertices, -1)
-    return output, state.bounds[name].error.reshape(-1)
-
-
 @dataclass
 class Run:
     """One computation: what stays the same while states are carried through the stages.
 
-    at_second: whether it has gone on to the plan's second place.
+    at_second: whether it has moved to the plan's second place; finished: regions of tiles that are
+    done.
     """
 
     plan: Plan
     max_regions: int | None
     report: Report
     at_second: bool = False
-    finished: int = 0  # regions of tiles that are done
+    finished: int = 0
     layer_errors: dict[str, Tensor] = field(default_factory=dict)
 
     @property
@@ -156,7 +133,7 @@ class Run:
 
     @property
     def may_move(self) -> bool:
-        """Whether there is a second place to go on at."""
+        """Whether there is a second place to continue at."""
         return not self.at_second and self.plan.make_second is not None
 
     @property
@@ -167,22 +144,33 @@ class Run:
     def memory(self) -> int:
         return self.place.memory
 
-    def outcome(self, state: State) -> Outcome:
-        """What was found, where the plan wants the result."""
-        output, error = output_of(self.program, state)
+    @property
+    def block(self) -> int:
+        """Numbers of one block of activations: a small part of the memory at most."""
+        return min(backend_of(self.program.device).activations, max(1, self.memory >> 8))
+
+    def outcome(self, state: State, index: int, layer_input: LayerInput | None = None) -> Outcome:
+        """Carry a state from a stage to the end; the result is where the plan wants it."""
+        try:
+            state = self.finish(state, index, layer_input=layer_input)
+        except TooLarge as reason:
+            raise LimitError(str(reason)) from None
+        name = self.program.output_name
+        output = state.rows[name].reshape(state.mesh.num_vertices, -1)
+        error = state.bounds[name].error.reshape(-1)
         found = Outcome(state.mesh, output, error, self.layer_errors, state.ambiguities)
         if self.plan.make_second is None:
             return found
         if not self.at_second:
-            self.plan.tell()
-        return moved(found, self.plan.second.device)
+            self.plan.log_device()
+        return to_device(found, self.plan.second.device)
 
     def finish(
         self, state: State, index: int, share: float = 1.0, layer_input: LayerInput | None = None
     ) -> State:
         """Carry a state from a stage to the end of the network.
 
-        ready: the range of what is cut next, if that stage's affine part is done already.
+        layer_input: given if the affine part of that stage is done already.
         """
         for i in range(index, len(self.program.stages)):
             divisible = state.mesh.num_faces > 1
@@ -190,57 +178,55 @@ class Run:
                 state, _ = self._choose_place(state, i, None)
                 if divisible and self._bytes(state, i) > self.memory:
                     return self._in_tiles(state, i, share, None)
-                layer_input = evaluate(self.program, i, state, self.block, self.place.kernel)
+                layer_input = evaluate(self.program, i, state, self.place, self.block)
             state, layer_input = self._choose_place(state, i, layer_input)
-            cut = self.program.stages[i].layer
-            if cut is not None and layer_input is not None:
+            layer = self.program.stages[i].layer
+            if layer is not None and layer_input is not None:
                 try:
-                    self._cut(state, cut, i, layer_input)
+                    self._refine(state, layer, i, layer_input)
                 except TooLarge:
                     if divisible or self.may_move:
                         return self._in_tiles(state, i, share, layer_input)
                     raise
-                self.report(cut.name, self.finished + state.mesh.num_faces, share)
+                self.report(layer.name, self.finished + state.mesh.num_faces, share)
             layer_input = None
         return state
 
     def _choose_place(
         self, state: State, index: int, layer_input: LayerInput | None
     ) -> tuple[State, LayerInput | None]:
-        """Take a state to the plan's second place if the work that is next is worth it.
+        """Move a state to the plan's second place if the work that is next is worth it.
 
-        ready: None before a stage, and before its cut what is cut.
+        layer_input: None before a stage; given before its layer.
         """
         if not self.may_move:
             return state, layer_input
-        cut, widths = self.program.stages[index].layer, self.program.widths
+        layer, widths = self.program.stages[index].layer, self.program.widths
         vertices, width = float(state.mesh.num_vertices), widths[index]
-        if cut is not None and layer_input is not None:
-            lines = crossing_units(cut, layer_input.low, layer_input.high)
+        if layer is not None and layer_input is not None:
+            lines = crossing_units(layer, layer_input.low, layer_input.high)
             vertices, width = vertices_after(state.mesh, lines), widths[index + 1]
         if not self.plan.worth_moving(vertices, width):
             return state, layer_input
-        return self._at_second(state, index, layer_input)
+        return self._move(state, index, layer_input)
 
-    def _at_second(
+    def _move(
         self, state: State, index: int, layer_input: LayerInput | None
     ) -> tuple[State, LayerInput | None]:
+        """Move a state to the plan's second place."""
         self.at_second = True
-        device, stages = self.place.device, self.program.stages
-        self.plan.tell(f"stage {index + 1} of {len(stages)}")
-        pending = None if state.pending is None else stages[index - 1].layer
-        state, layer_input = moved((state, layer_input), device)
-        return replace(state, pending=pending), layer_input
-
-    @property
-    def block(self) -> int:
-        """Numbers of one block of activations: a small part of the budget at most."""
-        return min(backend_of(self.program.device).activations, max(1, self.memory >> 8))
+        stages = self.program.stages
+        self.plan.log_device(f"stage {index + 1} of {len(stages)}")
+        state, layer_input = to_device((state, layer_input), self.place.device)
+        layer = stages[index - 1].layer
+        if state.pending is not None and layer is not None:
+            state.pending = replace(state.pending, layer=layer)
+        return state, layer_input
 
     def _bytes(self, state: State, index: int) -> int:
         """Memory of one stage: activations before and after it, their signs, and the mesh.
 
-        A cut makes new vertices, with about as many activations again.
+        A layer makes new vertices, with about as many activations again.
         """
         before = sum(value.numel() for value in state.rows.values())
         after = state.mesh.num_vertices * self.program.widths[index]
@@ -249,55 +235,45 @@ class Run:
     def _in_tiles(
         self, state: State, index: int, share: float, layer_input: LayerInput | None
     ) -> State:
-        if self.may_move:  # there may be more room
-            state, layer_input = self._at_second(state, index, layer_input)
+        """Carry a state that is too large to the end of the network in two tiles."""
+        if self.may_move:  # there may be more memory
+            state, layer_input = self._move(state, index, layer_input)
             return self.finish(state, index, share, layer_input)
         tiles, ends, done = cut_in_two(state.mesh), [], self.finished
         for tile in tiles:
-            part = state.select(tile, self.block)
-            ends.append(
-                self.finish(part, index, share / 2, layer_input and layer_input.select(tile))
-            )
+            part, mine = state.select(tile, self.block), layer_input and layer_input.select(tile)
+            ends.append(self.finish(part, index, share / 2, mine))
             self.finished += ends[-1].mesh.num_faces
         self.finished = done
         refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
-        mesh, places = glue(state.mesh, refined)
+        mesh, places = join_tiles(state.mesh, refined)
         rows = {}
         for name, value in ends[0].rows.items():
-            rows[name] = room_for((mesh.num_vertices, *value.shape[1:]), value.device)
+            rows[name] = empty_table((mesh.num_vertices, *value.shape[1:]), value.device)
             for end, place in zip(ends, places, strict=True):
                 rows[name][place] = end.rows[name]
-        bounds = {}
-        for name, (magnitude, error) in ends[0].bounds.items():
-            other = ends[1].bounds[name]
-            bounds[name] = Bound(
-                torch.maximum(magnitude, other.magnitude), torch.maximum(error, other.error)
-            )
+        bounds = {
+            name: Bound(*map(torch.maximum, bound, ends[1].bounds[name]))
+            for name, bound in ends[0].bounds.items()
+        }
         ambiguities = state.ambiguities + ends[0].ambiguities + ends[1].ambiguities
         return State(mesh, rows, bounds, ambiguities=ambiguities)
 
-    def _cut(self, state: State, cut: Nonlinearity, index: int, layer_input: LayerInput) -> None:
-        """Refine the mesh along the knots of a non-linearity; its evaluation stays pending."""
-        z = state.rows[cut.source].reshape(state.mesh.num_vertices, -1)
-        error = state.bounds[cut.source].error.reshape(-1)
+    def _refine(
+        self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput
+    ) -> None:
+        """Refine the mesh along the borders of a layer's pieces; the layer stays pending."""
+        error = state.bounds[layer.source].error.reshape(-1)
         if layer_input.signs is None:
             error = error + EPS * torch.maximum(layer_input.low.abs(), layer_input.high.abs())
-        refinement = partial(self._refinement, cut, state.mesh, z, error, layer_input, index)
-        state.adopt(self._refine(state.mesh, cut.name, refinement), cut, layer_input)
-        known = self.layer_errors.get(cut.name)
-        if known is not None:  # perhaps on another device
-            error = torch.maximum(known.to(error.device), error)
-        self.layer_errors[cut.name] = error
-
-    def _refine(self, mesh: Mesh, name: str, refinement: Callable[..., Refinement]) -> Refinement:
         fits = self.memory // _MESH_BYTES
         most = fits if self.max_regions is None else min(fits, self.max_regions - self.finished)
         try:
-            return refinement(max_faces=most)
+            made = self._refinement(state, index, error, layer_input, most)
         except LimitError:
-            before = self.finished + mesh.num_faces
+            before = self.finished + state.mesh.num_faces
             noun = "region" if before == 1 else "regions"
-            where = f"while cutting at {name!r}; before that it had {before:,} {noun}"
+            where = f"while cutting at {layer.name!r}; before that it had {before:,} {noun}"
             if most < fits:
                 raise LimitError(
                     f"The partition exceeds max_regions={self.max_regions:,} {where}. "
@@ -307,34 +283,36 @@ class Run:
                 f"The partition exceeds memory={self.memory:,} bytes {where}. "
                 f"{_more_memory(self.memory)}"
             ) from None
+        state.refine(made, layer, layer_input)
+        known = self.layer_errors.get(layer.name)
+        if known is not None:  # perhaps on another device
+            error = torch.maximum(known.to(error.device), error)
+        self.layer_errors[layer.name] = error
 
     def _refinement(
-        self,
-        cut: Nonlinearity,
-        mesh: Mesh,
-        z: Tensor,
-        error: Tensor,
-        layer_input: LayerInput,
-        index: int,
-        *,
-        max_faces: int,
+        self, state: State, index: int, error: Tensor, layer_input: LayerInput, max_faces: int
     ) -> Refinement:
-        """Cut along straight lines, or along the borders between winners."""
-        low, high, signs, place = layer_input.low, layer_input.high, layer_input.signs, self.place
-        if place.kernel is not None and isinstance(cut, PiecewiseScalar) and signs and signs.clear:
-            layer = ClearLayer(z, signs.positive, error, cut.jump)
-            made = refine_compiled(place.kernel, mesh, layer, index, max_faces=max_faces)
+        """The mesh, cut along straight lines or along the borders between winners."""
+        layer, mesh, place = self.program.stages[index].layer, state.mesh, self.place
+        if layer is None:
+            raise ValueError(f"stage {index} has no layer")
+        z = state.rows[layer.source].reshape(mesh.num_vertices, -1)
+        low, high, signs = layer_input.low, layer_input.high, layer_input.signs
+        kernel = cutting_kernel(place, signs)
+        if kernel is not None and signs is not None and isinstance(layer, PiecewiseScalar):
+            clear = ClearLayer(z, signs.positive, error, layer.jump)
+            made = refine_compiled(kernel, mesh, clear, index, max_faces=max_faces)
             if made is not None:
                 return made
-        functions = cut.functions(z, error, low, high, signs)
+        functions = layer.functions(z, error, low, high, signs)
         if functions is not None:
             return refine(mesh, functions, index, max_faces=max_faces, gpu=place.gpu)
-        if not isinstance(cut, MaxNonlinearity):
-            raise TypeError(f"{type(cut).__name__} does not say what to cut by")
-        if cut.smallest:
+        if not isinstance(layer, MaxNonlinearity):
+            raise TypeError(f"{type(layer).__name__} does not say what to cut by")
+        if layer.smallest:
             z, low, high = -z, -high, -low
-        cutting = z, cut.groups, error, low, high, index
-        return refine_maxima(mesh, *cutting, max_faces=max_faces, gpu=place.gpu)
+        given = z, layer.groups, error, low, high, index
+        return refine_maxima(mesh, *given, max_faces=max_faces, gpu=place.gpu)
 
 
 def _more_memory(memory: int) -> str:
@@ -344,8 +322,7 @@ def _more_memory(memory: int) -> str:
             f"Less than {_LEAST_MEMORY:,} bytes is hardly ever enough: raise memory, or leave it "
             "out to use what is free."
         )
-    fits = memory // _MESH_BYTES
     return (
-        f"What is cut at once must stay below {fits:,} regions: raise memory, or choose a smaller "
-        "domain."
+        f"What is cut at once must stay below {memory // _MESH_BYTES:,} regions: raise memory, or "
+        "choose a smaller domain."
     )

@@ -1,9 +1,9 @@
-"""Divide a mesh into tiles that are refined on their own, and glue them together again.
+"""Divide a mesh into tiles that are refined on their own, and join them again.
 
-Both tiles of a shared edge find the same cuts on it, up to rounding. Glueing gives the edge one
-list of vertices, in order; where one tile has a vertex that the other lacks (only possible within
-rounding), the other's faces get it as a corner on a straight side, so that the glued mesh is always
-watertight.
+Both tiles of a shared edge find the same new vertices on it, up to rounding. In the joined mesh the
+edge has one list of vertices, in order. Where one tile has a vertex that the other lacks, which is
+possible within rounding only, the other's faces get it as a corner on a straight side, so that the
+joined mesh is always watertight.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from splinecam._util.csr import argsort_rows, offsets_of, owners_of, places_of
 from splinecam._util.tolerances import SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Tile", "cut_in_two", "glue"]
+__all__ = ["Tile", "cut_in_two", "join_tiles"]
 
+_CELLS = ("uv", "vertex_layer", "edges", "edge_layer", "edge_unit")  # arrays of vertices and edges
 _ROOT = -2  # edge_layer of a tile's edge: _ROOT - (edge of the whole mesh it is a piece of)
 
 
@@ -45,43 +46,34 @@ def _tile(mesh: Mesh, faces: Tensor) -> Tile:
     return Tile(replace(part, edge_layer=_ROOT - edge_ids), vertex_ids)
 
 
-def glue(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
+def join_tiles(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
     """The refined mesh of all tiles, and for each tile the new index of its vertices.
 
     mesh: the mesh before it was divided; tiles: with their refined meshes.
     """
     seams = _seams(mesh, tiles)
-    inner_vertices, inner_edges = mesh.num_vertices + seams.count, mesh.num_edges + seams.count
-    places: list[Tensor] = []
-    whole = _divided(mesh, tiles, seams)
-    uv, vertex_layer = [whole.uv], [whole.vertex_layer]
-    edges, edge_layer, edge_unit = [whole.edges], [whole.edge_layer], [whole.edge_unit]
+    num_vertices, num_edges = mesh.num_vertices + seams.count, mesh.num_edges + seams.count
+    whole, places = _divided(mesh, tiles, seams), []
+    parts = {name: [getattr(whole, name)] for name in _CELLS}
     sizes, corners = [], []
     for number, tile in enumerate(tiles):
-        place = seams.places(number, tile, inner_vertices)
+        place = seams.places(number, tile, num_vertices)
         drawn = (tile.mesh.edge_layer > _ROOT).nonzero()[:, 0]
-        fresh = place >= inner_vertices
-        uv.append(tile.mesh.uv[fresh])
-        vertex_layer.append(tile.mesh.vertex_layer[fresh])
-        edges.append(place[tile.mesh.edges[drawn]])
-        edge_layer.append(tile.mesh.edge_layer[drawn])
-        edge_unit.append(tile.mesh.edge_unit[drawn])
-        size, half = _corners(mesh, tile, seams, place, drawn, inner_edges)
+        fresh = place >= num_vertices
+        parts["uv"].append(tile.mesh.uv[fresh])
+        parts["vertex_layer"].append(tile.mesh.vertex_layer[fresh])
+        parts["edges"].append(place[tile.mesh.edges[drawn]])
+        parts["edge_layer"].append(tile.mesh.edge_layer[drawn])
+        parts["edge_unit"].append(tile.mesh.edge_unit[drawn])
+        size, half = _corners(mesh, tile, seams, place, drawn, num_edges)
         sizes.append(size)
         corners.append(half)
         places.append(place)
-        inner_vertices += int(fresh.sum())
-        inner_edges += drawn.shape[0]
-    glued = Mesh(
-        uv=torch.cat(uv),
-        edges=torch.cat(edges),
-        offsets=offsets_of(torch.cat(sizes)),
-        corners=torch.cat(corners),
-        edge_layer=torch.cat(edge_layer),
-        edge_unit=torch.cat(edge_unit),
-        vertex_layer=torch.cat(vertex_layer),
-    )
-    return glued, places
+        num_vertices += int(fresh.sum())
+        num_edges += drawn.shape[0]
+    cells = {name: torch.cat(part) for name, part in parts.items()}
+    offsets = offsets_of(torch.cat(sizes))
+    return Mesh(offsets=offsets, corners=torch.cat(corners), **cells), places
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ class _Seams:
         return int(self.edge.shape[0])
 
     def places(self, number: int, tile: Tile, first_new: int) -> Tensor:
-        """The glued index of every vertex of a tile, (V,)."""
+        """The index in the joined mesh of every vertex of a tile, (V,)."""
         known = tile.vertex_ids.shape[0]
         place = tile.vertex_ids.new_full((tile.mesh.num_vertices,), -1)
         place[:known] = tile.vertex_ids
@@ -180,7 +172,7 @@ def _divided(mesh: Mesh, tiles: list[Tile], seams: _Seams) -> Mesh:
 def _corners(
     mesh: Mesh, tile: Tile, seams: _Seams, place: Tensor, drawn: Tensor, first_edge: int
 ) -> tuple[Tensor, Tensor]:
-    """Sizes and half-edges of a tile's faces in the glued mesh."""
+    """Sizes and half-edges of a tile's faces in the joined mesh."""
     part = tile.mesh
     root = _ROOT - part.edge_layer
     is_piece = root >= 0

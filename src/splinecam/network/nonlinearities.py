@@ -96,11 +96,6 @@ class Nonlinearity(ABC):
         return self.operation(argument)
 
     @property
-    def spares_argument(self) -> bool:
-        """Whether the result is never a view of the argument."""
-        return self.rectifies
-
-    @property
     def rectifies(self) -> bool:
         """Whether the operation is to take positive parts, and nothing else."""
         return False

@@ -216,10 +216,9 @@ class Program:
         rounding.
         """
         stage = self.stages[i]
-        product = self.product(i)
-        if product is not None and product.args[0] == Ref(name):
-            return {product.name: product.args[1].T.contiguous()}
-        size, n = live[name], live[name].numel()
+        size, n, dense = live[name], live[name].numel(), self.dense(i)
+        if dense is not None and dense[0] == name and dense[1].args[1].shape[1] == n:
+            return {dense[1].name: dense[1].args[1].T.contiguous()}
         scale = torch.where(size == 0, 1.0, size).reshape(n, 1)
         batch = {key: live[key].new_zeros((n + 1, *live[key].shape[1:])) for key in stage.live_in}
         batch[name].view(n + 1, n).diagonal().copy_(scale[:, 0])
@@ -230,15 +229,6 @@ class Program:
         """Whether stage i adds up units, rather than to move, scale or shift each of them."""
         products = [step.rule.product for step in self.stages[i].steps if step.rule is not None]
         return any(product and product != _ENTRYWISE for product in products)
-
-    def product(self, i: int) -> Step | None:
-        """The step of stage i, if it is a product with a constant matrix and nothing else."""
-        stage = self.stages[i]
-        if len(stage.steps) != 1 or stage.live_out != (stage.steps[0].name,):
-            return None
-        step = stage.steps[0]
-        constant = step.run is _LINEAR and isinstance(step.args[1], Tensor)
-        return step if constant else None
 
     def dense(self, i: int) -> tuple[str, Step] | None:
         """The value that stage i multiplies with a constant matrix, and the step that does.

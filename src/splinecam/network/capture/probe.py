@@ -67,7 +67,7 @@ def probe(
 
 def _holds(program: Program, i: int, live: Mapping[str, Tensor], out: dict[str, Tensor]) -> bool:
     """Whether a stage is affine and takes each point by itself, with finite results."""
-    if program.product(i) is not None:  # of a product all is known
+    if len(program.stages[i].steps) == 1 and program.dense(i) is not None:  # all is known of it
         return all(isfinite(_size(value)) for value in out.values())
     alone = program.advance(i, {name: _blend(value) for name, value in live.items()})
     return all(_agree(alone[name], _blend(out[name]), _size(out[name])) for name in out)
