@@ -1,1 +1,1 @@
-"""Helpers for arrays, options and text, without knowledge of geometry or networks."""
+"""Helpers without knowledge of the domain: ragged arrays, graphs, tolerances, options, files."""

@@ -1,4 +1,4 @@
-"""Where the set bits of words are, and whole rows of words without any."""
+"""The positions of the set bits in words of 64 bits."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from splinecam._util.csr import offsets_of, owners_of, take
 
 __all__ = ["bits_of", "rows_with_bits", "set_bits"]
 
-# Numbers as wide as so many booleans.
-_WIDE = {1: torch.bool, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+# The integer types that are as wide as so many booleans.
+_INTEGERS = {1: torch.bool, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def rows_with_bits(words: Tensor) -> Tensor:
     """The rows of (R, W) words that have any bit set, (N,)."""
-    marked = words.bool()
-    whole = _WIDE.get(words.shape[1])
-    if whole is not None:  # the marks of a row are one number
-        return marked.view(whole).view(-1).nonzero()[:, 0]
-    return marked.any(1).nonzero()[:, 0]
+    nonzero = words.bool()
+    integer = _INTEGERS.get(words.shape[1])
+    if integer is not None:  # all booleans of a row are read as one integer
+        return nonzero.view(integer).view(-1).nonzero()[:, 0]
+    return nonzero.any(1).nonzero()[:, 0]
 
 
 def set_bits(words: Tensor) -> tuple[Tensor, Tensor]:
@@ -33,7 +33,7 @@ def set_bits(words: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def bits_of(words: Tensor) -> tuple[Tensor, Tensor]:
-    """What ``set_bits`` gives, made for words of which most rows have a bit set."""
+    """What ``set_bits`` returns, made for words of which most rows have a bit set."""
     width, words = words.shape[1], words.view(-1)
     word = words.bool().nonzero()[:, 0]
     octets = take(words, word).view(torch.uint8)
@@ -42,20 +42,20 @@ def bits_of(words: Tensor) -> tuple[Tensor, Tensor]:
         return _rows_and_columns(take(word, bit >> 6), bit & 63, width)
     at = octets.nonzero()[:, 0]
     octet = take(octets, at).int()
-    counts, places = _octet_tables(words.device)
+    counts, positions = _octet_tables(words.device)
     count = take(counts, octet)
     total = int(count.sum())
-    which = 8 * octet  # the first place of each octet
+    entry = 8 * octet  # the first position of each octet
     if total != at.shape[0]:
         owner = owners_of(count, total)
         rank = torch.arange(total, device=words.device) - take(offsets_of(count), owner)
-        which, at = take(which, owner) + rank, take(at, owner)
-    bit = take(places, which).add_(at & 7, alpha=8)
+        entry, at = take(entry, owner) + rank, take(at, owner)
+    bit = take(positions, entry).add_(at & 7, alpha=8)
     return _rows_and_columns(take(word, at >> 3), bit, width)
 
 
 def _rows_and_columns(word: Tensor, bit: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Of bits (N,) of words (N,), so many of which are a row."""
+    """Row and column of bits (N,) in words (N,); width: words in a row."""
     if width == 1:
         return word, bit
     row = torch.div(word, width, rounding_mode="floor")
@@ -64,10 +64,10 @@ def _rows_and_columns(word: Tensor, bit: Tensor, width: int) -> tuple[Tensor, Te
 
 @cache
 def _octet_tables(device: torch.device) -> tuple[Tensor, Tensor]:
-    """How many bits each octet has, (256,), and the places of the first, the second, ..."""
+    """The number of bits of each octet (256,), and the positions of its bits (256 * 8,)."""
     bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
-    places = torch.argsort(bits, dim=1, descending=True, stable=True)
-    return bits.sum(1).to(device), places.view(-1).to(device)
+    positions = torch.argsort(bits, dim=1, descending=True, stable=True)
+    return bits.sum(1).to(device), positions.view(-1).to(device)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A tree of boxes, with which many points look for what is near them at once."""
+"""A bounding volume hierarchy: a tree of boxes that finds what is near many points at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from splinecam._util.tolerances import EPS, SAFETY
 __all__ = ["BoxTree"]
 
 _FAN = 8  # boxes in a larger box
-_PAIRS = 1 << 15  # pairs of a point and a box looked at in one go
-_BITS = 31  # of each coordinate, along the curve that orders the boxes
+_PAIRS = 1 << 15  # pairs of a point and a group of boxes in a block
+_BITS = 31  # of each coordinate in a Morton code
 _SPREAD = (
     (16, 0x0000FFFF0000FFFF),
     (8, 0x00FF00FF00FF00FF),
@@ -28,9 +28,9 @@ _SPREAD = (
 class BoxTree:
     """M items with bounding boxes, ordered along a Morton curve; every eight have a larger box.
 
-    low, high: (M, 2) corners of the boxes. order: (M,) the items along the curve, codes: (M,) their
-    places on it. levels: from the top down to the items, (G, 4, 8) groups of eight boxes each, with
-    rows for the least u and v and the largest u and v.
+    low, high: (M, 2) corners of the boxes. order, codes: (M,) the items along the curve and their
+    Morton codes. levels: from the top down to the items, (G, 4, 8) groups of eight boxes each, with
+    rows for the smallest u and v and the largest u and v.
     """
 
     def __init__(self, low: Tensor, high: Tensor) -> None:
@@ -41,7 +41,7 @@ class BoxTree:
             extent = (high.amax(0) - low.amin(0)).amax()
         self.cell = torch.where(extent > 0, extent, 1.0) / (1 << _BITS)
         self.codes, self.order = torch.sort(self._code(middle))
-        # A computed nearest point may lie beside the box of its segment, by rounding.
+        # By rounding, a computed nearest point may lie outside the box of its segment.
         slack = SAFETY * EPS * extent
         self.levels = _levels(take(low, self.order) - slack, take(high, self.order) + slack)
 
@@ -49,18 +49,18 @@ class BoxTree:
         return int(self.order.shape[0])
 
     def _code(self, points: Tensor) -> Tensor:
-        """Place of each point (N, 2) on the Morton curve: the bits of u and v in turns, (N,)."""
+        """The Morton codes of points (N, 2): the bits of u and v in turns, (N,)."""
         place = ((points - self.origin) / self.cell).nan_to_num().clamp(0, (1 << _BITS) - 1).long()
         for shift, mask in _SPREAD:
             place = (place | (place << shift)) & mask
         return place[:, 0] | (place[:, 1] << 1)
 
     def sorted(self, points: Tensor) -> Tensor:
-        """The order of points (N, 2) along the curve: neighbours look at the same boxes."""
+        """The order of points (N, 2) along the curve, so that neighbours meet the same boxes."""
         return torch.argsort(self._code(points))
 
     def guesses(self, points: Tensor, count: int) -> Tensor:
-        """Items that stand around each point (N, 2) on the curve and may be near it, (N, count)."""
+        """The items next to each point (N, 2) on the curve, which may be near it, (N, count)."""
         place = torch.searchsorted(self.codes, self._code(points)) - count // 2
         around = place[:, None] + torch.arange(count, device=place.device)
         return self.order[around.clamp(0, len(self) - 1)]
@@ -68,11 +68,11 @@ class BoxTree:
     def walk(
         self, points: Tensor, reach: Tensor, *, whole: Tensor | None = None, closing: bool = False
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Pairs (point, item) of points (N, 2) and items whose box is within their reach.
+        """Yield pairs (point, item) of points (N, 2) and items whose box is within their reach.
 
-        reach: (N,) squared; the caller may lower it while the pairs come. whole: (N,) gets the
-        numbers of items whose boxes lie within reach as a whole, which then come in no pair.
-        closing: only the nearest item is wanted, so the reach ends where all of a box is within.
+        reach: (N,) squared; the caller may lower it between pairs. whole: (N,) is increased by the
+        numbers of items whose boxes are entirely within reach, and these are not yielded. closing:
+        only the nearest item is wanted, so that the reach shrinks as soon as a box lies within it.
         """
         index = torch.arange(points.shape[0], device=points.device)
         stack = [(0, point, torch.zeros_like(point)) for point in torch.split(index, _PAIRS)]
@@ -99,24 +99,24 @@ class BoxTree:
                 stack += [(level + 1, *piece) for piece in pieces]
 
     def _gaps(self, level: int, group: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-        """How far points (N, 2) lie below and above eight boxes each, (N, 2, 8) for both axes."""
+        """How far points (N, 2) lie below and above eight boxes each, (N, 2, 8)."""
         boxes = take(self.levels[level], group)
         return boxes[:, :2] - points[:, :, None], points[:, :, None] - boxes[:, 2:]
 
     def _sizes(self, level: int, group: Tensor) -> Tensor:
-        """Numbers of items in eight boxes each, (N, 8)."""
+        """The numbers of items in eight boxes each, (N, 8)."""
         width = _FAN ** (len(self.levels) - 1 - level)
         first = width * (_FAN * group[:, None] + torch.arange(_FAN, device=group.device))
         return torch.clamp(len(self) - first, 0, width)
 
 
 def _squares(gap: Tensor) -> Tensor:
-    """Squared lengths of (N, 2, 8) vectors, (N, 8)."""
+    """The squared lengths of (N, 2, 8) vectors, (N, 8)."""
     return gap[:, 0].square() + gap[:, 1].square()
 
 
 def _levels(low: Tensor, high: Tensor) -> list[Tensor]:
-    """Boxes in groups of eight, boxes around these in groups of eight, and so on, top first."""
+    """Groups of eight boxes, groups of eight boxes around these, and so on, the top first."""
     levels: list[Tensor] = []
     while not levels or low.shape[0] > 1:
         missing = -low.shape[0] % _FAN

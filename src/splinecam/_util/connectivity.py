@@ -1,4 +1,4 @@
-"""Who hangs together: the components of a graph, cycles of a permutation, chains of segments."""
+"""Connected components of a graph, cycles of a permutation, and chains of segments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _INT32 = 1 << 31  # members that fit in 32 bits, with which gathers are faster
 
 
 def components(n: int, a: Tensor, b: Tensor) -> Tensor:
-    """Label (n,) the connected components of the graph with edges a-b, 0, 1, ... by lowest node."""
+    """The connected component of each of n nodes in the graph with edges a-b, (n,).
+
+    Components are numbered by their lowest nodes.
+    """
     labels: Tensor = torch.unique(roots(n, a, b), return_inverse=True)[1]
     return labels
 
@@ -39,15 +42,15 @@ def roots(n: int, a: Tensor, b: Tensor) -> Tensor:
 def cycles(following: Tensor) -> tuple[Tensor, Tensor]:
     """The cycles of a permutation: offsets (F + 1,) and their members in order, (H,).
 
-    Each begins with its lowest member. Made for short cycles: their members are walked along, but
-    for a GPU, which would have to wait for every step.
+    Each cycle begins with its lowest member. On a CPU all cycles are followed member by member,
+    which is fast if they are short.
     """
     if backend_of(following.device).asynchronous:
         return long_cycles(following)
     lowest, leader, cycle, offsets = _leaders(following)
     members = torch.empty_like(cycle)
     current, place = leader, offsets[:-1]
-    while current.shape[0]:  # all cycles are walked at once
+    while current.shape[0]:
         members.index_copy_(0, place, current)
         current, place = take(following, current), place + 1
         going = (current != take(lowest, current)).nonzero()[:, 0]
@@ -56,7 +59,7 @@ def cycles(following: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def long_cycles(following: Tensor) -> tuple[Tensor, Tensor]:
-    """What ``cycles`` gives, in as many rounds as the longest cycle's length has binary digits.
+    """What ``cycles`` returns, in as many rounds as the longest cycle's length has binary digits.
 
     >>> long_cycles(torch.tensor([2, 1, 3, 0]))
     (tensor([0, 3, 4]), tensor([0, 2, 3, 1]))
@@ -70,7 +73,11 @@ def long_cycles(following: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _leaders(following: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of each member's cycle the lowest member (H,), these in order (F,), its rank, the offsets."""
+    """The cycles of a permutation and their lowest members, which lead them.
+
+    Returns the leader of each member's cycle (H,), all leaders (F,), the cycle of each member (H,),
+    and the offsets of the cycles (F + 1,).
+    """
     lowest = _lowest_ahead(following)
     index = torch.arange(following.shape[0], device=following.device)
     leader = (lowest == index).nonzero()[:, 0]
@@ -81,13 +88,13 @@ def _leaders(following: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _lowest_ahead(following: Tensor) -> Tensor:
-    """The lowest member that one comes by from each, itself included, (H,)."""
+    """The lowest member that can be reached from each member, itself included, (H,)."""
     index = torch.arange(following.shape[0], device=following.device)
-    lowest, jump = (x.int() if x.shape[0] < _INT32 else x for x in (index, following))
+    lowest, step = (x.int() if x.shape[0] < _INT32 else x for x in (index, following))
     while True:  # the lowest member within 1, 2, 4, ... steps
         lower = lowest
         for _ in range(backend_of(following.device).doublings):
-            lower, jump = torch.minimum(lower, take(lower, jump)), take(jump, jump)
+            lower, step = torch.minimum(lower, take(lower, step)), take(step, step)
         if torch.equal(lower, lowest):
             return lowest.long()
         lowest = lower
@@ -97,7 +104,7 @@ class Chains(NamedTuple):
     """C chains of S segments, in CSR form.
 
     offsets: (C + 1,); members: (S,) the segments in order along each chain; backward: (S,) whether
-    each of them is passed from its end to its start; closed: (C,).
+    the chain runs from the end of each segment to its start; closed: (C,).
     """
 
     offsets: Tensor
@@ -107,7 +114,7 @@ class Chains(NamedTuple):
 
 
 def chains(ends: Tensor, label: Tensor) -> Chains:
-    """Chain segments (S, 2) at the nodes where exactly two of one label (S,) meet.
+    """Join segments (S, 2) at the nodes where exactly two of one label (S,) meet.
 
     Chains are ordered by label, then by lowest segment, and have the direction of that segment;
     closed ones begin with it.
@@ -115,20 +122,20 @@ def chains(ends: Tensor, label: Tensor) -> Chains:
     >>> chains(torch.tensor([[0, 1], [2, 1], [2, 3]]), torch.zeros(3)).members
     tensor([0, 1, 2])
     """
-    mate = _mates(ends, label)
-    step = _steps(mate)
+    partner = _partners(ends, label)
+    step = _steps(partner)
     index = torch.arange(ends.shape[0], device=ends.device)
-    # Where one comes by when leaving through the end, and through the start.
+    # The lowest segment that is reached through the end or through the start of each.
     lowest = (_lowest_ahead(step) >> 1).view(-1, 2).amin(1)
     closed = torch.ones_like(index, dtype=torch.bool)
-    closed[take(lowest, _stops(mate).nonzero()[:, 0] >> 1)] = False
+    closed[take(lowest, _stops(partner).nonzero()[:, 0] >> 1)] = False
     leader = (lowest == index).nonzero()[:, 0]
     leader = take(leader, torch.sort(take(label, leader), stable=True).indices)
     closed = take(closed, leader)
     opened = 2 * leader[closed]  # closed chains are opened where they begin
-    both = torch.cat([opened, mate[opened]])
-    mate[both] = both
-    last, ahead = _to_the_stop(_steps(mate))
+    both = torch.cat([opened, partner[opened]])
+    partner[both] = both
+    last, ahead = _to_the_stop(_steps(partner))
     forward = last[0::2] == take(last, 2 * lowest)
     place = torch.where(forward, ahead[1::2], ahead[0::2])
     chain = torch.empty_like(index)
@@ -140,7 +147,7 @@ def chains(ends: Tensor, label: Tensor) -> Chains:
     return Chains(offsets, members, take(~forward, members), closed)
 
 
-def _mates(ends: Tensor, label: Tensor) -> Tensor:
+def _partners(ends: Tensor, label: Tensor) -> Tensor:
     """The other end at a node that two ends of one label share, or the end itself, (2S,).
 
     End 2s is the start of segment s, end 2s + 1 its end.
@@ -149,28 +156,28 @@ def _mates(ends: Tensor, label: Tensor) -> Tensor:
     nodes = int(ends.max()) + 1 if ends.shape[0] else 0
     key, order = torch.sort((kind[:, None] * nodes + ends).view(-1))
     same = torch.zeros(key.shape[0] + 1, dtype=torch.bool, device=key.device)
-    same[1:-1] = key[1:] == key[:-1]  # each one and the one before it
+    same[1:-1] = key[1:] == key[:-1]  # whether each one equals the one before it
     first = (same[1:-1] & ~same[:-2] & ~same[2:]).nonzero()[:, 0]
-    mate = torch.arange(key.shape[0], device=key.device)
-    mate[order[first]] = order[first + 1]
-    mate[order[first + 1]] = order[first]
-    return mate
+    partner = torch.arange(key.shape[0], device=key.device)
+    partner[order[first]] = order[first + 1]
+    partner[order[first + 1]] = order[first]
+    return partner
 
 
-def _stops(mate: Tensor) -> Tensor:
-    """Whether one can not go on after entering a segment through each end, (2S,)."""
-    index = torch.arange(mate.shape[0], device=mate.device)
-    return take(mate, index ^ 1) == index ^ 1
+def _stops(partner: Tensor) -> Tensor:
+    """Whether a chain ends with the segment that it enters through each end, (2S,)."""
+    index = torch.arange(partner.shape[0], device=partner.device)
+    return take(partner, index ^ 1) == index ^ 1
 
 
-def _steps(mate: Tensor) -> Tensor:
-    """The end through which the next segment is entered; at a stop one stays, (2S,)."""
-    index = torch.arange(mate.shape[0], device=mate.device)
-    return torch.where(_stops(mate), index, take(mate, index ^ 1))
+def _steps(partner: Tensor) -> Tensor:
+    """The end through which a chain enters its next segment, or the same end at a stop, (2S,)."""
+    index = torch.arange(partner.shape[0], device=partner.device)
+    return torch.where(_stops(partner), index, take(partner, index ^ 1))
 
 
 def _to_the_stop(step: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the steps from each end lead at last, and how many they are, (2S,) each."""
+    """Where the steps from each end lead in the end, and how many steps there are, (2S,) each."""
     ahead = (step != torch.arange(step.shape[0], device=step.device)).long()
     while True:  # 1, 2, 4, ... steps at a time
         before = step

@@ -1,4 +1,8 @@
-"""Rows of different lengths in one flat tensor: the few helpers everything else is written in."""
+"""Ragged arrays: rows of different lengths, one after the other in one flat tensor (CSR).
+
+A ragged array has counts (R,), the length of each row; offsets (R + 1,), the first entry of each
+row; and owners (N,), the row of each entry.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +30,17 @@ __all__ = [
     "take_rows",
 ]
 
-# Bits of a sort key: short keys sort twice as fast, if they leave room for enough of a fraction.
+# Bits of a sort key. Short keys sort twice as fast, if enough bits are left for a fraction.
 _SHORT, _LONG, _ENOUGH = 31, 63, 10
 _MANTISSA = 52
 
-_EXCHANGES = 8  # rounds of putting neighbours right, before everything is sorted exactly
+_EXCHANGES = 8  # rounds of exchanging neighbours, before everything is sorted exactly
 
-_FEW = 1 << 12  # entries for which fewer operations count more than fewer passes
+_FEW = 1 << 12  # entries up to which fewer operations are faster than fewer passes
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
-    """``x[index]`` along the first axis, which on a CPU is twice as fast this way."""
+    """``x[index]`` along the first axis, twice as fast on a CPU."""
     return x.index_select(0, index)
 
 
@@ -46,30 +50,30 @@ def lengths(d: Tensor) -> Tensor:
 
 
 def take_each(x: Tensor, index: Tensor) -> tuple[Tensor, ...]:
-    """``x[:, index]`` row by row, which on a GPU is one operation."""
+    """The rows of ``x[:, index]``, in one operation on a GPU."""
     if backend_of(index.device).asynchronous:
         return x.index_select(1, index).unbind()
     return tuple(take(row, index) for row in x)
 
 
 def places_in(mask: Tensor, count: int) -> Tensor:
-    """Where a mask (N,) is set, if it is known at how many places: a GPU need not wait for that."""
+    """Where a mask (N,) is set. As the count is known, the host need not wait for a GPU."""
     if backend_of(mask.device).asynchronous:
-        rank = torch.cumsum(mask, 0).mul_(mask)  # from 1 on; the others do not matter
+        rank = torch.cumsum(mask, 0).mul_(mask)  # from 1 on; entry 0 is discarded
         index = torch.arange(mask.shape[0], device=mask.device)
         return rank.new_empty(count + 1).scatter_(0, rank, index)[1:]
     return mask.nonzero()[:, 0]
 
 
 def offsets_of(counts: Tensor) -> Tensor:
-    """Row starts, with the total appended: ``counts (R,) -> (R + 1,)``."""
+    """The first entry of each row, with the total appended: ``counts (R,) -> (R + 1,)``."""
     out = counts.new_zeros(counts.shape[0] + 1)
     torch.cumsum(counts, 0, out=out[1:])
     return out
 
 
 def counts_of(owners: Tensor, rows: int) -> Tensor:
-    """How many entries each of so many rows has; a GPU need not wait, as for ``bincount``."""
+    """The number of entries of each row, (rows,); unlike ``bincount``, a GPU need not wait."""
     return owners.new_zeros(rows).scatter_add_(0, owners, torch.ones_like(owners))
 
 
@@ -80,62 +84,63 @@ def owners_of(counts: Tensor, total: int | None = None) -> Tensor:
     begin = torch.cumsum(counts, 0)
     if total is None:
         total = int(begin[-1]) if begin.shape[0] else 0
-    # One more at each row's end; a running sum is several times faster than repeating.
+    # A running sum of ones at the ends of the rows is several times faster than repeating.
     steps = counts.new_zeros(total + 1).scatter_add_(0, begin, torch.ones_like(counts))
     return torch.cumsum(steps, 0, out=steps)[:total]
 
 
 def places_of(counts: Tensor, owners: Tensor, offsets: Tensor) -> Tensor:
-    """The place of every entry in its row: ``[2, 0, 3] -> [0, 1, 0, 1, 2]``."""
+    """The position of every entry in its row: ``[2, 0, 3] -> [0, 1, 0, 1, 2]``."""
     return torch.arange(owners.shape[0], device=counts.device) - take(offsets, owners)
 
 
 def take_rows(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Flat indices of the entries of the chosen rows, one row after the other, and their counts."""
+    """The flat indices of the entries of chosen rows, row by row, and the counts of these rows."""
     begin, end = take(offsets, rows), take(offsets[1:], rows)
     counts = end - begin
     return entries_of(begin, end, offsets_of(counts)), counts
 
 
 def entries_of(begin: Tensor, end: Tensor, offsets: Tensor, total: int | None = None) -> Tensor:
-    """All of begin[0], ..., end[0] - 1, begin[1], ...; offsets: (R + 1,) where each row begins."""
+    """The indices begin[0], ..., end[0] - 1, begin[1], ...; offsets: (R + 1,) of the rows."""
     if total is None:
         total = int(offsets[-1])
     if total < _FEW and not backend_of(begin.device).asynchronous:
         shift = torch.repeat_interleave(begin - offsets[:-1], end - begin, output_size=total)
         return shift.add_(torch.arange(total, device=shift.device))
-    jump = begin - 1
-    torch.sub(begin[1:], end[:-1], out=jump[1:])
-    steps = begin.new_ones(total + 1).scatter_add_(0, offsets[:-1], jump)
+    gaps = begin - 1
+    torch.sub(begin[1:], end[:-1], out=gaps[1:])
+    steps = begin.new_ones(total + 1).scatter_add_(0, offsets[:-1], gaps)
     return torch.cumsum(steps, 0, out=steps)[:total]
 
 
 def following(offsets: Tensor, total: int) -> Tensor:
-    """The entry after each one around its row, (N,): the last is followed by the first."""
+    """The entry after each entry of its row, (N,); the last one is followed by the first."""
     after = torch.arange(1, total + 2, device=offsets.device)
     begin, end = offsets[:-1], offsets[1:]
     return after.scatter_(0, torch.where(end > begin, end - 1, total), begin)[:total]
 
 
 def blocks_of(counts: Tensor, limit: int) -> list[tuple[int, int]]:
-    """Cut rows into runs (first, last + 1) with about ``limit`` entries each."""
+    """Divide rows into runs (first, last + 1) with about ``limit`` entries each."""
     starts = offsets_of(counts)[:-1]
     runs = torch.unique_consecutive(starts // limit, return_counts=True)[1]
     return list(pairwise([0, *torch.cumsum(runs, 0).tolist()]))
 
 
 def argsort_rows(row: Tensor, s: Tensor) -> Tensor:
-    """Order by row, then by ``s`` in [0, 1] within the row."""
+    """The order of entries by row, then by ``s`` in [0, 1], (N,)."""
     return sort_rows(row, s)[0]
 
 
 def sort_rows(row: Tensor, s: Tensor, rows: int = 1 << 32) -> tuple[Tensor, Tensor, Tensor]:
-    """The order by row, then by ``s`` in [0, 1], and both in that order; rows: at most so many.
+    """The order of entries by row, then by ``s`` in [0, 1], and row and ``s`` in that order.
 
-    One sort of (row, leading bits of s) is several times faster than sorting twice. What it leaves
-    in the wrong order, neighbours whose leading bits are equal, is then exchanged.
+    rows: the largest possible number of rows. One sort of (row, leading bits of s) is several times
+    faster than two sorts. Neighbours with equal leading bits that it leaves in the wrong order are
+    exchanged afterwards.
     """
-    if backend_of(s.device).asynchronous:  # numbers with the row before the point, and s after it
+    if backend_of(s.device).asynchronous:  # keys row + s in float64
         below = 1 - 2.0 ** (rows.bit_length() - _MANTISSA)
         key, order = torch.sort(torch.add(row, s, alpha=below), stable=True)
         at = key.long()
@@ -155,7 +160,7 @@ def sort_rows(row: Tensor, s: Tensor, rows: int = 1 << 32) -> tuple[Tensor, Tens
 
 
 def _keys(row: Tensor, s: Tensor, rows: int) -> tuple[Tensor, int]:
-    """Whole numbers to sort by, the row and so many leading bits of ``s``."""
+    """Integer sort keys of the row and leading bits of ``s``, and the number of these bits."""
     high = rows.bit_length()
     short = _SHORT - high >= _ENOUGH
     bits = _SHORT - high if short else min(_SHORT, _LONG - high)
@@ -165,7 +170,7 @@ def _keys(row: Tensor, s: Tensor, rows: int) -> tuple[Tensor, int]:
 
 
 def _exchange(order: Tensor, wrong: Tensor) -> None:
-    """Turn pairs round that begin at the given places; of overlapping ones, every other."""
+    """Exchange the pairs that begin at given positions; of overlapping pairs every other one."""
     index = torch.arange(wrong.shape[0], device=wrong.device)
     follows = torch.zeros_like(wrong, dtype=torch.bool)
     follows[1:] = wrong[1:] - wrong[:-1] == 1

@@ -1,8 +1,8 @@
 """Files that appear only when they are complete, and errors that name the file and the reason.
 
-A file is written under no name at all where the system can do that (``O_TMPFILE``), and else under
-a hidden name beside its place, so that a process that is killed leaves nothing in its place. What
-such a process does leave is removed by the next one that writes the same file.
+A file is written without a name where the system supports that (``O_TMPFILE``), and else under a
+hidden temporary name, so that a killed process never leaves an incomplete file. A temporary file
+that it does leave is removed by the next process that writes the same file.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _REASONS = {
     errno.EISDIR: "it is a folder",
     errno.ENAMETOOLONG: "its name is too long",
 }
-_FILES = Path("/proc/self/fd")  # where Linux has the open files of a process
-_DRAFT = ".part"  # how names of files end that are not complete
+_FILES = Path("/proc/self/fd")  # where Linux lists the open files of a process
+_DRAFT = ".part"  # the ending of temporary names
 
 
 def reason_of(error: OSError) -> str:
-    """Why the system refused to read or write a file, in words."""
+    """The reason why the system refused to read or write a file, in words."""
     return _REASONS.get(error.errno or 0) or error.strerror or str(error) or type(error).__name__
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the system raises while a file is written into a ``FileError`` that names it."""
+    """Convert errors of the system while a file is written to a ``FileError`` that names it."""
     try:
         yield
     except FileError:
@@ -52,7 +52,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replaced(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A new file that takes its place, and that of an older one, when the block ends without error.
+    """A file that appears at its path, or replaces the one there, if the block ends without error.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +62,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     'complete'
     """
     shown = Path(path)
-    target = Path(os.path.realpath(shown))  # a link stays one
+    target = Path(os.path.realpath(shown))  # a link is followed, not replaced
     if target.is_dir():
         raise FileError(f"{shown} is a folder; give the name of a file in it.")
     if not target.parent.is_dir():
@@ -93,30 +93,30 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def _is_special(target: Path) -> bool:
-    """Whether a path is a device or a pipe, which is written to and never replaced."""
+    """Whether a path is a device or a pipe, which cannot be replaced."""
     return target.exists() and not stat.S_ISREG(target.stat().st_mode)
 
 
 def _unnamed(folder: Path) -> IO[bytes] | None:
-    """A file without a name, which is gone when its process is; None where there are none."""
+    """A file without a name, which vanishes with its process; None where it is not supported."""
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None or os.link not in os.supports_dir_fd or not _FILES.is_dir():
         return None
     try:
         return os.fdopen(os.open(folder, flag | os.O_RDWR, 0o666), "wb")
-    except OSError:  # not every file system has them; others raise the same error for a named file
+    except OSError:  # the file system does not support it, or the named file fails as well
         return None
 
 
 def _name(file: IO[bytes], path: Path) -> None:
-    """Give a file without a name one."""
+    """Give a name to a file without one."""
     number = file.fileno()
-    # The link in /proc is followed only if a folder is given, which an absolute path does not need.
+    # The link in /proc is followed only if a folder is given, although the path is absolute.
     os.link(_FILES / str(number), path, src_dir_fd=number, follow_symlinks=True)
 
 
 def _remove_stale(target: Path) -> None:
-    """Remove what processes that were killed have left of this file: nobody holds a lock on it."""
+    """Remove temporary files of killed processes, which hold no lock on them any more."""
     prefix = f".{target.name}."
     with contextlib.suppress(OSError):
         found = [path for path in target.parent.iterdir() if path.name.startswith(prefix)]
@@ -127,7 +127,7 @@ def _remove_stale(target: Path) -> None:
 
 
 def _lock(file: IO[Any]) -> bool:
-    """Hold a file until it is closed; False if another process holds it, or nobody can tell."""
+    """Lock a file until it is closed; returns False if that fails."""
     try:
         import fcntl
     except ImportError:  # Windows, where a file that is open cannot be removed anyway

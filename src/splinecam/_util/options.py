@@ -16,7 +16,7 @@ def cuda_is_there() -> bool:
 
 
 def device_of(device: str | torch.device) -> torch.device:
-    """The device meant: "auto" is a GPU if there is one."""
+    """The device that is meant; "auto" is a GPU if there is one."""
     there = cuda_is_there()
     if device == "auto":
         return torch.device("cuda" if there else "cpu")
@@ -24,7 +24,7 @@ def device_of(device: str | torch.device) -> torch.device:
         chosen = torch.device(device)
     except (RuntimeError, TypeError):
         chosen = torch.device("meta")
-    if chosen.type != "cpu" and not (chosen.type == "cuda" and there):
+    if chosen.type not in ("cpu", *(["cuda"] if there else [])):
         known = "'auto', 'cpu' or 'cuda'" if there else "'auto' or 'cpu', as there is no CUDA here"
         raise SplineCamError(f"device {device!r} is not available: use {known}.")
     return chosen

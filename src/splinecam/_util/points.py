@@ -1,4 +1,4 @@
-"""Numbers and points as users give them: tensors, arrays or lists, checked and in float64."""
+"""Convert numbers and points that users give (tensors, arrays or lists) to checked float64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["as_float64", "as_tensor", "finite", "pair", "points_of"]
 
 
 def as_float64(value: Any, name: str) -> Tensor:
-    """``value`` (tensor, array or nested lists of real numbers) as a detached float64 tensor."""
+    """A detached float64 tensor of ``value``, a tensor, an array or nested lists of numbers."""
     try:
         if isinstance(value, Tensor):
             tensor = value.detach()
@@ -34,12 +34,12 @@ def as_float64(value: Any, name: str) -> Tensor:
 
 
 def as_tensor(value: Any, name: str) -> Tensor:
-    """A copy of ``value`` as float64 on the CPU."""
+    """A float64 copy of ``value`` on the CPU."""
     return as_float64(value, name).cpu().clone()
 
 
 def finite(value: Any, name: str) -> Tensor:
-    """``value`` as float64 on the CPU; an error names the first entry that is not finite."""
+    """A float64 copy of ``value`` on the CPU; an entry that is not finite is an error."""
     tensor = as_tensor(value, name)
     bad = (~tensor.isfinite()).nonzero()
     if len(bad):
@@ -50,7 +50,7 @@ def finite(value: Any, name: str) -> Tensor:
 
 
 def pair(value: Any, name: str) -> Tensor:
-    """One finite number twice, or two, (2,)."""
+    """Two finite numbers, (2,); a single one is repeated."""
     tensor = finite(value, name)
     if tensor.numel() not in (1, 2):
         raise DomainError(
@@ -61,7 +61,7 @@ def pair(value: Any, name: str) -> Tensor:
 
 
 def points_of(points: Any) -> tuple[Tensor, tuple[int, ...]]:
-    """``points: (k, *shape)`` flattened to ``(k, D)``, and the shape; at least three of them."""
+    """At least three points ``(k, *shape)``, flattened to ``(k, D)``, and their shape."""
     x = finite(points, "points")
     if x.ndim < 2 or len(x) < 3:
         count = len(x) if x.ndim else 0

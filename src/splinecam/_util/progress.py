@@ -1,4 +1,4 @@
-"""How far a computation has come: a bar in interactive use, and the log."""
+"""Report progress: a bar in interactive use, and the log."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _log = logging.getLogger("splinecam")
 
 
 def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
-    """A bar for interactive use; elsewhere it is not shown."""
+    """A progress bar, which is shown in interactive use only."""
     if not wanted:
         return tqdm(disable=True)
     notebook = in_notebook()
     interactive = (sys.stderr is not None and sys.stderr.isatty()) or notebook
     bar: Any = tqdm
-    if notebook and find_spec("ipywidgets") is not None:  # without which tqdm.auto warns
+    if notebook and find_spec("ipywidgets") is not None:  # else tqdm.auto warns
         bar = import_module("tqdm.auto").tqdm
     return bar(total=total, unit=unit, disable=not interactive, leave=False)
 
 
 def in_notebook() -> bool:
-    """Whether the code runs in the kernel of a notebook, not only beside packages for one."""
+    """Whether the code runs in the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None
 
 
 def tell(bar: tqdm[Any], name: str, regions: int) -> None:
-    """Say in the log, and beside the bar, how many regions there are after a cut."""
+    """Report in the log, and beside the bar, how many regions there are after a layer."""
     _log.info("%s: %s regions", name, f"{regions:,}")
     bar.set_description_str(f"{name}: {regions:,} regions")

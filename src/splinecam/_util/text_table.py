@@ -1,4 +1,4 @@
-"""A small table of text: aligned lines, HTML, LaTeX or Markdown."""
+"""Small tables as aligned text, HTML, LaTeX or Markdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["TextTable", "number_text"]
 
-# What LaTeX takes for commands, and how it is written instead.
+# The characters that LaTeX interprets, and how they are written.
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -21,7 +21,7 @@ _LEFT = "text-align:left"
 
 
 def number_text(value: float) -> str:
-    """A number as it is printed: whole ones in full, others with four digits.
+    """A number as text: integers in full, others with four digits.
 
     >>> number_text(12345), number_text(0.123456)
     ('12,345', '0.1235')
@@ -31,14 +31,14 @@ def number_text(value: float) -> str:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A title, the heads of the columns, and rows of a label and cells."""
+    """A table with a title, column heads, and rows of a label and cells."""
 
     title: str
     columns: tuple[str, ...]
     rows: list[tuple[str, list[str]]]
 
     def text(self, wide: int) -> str:
-        """Aligned lines, of which the labels take so many characters."""
+        """Aligned lines; wide: the characters of the column of labels."""
         lines = [(self.title, list(self.columns)), *((f"  {k}", cells) for k, cells in self.rows)]
         cell = max(8, *(len(x) for _, cells in lines for x in cells)) if self.columns else 12
         return "\n".join(
@@ -47,7 +47,7 @@ class TextTable:
         )
 
     def html(self) -> str:
-        """A table element, in the colours and fonts of the page that it is on."""
+        """A table element without colours and fonts of its own."""
 
         def row(tag: str, label: str, cells: Sequence[str]) -> str:
             inner = "".join(f"<{tag}>{html.escape(x)}</{tag}>" for x in cells)
@@ -57,7 +57,7 @@ class TextTable:
         return f"<table>{row('th', self.title, self.columns)}{body}</table>"
 
     def latex(self) -> str:
-        r"""A ``tabular`` with the rules of the package booktabs, ready for a ``table``.
+        r"""A ``tabular`` environment with the rules of the package booktabs.
 
         >>> print(TextTable("", ("a_1",), [("NR", ["4"])]).latex())
         \begin{tabular}{lr}
@@ -77,7 +77,7 @@ class TextTable:
         return "\n".join([*rules, r"\end{tabular}"])
 
     def markdown(self) -> str:
-        r"""A table of GitHub's Markdown, with its columns aligned.
+        r"""A table in GitHub's Markdown, with aligned columns.
 
         >>> print(TextTable("", ("a|b",), [("NR", ["4"])]).markdown())
         |    | a\|b |

@@ -1,9 +1,11 @@
-"""The only tolerances in the code base: how signs are decided and when points are one point.
+"""All tolerances of the code base: when a value is zero, and when points are merged.
 
-Every computed number carries an estimate ``e`` of its absolute rounding error. A value is zero when
-it lies within ``SAFETY * e`` of zero, and two points of a line are one point when they lie within
-the sum of their tolerances. What lies between ``e`` and ``SAFETY * e`` is too far off for rounding
-alone and too close to be told apart: it is decided the same way, and reported.
+Every computed number carries an estimate ``e`` of its absolute rounding error, and its tolerance is
+``SAFETY * e``. A value is zero if its modulus is at most its tolerance. Two points of a line are
+merged if their distance is at most the sum of their tolerances (``cluster``), and so are regions
+whose affine maps differ by no more (``engine.merge``). What lies between ``e`` and ``SAFETY * e``
+is larger than rounding explains and too small to be resolved: it is decided in the same way, and
+reported as ambiguous.
 """
 
 from __future__ import annotations
@@ -13,15 +15,15 @@ from torch import Tensor
 
 __all__ = [
     "AREA_PRECISION",
-    "BLURRED",
     "DEGENERATE",
     "EPS",
     "JACOBIAN_PRECISION",
-    "LARGEST",
+    "LARGEST_DOMAIN",
+    "MAX_CORNER_ERROR",
     "PLANAR",
     "SAFETY",
     "SLOPE_PRECISION",
-    "SMALLEST",
+    "SMALLEST_DOMAIN",
     "UNRESOLVED_REACH",
     "UV_ERROR",
     "VALUE_PRECISION",
@@ -31,54 +33,54 @@ __all__ = [
 
 EPS = 2.0**-52
 
-# Estimated errors times this are tolerances. The true error stays below the estimate, so that the
-# factor leaves room for it twice over.
+# Tolerances are estimated errors times this factor: of zeros, and of merges of points and regions.
+# The true errors stay below the estimates, so that the factor covers them twice over.
 SAFETY = 8.0
 
-# Rounding of a coordinate in the engine's frame, where the domain spans about [-1, 1].
+# The rounding error of a coordinate in the engine's frame, where the domain spans about [-1, 1].
 UV_ERROR = 2 * EPS
 
-# Slopes fitted to vertex values must be this precise, relative to the steepest; regions too thin
-# for that get the network's own derivative instead.
+# The precision of slopes that are fitted to vertex values, relative to the steepest slope. Regions
+# that are too thin for it get the network's own derivative instead.
 SLOPE_PRECISION = 1e-10
 
-# What validate() demands: of the areas' sum, of outputs relative to their spread, and of slopes
-# relative to the steepest.
+# The precision that validate() demands: of the sum of all areas, of outputs relative to their
+# spread, and of slopes relative to the steepest slope.
 AREA_PRECISION = 1e-10
 VALUE_PRECISION = 1e-9
 JACOBIAN_PRECISION = 1e-6
 
-# validate() does not hold regions to account that lie within this distance of a place which the
-# partition itself reports as unresolved (in the engine's frame).
+# validate() does not check regions within this distance of a place that the partition reports as
+# unresolved, in the engine's frame.
 UNRESOLVED_REACH = 2.0**-20
 
-# Relative distance off the plane at which given points do not span a 2-D domain.
+# The relative distance from a plane up to which points lie in it.
 PLANAR = 1e-9
 
-# Rounding of a polygon's corners, relative to its extent, beyond which its shape is lost.
-BLURRED = 2.0**-7
+# The largest rounding error of a polygon's corners, relative to its extent.
+MAX_CORNER_ERROR = 2.0**-7
 
-# Relative width below which a polygon is no polygon.
+# The relative width up to which a polygon is degenerate.
 DEGENERATE = 1e-12
 
-# How wide a polygon may be, so that areas and squared distances are normal numbers of float64.
-SMALLEST = 1e-140
-LARGEST = 1e150
+# The range of widths of a domain in which areas and squared distances are normal float64 numbers.
+SMALLEST_DOMAIN = 1e-140
+LARGEST_DOMAIN = 1e150
 
 
 def cluster(
     line: Tensor, s: Tensor, error: Tensor, common_shift: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Unite the points of each line that cannot be told apart.
+    """Merge the points of each line whose distance is within their tolerances.
 
-    line: (N,) ascending; s: (N,) ascending within a line; error: (N,) rounding error of s; drift:
-    (N,) how far s moves with the line itself, if that is off its place: all its points move at
-    once, so that only their differences count.
-    Returns the cluster of each point (N,), the best-known member of each cluster (C,), and whether
-    each point is farther from that member than rounding explains (N,).
+    line: (N,) ascending; s: (N,) positions, ascending within a line; error: (N,) their rounding
+    errors; common_shift: (N,) by how much an error of the line itself moves each position. As all
+    points of the line move together, only differences of the common shift matter.
+    Returns the cluster of each point (N,), the most precise member of each cluster (C,), and
+    whether each point is farther from that member than rounding explains (N,).
 
-    A badly known point (lines that meet at a tiny angle) joins the nearest better-known one, and
-    never glues two well-known points together.
+    An imprecise point (of lines that meet at a tiny angle) joins the nearest more precise one, and
+    never merges two precise points with each other.
     """
     group = torch.arange(s.shape[0], device=s.device)
     best = group
@@ -92,15 +94,15 @@ def cluster(
         start = ~_joins(touch, s[best], error[best])
         label = torch.cumsum(start.long(), 0) - 1
         group = label[group]
-        best = _narrowest(label, error[best], best)
+        best = _most_precise(label, error[best], best)
     best_of = best[group]
     explained = error + error[best_of] + (common_shift - common_shift[best_of]).abs()
-    doubtful = (s - s[best_of]).abs() > explained
-    return group, best, doubtful
+    ambiguous = (s - s[best_of]).abs() > explained
+    return group, best, ambiguous
 
 
 def touching(line: Tensor, s: Tensor, error: Tensor, common_shift: Tensor | None = None) -> Tensor:
-    """For each neighbouring pair: on one line and within both tolerances, as in ``cluster``."""
+    """Whether neighbouring points lie on one line and within their tolerances, (N - 1,)."""
     reach = error[1:] + error[:-1]
     if common_shift is not None:
         reach += common_shift.diff().abs()
@@ -108,20 +110,20 @@ def touching(line: Tensor, s: Tensor, error: Tensor, common_shift: Tensor | None
 
 
 def _joins(touch: Tensor, s: Tensor, error: Tensor) -> Tensor:
-    """Which points join their left neighbour: the worse-known of a pair picks its nearest one."""
+    """Whether each point joins its left neighbour: the less precise of a pair joins its nearest."""
     gap = torch.where(touch, s[1:] - s[:-1], torch.inf)
     outer = gap.new_full((1,), torch.inf)
     left, right = torch.cat([outer, gap]), torch.cat([gap, outer])
     prefers_left = left <= right
     worse_is_right = error[1:] >= error[:-1]
     pair = touch & torch.where(worse_is_right, prefers_left[1:], ~prefers_left[:-1])
-    # The closest pair of all is always taken, so every pass makes progress.
+    # The closest pair is always merged, so that every pass makes progress.
     pair |= touch & prefers_left[1:] & (right[:-1] <= left[:-1])
     return torch.cat([pair.new_zeros(1), pair])
 
 
-def _narrowest(label: Tensor, error: Tensor, best: Tensor) -> Tensor:
-    """The member with the smallest error of each run of labels (the first of equals)."""
+def _most_precise(label: Tensor, error: Tensor, best: Tensor) -> Tensor:
+    """The member with the smallest error of each cluster, the first of equal ones, (C,)."""
     count = int(label[-1]) + 1
     least = error.new_full((count,), torch.inf).scatter_reduce_(0, label, error, "amin")
     candidate = torch.where(error <= least[label], best, torch.iinfo(torch.int64).max)

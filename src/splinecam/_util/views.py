@@ -1,4 +1,4 @@
-"""Sequences whose items are light views of arrays, made when they are asked for."""
+"""Sequences whose items are light views of arrays, made on access."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Views(Sequence[View]):
     def __getitem__(self, index: int | slice) -> View | list[View]:
         if isinstance(index, slice):
             return [self._view(i) for i in range(*index.indices(len(self)))]
-        position = operator.index(index)  # also whole-number tensors and numpy's integers
+        position = operator.index(index)  # also accepts integer tensors and numpy integers
         if not -len(self) <= position < len(self):
             raise IndexError(
                 f"{self._noun} {position} of {len(self):,} {self._noun}s, numbered from 0"

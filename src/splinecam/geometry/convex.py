@@ -7,7 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from splinecam._util.tolerances import BLURRED, DEGENERATE, EPS, LARGEST, SMALLEST
+from splinecam._util.tolerances import (
+    DEGENERATE,
+    EPS,
+    LARGEST_DOMAIN,
+    MAX_CORNER_ERROR,
+    SMALLEST_DOMAIN,
+)
 from splinecam.errors import DomainError
 
 __all__ = ["convex_corners", "cross", "fan", "require_resolved", "require_size"]
@@ -45,13 +51,13 @@ def require_resolved(x: Tensor, extent: float) -> None:
 
 def require_size(extent: float) -> None:
     """An error for a polygon so large or so small that its area may leave the range of float64."""
-    if SMALLEST <= extent <= LARGEST:
+    if SMALLEST_DOMAIN <= extent <= LARGEST_DOMAIN:
         return
-    size = "large" if extent > LARGEST else "small"
+    size = "large" if extent > LARGEST_DOMAIN else "small"
     raise DomainError(
         f"The polygon is too {size}: it is {extent:.3g} wide. Areas and squared distances stay "
-        f"within the range of float64 for polygons that are {SMALLEST:.0e} to {LARGEST:.0e} wide: "
-        "give the inputs in other units."
+        f"within the range of float64 for polygons that are {SMALLEST_DOMAIN:.0e} to "
+        f"{LARGEST_DOMAIN:.0e} wide: give the inputs in other units."
     )
 
 
@@ -83,7 +89,7 @@ def convex_corners(corners: Tensor, magnitude: float) -> Tensor:
         index = index.flip(0)
     size = max(magnitude, float(corners.abs().max()))
     noise = 4 * EPS * size / extent
-    if noise > BLURRED:
+    if noise > MAX_CORNER_ERROR:
         raise DomainError(
             f"The domain ({extent:.3g} wide) is too small for float64 around inputs of size "
             f"{size:.3g}. Make it larger, or shift the inputs towards zero."

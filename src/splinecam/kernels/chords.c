@@ -8,14 +8,14 @@
 
 enum { INSERTION = 24 }; /* slots that are sorted by insertion */
 
-/* Enlarge the arrays from `first` to `last`, two neighbouring fields of face_t whose entries have
- * eight bytes, so that `count` entries fit. Returns 0 if there is no memory. */
+/* Enlarge all arrays of face_t from field `first` to field `last` so that `count` entries fit.
+ * Returns 0 if there is no memory. */
 static int grow(face_t *f, size_t first, size_t last, int64_t *capacity, int64_t count) {
     if (count <= *capacity) return 1;
     for (size_t at = first; at <= last; at += sizeof(void *)) {
         void *array, *bigger;
         memcpy(&array, (char *)f + at, sizeof array);
-        if (!(bigger = realloc(array, (size_t)count * 16))) return 0;
+        if (!(bigger = realloc(array, (size_t)count * 2 * sizeof(slot_t)))) return 0;
         memcpy((char *)f + at, &bigger, sizeof bigger);
     }
     *capacity = 2 * count;
@@ -30,7 +30,7 @@ static int reserve_chords(face_t *f, int64_t n) {
 }
 
 static int reserve_crossings(face_t *f, int64_t x) {
-    return GROW(f, slot_crossing, sorted_reach, slot_capacity, 2 * x);
+    return GROW(f, slots, slot, slot_capacity, 2 * x);
 }
 
 int sc_reserve_places(face_t *f, int64_t count) {
@@ -180,16 +180,11 @@ static int find_lines(const run_t *run, int64_t n, face_t *f) {
 static void sort_slots(face_t *f, int64_t begin, int64_t end) {
     if (end - begin <= INSERTION) {
         for (int64_t k = begin + 1; k < end; k++) {
-            double along = f->along[k], reach = f->reach[k];
-            int64_t slot_crossing = f->slot_crossing[k], i = k;
-            for (; i > begin && f->along[i - 1] > along; i--) {
-                f->along[i] = f->along[i - 1];
-                f->reach[i] = f->reach[i - 1];
-                f->slot_crossing[i] = f->slot_crossing[i - 1];
-            }
-            f->along[i] = along;
-            f->reach[i] = reach;
-            f->slot_crossing[i] = slot_crossing;
+            slot_t slot = f->slots[k];
+            int64_t i = k;
+            for (; i > begin && f->slots[i - 1].along > slot.along; i--)
+                f->slots[i] = f->slots[i - 1];
+            f->slots[i] = slot;
         }
         return;
     }
@@ -197,15 +192,10 @@ static void sort_slots(face_t *f, int64_t begin, int64_t end) {
     sort_slots(f, begin, middle);
     sort_slots(f, middle, end);
     while (i < middle || j < end) {
-        int64_t from = j >= end || (i < middle && f->along[i] <= f->along[j]) ? i++ : j++;
-        f->sorted_along[k] = f->along[from];
-        f->sorted_reach[k] = f->reach[from];
-        f->sorted[k++] = f->slot_crossing[from];
+        int first = j >= end || (i < middle && f->slots[i].along <= f->slots[j].along);
+        f->sorted[k++] = f->slots[first ? i++ : j++];
     }
-    size_t count = (size_t)(end - begin);
-    memcpy(f->along + begin, f->sorted_along + begin, count * sizeof *f->along);
-    memcpy(f->reach + begin, f->sorted_reach + begin, count * sizeof *f->reach);
-    memcpy(f->slot_crossing + begin, f->sorted + begin, count * sizeof *f->slot_crossing);
+    memcpy(f->slots + begin, f->sorted + begin, (size_t)(end - begin) * sizeof *f->slots);
 }
 
 /* Find the slots of all chords, in order along each. Returns 0 if chords are parallel. */
@@ -228,21 +218,17 @@ static int find_slots(int64_t n, int64_t x, face_t *f) {
         /* Line i crosses a strip of width w around line j over a length of |dj| / |area| * w. */
         double strip = (f->error[i] + f->error[j]) / fabs(area);
         int64_t p = f->slot_next[i]++, q = f->slot_next[j]++;
-        f->along[p] = (gx * vy - gy * vx) / area;
-        f->reach[p] = strip * f->length[j];
-        f->slot_crossing[p] = 2 * k;
-        f->along[q] = (gx * uy - gy * ux) / area;
-        f->reach[q] = strip * f->length[i];
-        f->slot_crossing[q] = 2 * k + 1;
+        f->slots[p] = (slot_t){(gx * vy - gy * vx) / area, strip * f->length[j], 2 * k};
+        f->slots[q] = (slot_t){(gx * uy - gy * ux) / area, strip * f->length[i], 2 * k + 1};
     }
     for (int64_t i = 0; i < n; i++) {
         sort_slots(f, f->slot_first[i], f->slot_first[i + 1]);
         for (int64_t k = f->slot_first[i]; k < f->slot_first[i + 1]; k++) {
             f->chord[k] = i;
-            f->slot[f->slot_crossing[k]] = k;
+            f->slot[f->slots[k].crossing] = k;
         }
     }
-    for (int64_t k = 0; k < 2 * x; k++) f->other[k] = f->slot[f->slot_crossing[k] ^ 1];
+    for (int64_t k = 0; k < 2 * x; k++) f->other[k] = f->slot[f->slots[k].crossing ^ 1];
     return 1;
 }
 
@@ -253,9 +239,11 @@ static int well_apart(const run_t *run, int64_t n, const face_t *f) {
         int64_t first = f->slot_first[i];
         double end = uv_error / f->length[i];
         for (int64_t k = first; k < f->slot_first[i + 1]; k++) {
-            double s = f->along[k], reach = f->reach[k], edge = MIN(s, 1 - s);
-            if (!(edge > safety * (reach + end))) return 0;
-            if (k > first && !(s - f->along[k - 1] > safety * (reach + f->reach[k - 1]))) return 0;
+            const slot_t *slot = f->slots + k;
+            double s = slot->along, nearest = MIN(s, 1 - s);
+            if (!(nearest > safety * (slot->reach + end))) return 0;
+            if (k > first && !(s - slot[-1].along > safety * (slot->reach + slot[-1].reach)))
+                return 0;
         }
     }
     return 1;

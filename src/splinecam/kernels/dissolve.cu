@@ -1,7 +1,7 @@
-/* Take needless edges out of a planar subdivision: what dissolve.py does, in steps for a GPU.
+/* Dissolve needless edges of a planar subdivision: what dissolve.py does, in steps for a GPU.
  *
- * The corners that stay are linked to new boundaries, of which the lowest corner leaders each; the
- * leader walks around its face.
+ * The remaining corners are linked to the boundaries of new faces. The lowest corner of each is its
+ * leader, whose item walks around the face.
  */
 #include "steps.h"
 
@@ -9,22 +9,23 @@ typedef struct {
     i64 vertices, edges, faces, corners, width, fixed;
     const double *uv;
     const i64 *edge, *offset, *corner, *edge_layer, *edge_unit, *vertex_layer;
-    const i64 *needless; /* edges that go */
-    i64 *status;         /* whether this is left to tensor operations */
-    /* Per half-edge its face and corner, or -1; per face the lowest face that it is united with,
-     * and whether it is united with any; per edge whether it is removed. */
+    const i64 *needless; /* the edges to dissolve */
+    i64 *status;         /* whether a step gave up */
+    /* Per half-edge its face and corner, or -1; per face the lowest face that it is merged with,
+     * and whether it is merged with any; per edge whether it is removed. */
     i64 *halfedge_face, *corner_of, *root, *merged, *removed;
-    /* Per vertex: edges that stay, whether it is dropped, and how many before it are not. */
+    /* Per vertex: its remaining edges, whether it is dropped, and how many before it are kept. */
     i64 *degree, *dropped, *new_vertex;
-    /* Per corner: the next one around its new face, and how many before it find_leaders a face that stays
-     * as it is, and a united one (corners + 1, twice). */
+    /* Per corner: the next one around its new face, and the numbers of leaders before it of
+     * unchanged faces and of merged ones (corners + 1, twice). */
     i64 *next, *leaders;
-    /* Per corner of a new face its half-edge; the ends of all edges; how many edges before each one
-     * are still used. */
+    /* Per corner of a new face its half-edge; the ends of the new edges; per edge the number of
+     * kept ones before it. */
     i64 *side, *ends, *new_edge;
     double *made_uv;
-    i64 *made_edge, *made_offset, *made_corner, *made_edge_layer, *made_edge_unit, *made_vertex_layer;
-    i64 *kept; /* the vertices that stay */
+    i64 *made_edge, *made_offset, *made_corner;
+    i64 *made_edge_layer, *made_edge_unit, *made_vertex_layer;
+    i64 *kept; /* the old numbers of the vertices */
 } run_t;
 
 DEVICE i64 around(const run_t *r, i64 c) {
@@ -40,13 +41,13 @@ STEP(find_halfedges, f) {
     }
 }
 
-/* Unite the faces halfedge_face an edge. A face that has been given a lower root since goes on from it. */
+/* Merge the faces of an edge. If another item has lowered a root meanwhile, go on from there. */
 STEP(merge_faces, k) {
     i64 a = r->halfedge_face[2 * r->needless[k]], b = r->halfedge_face[2 * r->needless[k] + 1];
     while (a != b && a >= 0 && b >= 0) {
         i64 high = a > b ? a : b, low = a > b ? b : a, before = AT_MOST(r->root + high, low);
         if (before == high) return;
-        a = before; /* what high was united with is united with low as well */
+        a = before; /* what high was merged with is merged with low as well */
         b = low;
     }
 }
@@ -69,7 +70,7 @@ STEP(find_removed, e) {
 
 STEP(find_dropped, v) { r->dropped[v] = r->degree[v] == 2 && v >= r->fixed; }
 
-/* Beyond an edge that is removed the boundary goes on where its other side goes on. */
+/* At a removed edge the boundary continues on the other side of the edge. */
 STEP(link_corners, c) {
     i64 next = around(r, c);
     if (r->removed[r->corner[c] >> 1]) return;
@@ -90,13 +91,13 @@ STEP(find_leaders, c) {
 }
 
 DEVICE int is_leader(const run_t *r, i64 c) {
-    const i64 *united = r->leaders + r->corners + 1;
-    return r->leaders[c + 1] > r->leaders[c] || united[c + 1] > united[c];
+    const i64 *of_merged = r->leaders + r->corners + 1;
+    return r->leaders[c + 1] > r->leaders[c] || of_merged[c + 1] > of_merged[c];
 }
 
 DEVICE i64 face_of(const run_t *r, i64 c) {
-    const i64 *united = r->leaders + r->corners + 1;
-    return united[c + 1] > united[c] ? r->leaders[r->corners] + united[c] : r->leaders[c];
+    const i64 *of_merged = r->leaders + r->corners + 1;
+    return of_merged[c + 1] > of_merged[c] ? r->leaders[r->corners] + of_merged[c] : r->leaders[c];
 }
 
 DEVICE i64 begin_of(const run_t *r, i64 c) { return r->edge[r->corner[c]]; }
@@ -107,7 +108,7 @@ DEVICE i64 sides_of(const run_t *r, i64 c) {
     return count;
 }
 
-/* A sliver between two lines that are nearly one keeps its vertices. */
+/* A sliver between two nearly equal lines keeps its vertices. */
 STEP(keep_slivers, c) {
     i64 k = c;
     if (!is_leader(r, c) || sides_of(r, c) >= 3) return;
@@ -124,10 +125,10 @@ STEP(measure, c) {
     r->made_offset[face_of(r, c) + 1] = count;
     if (count >= 3) return;
     for (k = r->next[c]; k != c && !r->dropped[begin_of(r, k)]; k = r->next[k]);
-    if (r->dropped[begin_of(r, k)]) r->status[0] = 1; /* slivers that make others slivers */
+    if (r->dropped[begin_of(r, k)]) r->status[0] = 1; /* slivers beside slivers */
 }
 
-/* The lowest half-edge stands for a side: both faces halfedge_face it choose the same edge. */
+/* The lowest half-edge represents a side, so that the faces on both sides choose the same edge. */
 STEP(write_sides, c) {
     if (!is_leader(r, c)) return;
     i64 first = c, *out = r->side + r->made_offset[face_of(r, c)], k, last;

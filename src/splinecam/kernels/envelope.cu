@@ -1,4 +1,5 @@
-/* Who wins a group of functions in a convex face: what Judge.classify does, for one contest an item. */
+/* The maximum of a group of units in a convex face: what envelope.py does, in steps for a GPU. The
+ * winner at a point is the largest unit of the group there. */
 #include "steps.h"
 
 enum { SETTLED, CHORD, SEVERAL, UNRESOLVED };
@@ -7,19 +8,19 @@ typedef struct {
     i64 size, units, width; /* members of a group, units in all, coordinates of a vertex */
     const double *uv;
     const i64 *edge, *offset, *corner;
-    const double *table, *tolerance; /* (vertices, units) values, (units) how far they may be off */
-    const i64 *face, *member;  /* (contests), (contests, size) */
+    const double *table, *tolerance; /* (vertices, units) and (units) */
+    const i64 *face, *member;  /* (groups), (groups, size) */
     i64 *status, *kind, *pair;
     double *side;
-    unsigned char *dominated; /* (contests, size) */
-    /* Lines: which one cuts each contest's face; its two ends, and the units that it is between;
-     * whether a contest may have a border tied it. */
+    unsigned char *dominated; /* (groups, size) */
+    /* The line that cuts each group's face; per line its two ends, and the units that are equal on
+     * it; per group whether two units may be equal along its line. */
     const i64 *cut, *end, *between;
-    double probe_t; /* a fraction of a line at which units that meet elsewhere are not equal */
+    double probe_t; /* a fraction of a line at which units are equal only if they are everywhere */
     unsigned char *tied;
 } run_t;
 
-/* One contest: its members, and the corners of its face. */
+/* One group: its members, and the corners of its face. */
 typedef struct {
     const run_t *r;
     const i64 *member;
@@ -34,13 +35,13 @@ DEVICE const double *values(const group_t *c, i64 corner) {
     return c->r->table + c->r->edge[c->r->corner[corner]] * c->r->units;
 }
 
-/* Between the values at two vertices, t of the way. */
+/* The value of a member between two vertices, at the fraction t. */
 DEVICE double value(const group_t *c, const double *a, const double *b, double t, i64 m) {
     double p = a[c->member[m]], q = b[c->member[m]];
     return t < 0.5 ? p + t * (q - p) : q - (q - p) * (1 - t);
 }
 
-/* Whether one of two members is surely exceeded by no other one there. */
+/* Whether one of two members may be the winner there. */
 DEVICE int may_win(const group_t *c, const double *a, const double *b, double t, i64 one,
                    i64 two) {
     double best = -1 / 0.0;
@@ -59,19 +60,21 @@ DEVICE int wins_at(const group_t *c, i64 corner, i64 one, i64 two) {
 
 DEVICE int settled(const group_t *c) {
     const double *z = values(c, c->begin);
-    i64 best = 0; /* whoever may win at the first corner is not surely below this one */
+    i64 best = 0; /* the member with the highest lower bound at the first corner */
     for (i64 m = 1; m < c->r->size; m++)
-        if (z[c->member[m]] - tolerance_of(c, m) > z[c->member[best]] - tolerance_of(c, best)) best = m;
+        if (z[c->member[m]] - tolerance_of(c, m) > z[c->member[best]] - tolerance_of(c, best))
+            best = m;
     for (i64 m = 0; m < c->r->size; m++) {
         i64 k = c->begin;
-        if (z[c->member[m]] + tolerance_of(c, m) < z[c->member[best]] - tolerance_of(c, best)) continue;
+        if (z[c->member[m]] + tolerance_of(c, m) < z[c->member[best]] - tolerance_of(c, best))
+            continue;
         while (k < c->end && wins_at(c, k, m, m)) k++;
         if (k == c->end) return 1;
     }
     return 0;
 }
 
-/* Who wins in the middle of the side after a corner. */
+/* The winner in the middle of the side after a corner. */
 DEVICE i64 middle_winner(const group_t *c, i64 k) {
     const double *a = values(c, k), *b = values(c, after(c, k));
     i64 best = 0;
@@ -81,7 +84,7 @@ DEVICE i64 middle_winner(const group_t *c, i64 k) {
     return best;
 }
 
-/* The first member to exceed the winner from the middle of a side to an end of it, or -1. */
+/* The first member that exceeds the winner between the middle and an end of a side, or -1. */
 DEVICE i64 overtaker(const group_t *c, const double *a, const double *b, const double *end,
                        i64 winner) {
     i64 w = c->member[winner], found = -1;
@@ -97,7 +100,7 @@ DEVICE i64 overtaker(const group_t *c, const double *a, const double *b, const d
     return found;
 }
 
-/* What there is besides two members where their difference vanishes: -1 if it does so nowhere. */
+/* How many other winners there are where two members are equal, or -1 if they are equal nowhere. */
 DEVICE i64 others(const group_t *c, i64 one, i64 two) {
     i64 p = c->member[one], q = c->member[two], above = 0, below = 0, count = 0;
     double least = tolerance_of(c, one) + tolerance_of(c, two);
@@ -108,7 +111,7 @@ DEVICE i64 others(const group_t *c, i64 one, i64 two) {
         count += !wins_at(c, k, one, two);
     }
     if (!above || !below) return -1;
-    /* Where the line meets a side of a face with two winners, no third one may be above. */
+    /* If two members win at all corners, none may exceed them where their line meets a side. */
     for (i64 k = c->begin; k < c->end && !count; k++) {
         const double *a = values(c, k), *b = values(c, after(c, k));
         double x = a[p] - a[q], y = b[p] - b[q];
@@ -125,8 +128,8 @@ DEVICE double length_of(const group_t *c, i64 k) {
     return sqrt((q[0] - p[0]) * (q[0] - p[0]) + (q[1] - p[1]) * (q[1] - p[1]));
 }
 
-/* Of the sides on which the winner changes the longest, of those with two winners first: a line
- * that begins in the middle of the longest side leaves no thin halves. */
+/* Choose two members to cut the face between: on the longest side on which the winner changes, with
+ * only two winners if possible. A line that begins on the longest side leaves no thin halves. */
 STEP(classify, i) {
     i64 f = r->face[i];
     group_t c = {r, r->member + i * r->size, r->offset[f], r->offset[f + 1]};
@@ -158,8 +161,8 @@ DEVICE double sum_of(const group_t *c, i64 m) {
     return sum;
 }
 
-/* Whether a member of a contest loses everywhere to the winner in the middle, or repeats the member
- * that is next above it there. */
+/* Whether a member is everywhere below the member with the largest mean, or equals the member with
+ * the next larger mean. */
 STEP(find_dominated, item) {
     i64 i = item / r->size, m = item % r->size, f = r->face[i], top = m, next = -1;
     group_t c = {r, r->member + i * r->size, r->offset[f], r->offset[f + 1]};
@@ -185,8 +188,8 @@ STEP(find_dominated, item) {
     r->dominated[item] = lost || same;
 }
 
-/* Whether a member of a contest equals the one above it all tied a line, or is one of both units
- * that the line is between. */
+/* Whether a member equals the one above it all along a line, or is one of the two units that are
+ * equal on the line. */
 STEP(find_ties, item) {
     i64 i = item / r->size, m = item % r->size, line = r->cut[i], next = -1, both = 0;
     group_t c = {r, r->member + i * r->size, 0, 0};

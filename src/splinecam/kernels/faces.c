@@ -53,7 +53,7 @@ static void write_crossings(const run_t *run, int64_t x, int64_t chords, int64_t
     int64_t vertices = run->mesh->vertices, width = run->mesh->width;
     double *uv = made->uv + (made->vertices - made->crossings) * width;
     for (int64_t k = 0; k < 2 * x; k++) {
-        made->slot_t[2 * crossings + k] = f->along[k];
+        made->slot_t[2 * crossings + k] = f->slots[k].along;
         run->slot_chord[2 * crossings + k] = chords + f->chord[f->other[k]];
     }
     for (int64_t k = 0; k < x; k++) {
@@ -63,8 +63,8 @@ static void write_crossings(const run_t *run, int64_t x, int64_t chords, int64_t
         made->cross_slot[at] = 2 * crossings + slot;
         made->cross_start[at] = vertices + g;
         made->cross_end[at] = vertices + h;
-        made->cross_t[at] = f->along[slot];
-        sc_between(run->point_uv + g * width, run->point_uv + h * width, f->along[slot], width,
+        made->cross_t[at] = f->slots[slot].along;
+        sc_between(run->point_uv + g * width, run->point_uv + h * width, made->cross_t[at], width,
                    uv + at * width);
     }
 }
@@ -82,7 +82,7 @@ static void write_chords(const run_t *run, int64_t n, int64_t chords, int64_t cr
         made->slot_first[chords + i] = 2 * crossings + f->slot_first[i];
         for (int64_t k = f->slot_first[i]; k < f->slot_first[i + 1]; k++, piece++) {
             made->edge[2 * piece] = last;
-            last = inside + (f->slot_crossing[k] >> 1);
+            last = inside + (f->slots[k].crossing >> 1);
             made->edge[2 * piece + 1] = last;
             made->edge_unit[piece] = unit;
         }
@@ -116,11 +116,11 @@ static int64_t walk(int64_t place, int64_t slot, int64_t places, int64_t first, 
                 place = f->high[i];
                 continue;
             }
-            up = !(f->slot_crossing[slot] & 1);
+            up = !(f->slots[slot].crossing & 1);
         } else { /* the piece before it */
             out[written++] = 2 * (first + slot + i) + 1;
             slot--;
-            if (slot < f->slot_first[i] || (f->slot_crossing[slot] & 1)) return written;
+            if (slot < f->slot_first[i] || (f->slots[slot].crossing & 1)) return written;
         }
         slot = f->other[slot];
         i = f->chord[slot];

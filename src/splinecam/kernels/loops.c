@@ -23,6 +23,14 @@ static const double ZEROS[64]; /* the largest number of columns of a tile */
 #define P16(i) P4(i), P4(i + 4), P4(i + 8), P4(i + 12)
 static const uint64_t PLACES[64] = {P16(0), P16(16), P16(32), P16(48)};
 
+/* These depend on what is defined before each inclusion of vector_loops.h. */
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define NAME(name) JOIN(name, SUFFIX)
+#define vec NAME(vec)
+#define bits NAME(bits)
+#define TILE_COLUMNS (TILE_VECTORS * LANES)
+
 #if defined(__x86_64__)
 #define SUFFIX _sse2
 #define TARGET

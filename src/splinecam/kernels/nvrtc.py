@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from splinecam.kernels.structures import source_of
+from splinecam.kernels.structures import code_of
 
 __all__ = ["Launch", "launcher"]
 
@@ -32,7 +32,7 @@ def launcher(device: torch.device) -> Launch:
         code, module = _compile(source, device), ctypes.c_void_p()
         _check(driver.cuModuleLoadData(ctypes.byref(module), code))
         found: dict[str, ctypes.c_void_p] = {}
-        for name in re.findall(r"^STEP\((\w+),", source_of(source).read_text(), re.MULTILINE):
+        for name in re.findall(r"^STEP\((\w+),", code_of(source), re.MULTILINE):
             found[name] = ctypes.c_void_p()
             called = f"all_{name}".encode()
             _check(driver.cuModuleGetFunction(ctypes.byref(found[name]), module, called))
@@ -58,18 +58,16 @@ def _compile(source: str, device: torch.device) -> bytes:
     nvrtc, program = torch.cuda._utils._get_gpu_rtc_library(), ctypes.c_void_p()
     major, minor = torch.cuda.get_device_capability(device)
     options = [f"--gpu-architecture=sm_{major}{minor}".encode(), b"--fmad=false"]
-    texts = [ctypes.c_char_p(source_of(name).read_bytes()) for name in (source, "steps.h")]
-    headers, names = ((ctypes.c_char_p * 1)(x) for x in (texts[1], b"steps.h"))
-    files = (texts[0], source.encode(), 1, headers, names)
-    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), *files))
+    code = ctypes.c_char_p(code_of(source).encode())
+    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), code, source.encode(), 0, None, None))
     arguments = (ctypes.c_char_p * len(options))(*options)
     _check(nvrtc.nvrtcCompileProgram(program, len(options), arguments))
     size = ctypes.c_size_t()
     _check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
-    code = ctypes.create_string_buffer(size.value)
-    _check(nvrtc.nvrtcGetCUBIN(program, code))
+    made = ctypes.create_string_buffer(size.value)
+    _check(nvrtc.nvrtcGetCUBIN(program, made))
     _check(nvrtc.nvrtcDestroyProgram(ctypes.byref(program)))
-    return code.raw
+    return made.raw
 
 
 def _check(status: int) -> None:

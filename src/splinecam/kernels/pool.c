@@ -17,6 +17,9 @@ typedef HANDLE thread_t;
 #define signal_all(s) WakeAllConditionVariable(s)
 #define signal_wait(s, l) SleepConditionVariableSRW(s, l, INFINITE, 0)
 #define signal_end(s) ((void)(s))
+#define thread_result DWORD WINAPI
+#define thread_start(h) (((h)->thread = CreateThread(NULL, 0, helper_main, h, 0, NULL)) == NULL)
+#define thread_join(h) (WaitForSingleObject((h)->thread, INFINITE), CloseHandle((h)->thread))
 #else
 #include <pthread.h>
 typedef pthread_mutex_t lock_t;
@@ -30,6 +33,9 @@ typedef pthread_t thread_t;
 #define signal_all(s) pthread_cond_broadcast(s)
 #define signal_wait(s, l) pthread_cond_wait(s, l)
 #define signal_end(s) pthread_cond_destroy(s)
+#define thread_result void *
+#define thread_start(h) pthread_create(&(h)->thread, NULL, helper_main, h)
+#define thread_join(h) pthread_join((h)->thread, NULL)
 #endif
 
 enum {
@@ -65,7 +71,7 @@ static void take_parts(sc_pool *pool, int thread) {
     for (;;) {
         int64_t begin = atomic_fetch_add(&pool->next, pool->step);
         if (begin >= pool->count || atomic_load(&pool->status) < 0) return;
-        int64_t end = begin + pool->step < pool->count ? begin + pool->step : pool->count;
+        int64_t end = MIN(begin + pool->step, pool->count);
         int status = pool->work(pool->context, thread, begin, end);
         /* An error takes precedence over "degenerate", which does so over "done". */
         int known = atomic_load(&pool->status);
@@ -107,33 +113,13 @@ static void help(helper_t *helper) {
     }
 }
 
-#if defined(_WIN32)
-static DWORD WINAPI helper_main(LPVOID helper) {
+static thread_result helper_main(void *helper) {
     help(helper);
     return 0;
 }
-static int thread_start(helper_t *helper) {
-    helper->thread = CreateThread(NULL, 0, helper_main, helper, 0, NULL);
-    return helper->thread == NULL;
-}
-static void thread_join(helper_t *helper) {
-    WaitForSingleObject(helper->thread, INFINITE);
-    CloseHandle(helper->thread);
-}
-#else
-static void *helper_main(void *helper) {
-    help(helper);
-    return NULL;
-}
-static int thread_start(helper_t *helper) {
-    return pthread_create(&helper->thread, NULL, helper_main, helper);
-}
-static void thread_join(helper_t *helper) { pthread_join(helper->thread, NULL); }
-#endif
 
 sc_pool *sc_pool_new(int64_t threads) {
-    if (threads < 1) threads = 1;
-    if (threads > MAX_THREADS) threads = MAX_THREADS;
+    threads = MIN(MAX(threads, 1), MAX_THREADS);
     sc_pool *pool = calloc(1, sizeof *pool);
     helper_t *helpers = calloc((size_t)threads, sizeof *helpers);
     if (!pool || !helpers) {

@@ -1,101 +1,10 @@
-/* Cut the faces of a planar subdivision along the zero sets of functions, where nothing is close:
- * what refine.c does, in steps for a GPU.
+/* Cut the faces of a planar subdivision along the zero sets of functions in general position: what
+ * refine.c does, in steps for a GPU.
  *
  * Every decision is made with a margin that covers rounding. Where the margin is too small a step
- * says so in `status`; all later steps do nothing, and the caller uses its robust method.
+ * gives up, and the caller uses its robust method.
  */
-#include "steps.h"
-
-typedef struct {
-    i64 vertices, edges, faces, corners, width, units, words, layer;
-    i64 points, marks, touched, chords, places, crossings, new_corners, has_breakpoints;
-    i64 selected, first_new; /* chords that are given; vertices that were not made since */
-    double uv_error, safety;
-    /* The subdivision, and the layer: values, signs, errors, slope jumps, units that count. */
-    const double *uv;
-    const i64 *edge, *offset, *corner, *edge_layer, *edge_unit, *vertex_layer;
-    const double *z;
-    const u64 *positive, *negative;
-    const double *error, *slope_difference;
-    const unsigned char *wanted;
-    /* Chosen chords, ordered by key: (face * units + one unit) * units + another one, and what is
-     * to be the unit of its edges. Of vertices from `first_new` on: between which ones they lie, and how
-     * far their place there may be off. */
-    const i64 *key, *selected_unit, *parents;
-    const double *parents_t_error;
-    i64 *status; /* whether something is too close; the most new vertices around one face */
-    /* New vertices of each edge (edges + 1), of each corner's side (corners + 1); of each face
-     * (faces + 1, four times): faces cut, chords, places of divided boundaries, corners kept. */
-    i64 *first, *side_first, *face_sums;
-    /* Per new vertex on an edge, as found and then in order along each edge. */
-    double *raw_t, *raw_change;
-    i64 *raw_unit, *raw_edge;
-    double *change, *position_error, *point_uv; /* position_error: how far rounding may t_error it, (points, 2) */
-    i64 *point_edge, *point_start, *point_end, *point_unit, *point_index;
-    double *point_t, *point_slope_change;
-    /* Per mark, which is a new vertex slot_crossing around a face: vertex, unit, corner, face, the function's
-     * other mark there, and how many lower_before marks come side_first (marks + 1). */
-    i64 *mark_point, *mark_unit, *mark_corner, *mark_face, *partner, *lower_before;
-    /* Changes of sign of given chords: those side_first each edge (edges + 1, at first `first`), found on
-     * each edge, new vertices side_first each (2 selected + 1), and faces halfedge_face half-edges. */
-    i64 *sign_changes, *sign_changes_taken, *distinct, *halfedge_face;
-    double *t_error; /* the error of a new vertex as a fraction of its edge */
-    /* Per end of a given chord: twice the corner (+ 1 if it is on the side after that), place,
-     * vertex, and how far rounding may t_error it. */
-    i64 *selected_end, *selected_place, *selected_vertex;
-    double *selected_error;
-    /* Per place of a divided boundary: half-edge, and twice the chord that ends there (+ 1 for its
-     * second end) or -1. */
-    i64 *half, *ends;
-    /* Per chord: face, unit, places and vertices of its ends, how far rounding may t_error these (4
-     * numbers), line (6 numbers), slots of later chords slots_taken; crossings with later chords and
-     * slots side_first it (chords + 1, twice). */
-    i64 *chord_face, *chord_unit, *low, *high, *start, *stop, *slots_taken, *slots;
-    double *end_error, *line;
-    /* Per crossing: its chords, slots (twice as many) and results. */
-    i64 *one, *two, *slot, *cross_start, *cross_end, *cross_chord, *cross_slot;
-    double *cross_t;
-    /* Per slot, as found and in order along each chord: fraction, its error, twice the crossing
-     * (+ 1 on its second chord), chord. */
-    double *raw_along, *raw_reach;
-    i64 *raw_crossing, *raw_chord, *slot_crossing, *slot_chord, *slot_unit;
-    double *slot_t, *reach, *slot_slope_change;
-    /* The refined subdivision. */
-    double *made_uv;
-    i64 *made_edge, *made_offset, *made_corner, *made_edge_layer, *made_edge_unit, *made_vertex_layer;
-} run_t;
-
-DEVICE void give_up(const run_t *r) { r->status[0] = 1; }
-
-/* The last row whose first entry is not after the given one. */
-DEVICE i64 row_of(const i64 *offset, i64 rows, i64 entry) {
-    i64 low = 0, high = rows;
-    while (high - low > 1) {
-        i64 middle = (low + high) / 2;
-        if (offset[middle] <= entry)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* How many of the given chords have lower_before keys. */
-DEVICE i64 keys_below(const run_t *r, i64 key) {
-    i64 low = 0, high = r->selected;
-    while (low < high) {
-        i64 middle = (low + high) / 2;
-        if (r->key[middle] < key)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-DEVICE i64 selected_before(const run_t *r, i64 f) {
-    return keys_below(r, f * r->units * r->units);
-}
+#include "refine_run.h"
 
 /* -- edges ---------------------------------------------------------------------------------- */
 
@@ -141,7 +50,7 @@ STEP(count_faces, f) {
         for (int k = 0; k < 4; k++) r->face_sums[k * row] = 0;
 }
 
-/* The changes of one u64 of an edge. */
+/* Find the new vertices of one word of the signs of an edge. */
 STEP(find_points, item) {
     i64 e = item / r->words, last = item % r->words, at = r->first[e];
     u64 bits = changes(r, e, last);
@@ -168,14 +77,6 @@ STEP(sort_points, i) {
     r->change[at] = r->raw_change[i];
     r->point_unit[at] = r->raw_unit[i];
     r->point_edge[at] = e;
-}
-
-/* The point between two others, exact at both ends; a third coordinate is the same at both. */
-DEVICE void between(const double *a, const double *b, double t, i64 width, double *out) {
-    double x = b[0] - a[0], y = b[1] - a[1];
-    out[0] = t < 0.5 ? a[0] + t * x : b[0] - (1 - t) * x;
-    out[1] = t < 0.5 ? a[1] + t * y : b[1] - (1 - t) * y;
-    if (width > 2) out[2] = a[2];
 }
 
 STEP(place_point, g) {
@@ -232,9 +133,10 @@ DEVICE i64 half_of(const run_t *r, i64 c, i64 k) {
 
 STEP(place_corner, c) {
     i64 f = row_of(r->offset, r->faces, c), begin = r->offset[f];
-    if (r->face_sums[f + 1] == r->face_sums[f]) return;
-    i64 at = r->face_sums[2 * (r->faces + 1) + f] + c - begin + r->side_first[c] - r->side_first[begin];
-    i64 sides = r->selected ? r->side_first[c + 1] - r->side_first[c] : 0; /* others have marks there */
+    if (!is_touched(r, f)) return;
+    i64 at = places_of(r, f)[0] + c - begin + r->side_first[c] - r->side_first[begin];
+    /* Without selected chords, place_mark places the new vertices. */
+    i64 sides = r->selected ? r->side_first[c + 1] - r->side_first[c] : 0;
     for (i64 k = 0; k <= sides; k++, at++) {
         r->half[at] = half_of(r, c, k);
         r->ends[at] = -1;
@@ -244,7 +146,7 @@ STEP(place_corner, c) {
 STEP(place_mark, m) {
     i64 other = r->partner[m], c = r->mark_corner[m], f = r->mark_face[m], begin = r->offset[f];
     i64 chord = r->lower_before[m < other ? m : other];
-    i64 at = r->face_sums[2 * (r->faces + 1) + f] + c - begin + 1 + m - r->side_first[begin];
+    i64 at = places_of(r, f)[0] + c - begin + 1 + m - r->side_first[begin];
     r->half[at] = half_of(r, c, m - r->side_first[c] + 1);
     r->ends[at] = 2 * chord + (m > other);
     (m < other ? r->low : r->high)[chord] = at;
@@ -256,27 +158,27 @@ STEP(place_mark, m) {
     r->chord_unit[chord] = r->mark_unit[m];
 }
 
-/* A vertex that is first_new, or lies on an edge. */
+/* The coordinates of an old vertex, or of a new one on an edge. */
 DEVICE const double *place_of(const run_t *r, i64 v) {
     return v < r->vertices ? r->uv + v * r->width : r->point_uv + (v - r->vertices) * r->width;
 }
 
-/* The line of a chord, and how many others it crosses. */
+/* Find the line of a chord, and count the other chords that it crosses. */
 STEP(count_crossings, i) {
     const double *p = place_of(r, r->start[i]), *q = place_of(r, r->stop[i]);
-    const double *position_error = r->end_error + 4 * i;
+    const double *error = r->end_error + 4 * i;
     double x = q[0] - p[0], y = q[1] - p[1], length = sqrt(x * x + y * y), *line = r->line + 6 * i;
     if (!(length > r->uv_error)) give_up(r);
-    /* Both ends are uncertain; the estimate is better the more steeply the line meets the edge, so
-     * the smaller one counts. */
-    double one = fabs(position_error[0] * y - position_error[1] * x), two = fabs(position_error[2] * y - position_error[3] * x);
+    /* The errors of both ends bound the error of the line. The bound is better the more steeply the
+     * line meets the edge, so the smaller one is taken. */
+    double one = fabs(error[0] * y - error[1] * x), two = fabs(error[2] * y - error[3] * x);
     line[0] = p[0];
     line[1] = p[1];
     line[2] = x;
     line[3] = y;
     line[4] = length;
     line[5] = (one < two ? one : two) / length + r->uv_error;
-    const i64 *chords = r->face_sums + r->faces + 1 + r->chord_face[i];
+    const i64 *chords = chords_of(r, r->chord_face[i]);
     i64 low = r->low[i], high = r->high[i], later = 0, earlier = 0;
     for (i64 j = i + 1; j < chords[1] && r->low[j] < high; j++) later += r->high[j] > high;
     for (i64 j = chords[0]; j < i; j++) earlier += r->high[j] > low && r->high[j] < high;
@@ -289,7 +191,7 @@ STEP(count_crossings, i) {
 /* -- crossings ------------------------------------------------------------------------------ */
 
 STEP(find_pairs, i) {
-    i64 last = r->face_sums[r->faces + 1 + r->chord_face[i] + 1], high = r->high[i], k = r->slots[i];
+    i64 last = chords_of(r, r->chord_face[i])[1], high = r->high[i], k = r->slots[i];
     for (i64 j = i + 1; j < last && r->low[j] < high; j++)
         if (r->high[j] > high) {
             r->one[k] = i;
@@ -298,10 +200,11 @@ STEP(find_pairs, i) {
 }
 
 STEP(find_crossing, k) {
-    i64 i = r->one[k], j = r->two[k], *first = r->slots + r->chords + 1;
+    i64 i = r->one[k], j = r->two[k];
+    const i64 *first = slots_of(r, 0);
     const double *p = r->line + 6 * i, *q = r->line + 6 * j;
     double gx = q[0] - p[0], gy = q[1] - p[1], area = p[2] * q[3] - p[3] * q[2];
-    /* A strip of width w around j, slot_crossing at the angle of i and j, is |dj| / |area| * w long on i. */
+    /* Line i crosses a strip of width w around line j over a length of |dj| / |area| * w. */
     double strip = (p[5] + q[5]) / fabs(area);
     i64 at = first[i] + k - r->slots[i], then = first[j] + ADD_ONE(r->slots_taken + j);
     if (area == 0) give_up(r);
@@ -316,7 +219,9 @@ STEP(find_crossing, k) {
 }
 
 STEP(sort_slots, k) {
-    i64 i = r->raw_chord[k], *first = r->slots + r->chords + 1 + i, at = first[0];
+    i64 i = r->raw_chord[k];
+    const i64 *first = slots_of(r, i);
+    i64 at = first[0];
     double s = r->raw_along[k];
     for (i64 j = first[0]; j < first[1]; j++)
         at += r->raw_along[j] < s || (r->raw_along[j] == s && j < k);
@@ -334,9 +239,9 @@ DEVICE void write_edge(const run_t *r, i64 e, i64 a, i64 b, i64 layer, i64 unit)
     r->made_edge_unit[e] = unit;
 }
 
-/* The vertex side_first a slot, or side_first the end of a chord. */
+/* The vertex before a slot, or before the end of a chord. */
 DEVICE i64 vertex_before(const run_t *r, i64 i, i64 k) {
-    if (k == r->slots[r->chords + 1 + i]) return r->start[i];
+    if (k == slots_of(r, i)[0]) return r->start[i];
     return r->vertices + r->points + (r->slot_crossing[k - 1] >> 1);
 }
 
@@ -346,13 +251,13 @@ STEP(write_slot, k) {
     i64 unit = r->chord_unit[other], n = r->units;
     double s = r->slot_t[k], reach = r->reach[k], end = r->uv_error / r->line[6 * i + 4];
     if (!((s < 1 - s ? s : 1 - s) > r->safety * (reach + end))) give_up(r);
-    if (k > r->slots[r->chords + 1 + i] &&
+    if (k > slots_of(r, i)[0] &&
         !(s - r->slot_t[k - 1] > r->safety * (reach + r->reach[k - 1])))
         give_up(r);
     write_edge(r, r->edges + r->points + k + i, vertex_before(r, i, k),
                r->vertices + r->points + (r->slot_crossing[k] >> 1), r->layer, r->chord_unit[i]);
     if (!r->has_breakpoints) return;
-    /* The farther end of the chord tells best how steep the other function is. */
+    /* The slope of the other function is most precise from the farther end of the chord. */
     i64 g = (s > 0.5 ? r->start[i] : r->stop[i]) - r->vertices;
     double p = r->z[r->point_start[g] * n + unit], q = r->z[r->point_end[g] * n + unit];
     double value = fabs(p + r->point_t[g] * (q - p)) / (s > 0.5 ? s : 1 - s);
@@ -360,9 +265,9 @@ STEP(write_slot, k) {
     r->slot_slope_change[k] = r->slope_difference[unit] * value;
 }
 
-/* The last piece of a chord. */
+/* Write the last piece of a chord. */
 STEP(write_chord, i) {
-    i64 k = r->slots[r->chords + 1 + i + 1];
+    i64 k = slots_of(r, i)[1];
     write_edge(r, r->edges + r->points + k + i, vertex_before(r, i, k), r->stop[i],
                r->layer, r->chord_unit[i]);
 }
@@ -400,25 +305,26 @@ STEP(write_point, g) {
     r->made_vertex_layer[v] = r->layer;
 }
 
-/* Walk around a new face: its size, and its half-edges if they are wanted. Faces begin at the first
- * corner of each face that is cut, at the lower_before end of each chord and at each crossing. */
+/* Walk around a new face; returns its size, and writes its half-edges if `out` is not 0. New faces
+ * begin at the first corner of each touched face, at the first end of each chord, and at each
+ * crossing. */
 DEVICE i64 walk(const run_t *r, i64 face, i64 *out) {
-    const i64 *first = r->slots + r->chords + 1;
-    i64 place = 0, slot = -1, i = 0, up = 1, size = 0, first_new, half;
+    const i64 *first = slots_of(r, 0);
+    i64 place = 0, slot = -1, i = 0, up = 1, size = 0, old, half;
     i64 pieces = r->edges + r->points, limit = r->new_corners;
     if (face < r->touched) {
-        first_new = row_of(r->face_sums, r->faces, face);
-        place = r->face_sums[2 * (r->faces + 1) + first_new];
+        old = row_of(r->face_sums, r->faces, face);
+        place = places_of(r, old)[0];
     } else if (face < r->touched + r->chords) {
         i = face - r->touched;
-        first_new = r->chord_face[i];
+        old = r->chord_face[i];
         place = r->low[i];
     } else {
         slot = r->slot[2 * (face - r->touched - r->chords)];
         i = r->slot_chord[slot];
-        first_new = r->chord_face[i];
+        old = r->chord_face[i];
     }
-    i64 end = r->face_sums[2 * (r->faces + 1) + first_new + 1], inside = slot >= 0;
+    i64 end = places_of(r, old)[1], inside = slot >= 0;
     i64 leaves = face < r->touched && r->ends[place] >= 0; /* by a chord at the first corner */
     while (size < limit) {
         if (!inside) { /* along the boundary, up to the next chord */
@@ -436,7 +342,7 @@ DEVICE i64 walk(const run_t *r, i64 face, i64 *out) {
             inside = 1;
             if (size == limit) break;
         }
-        half = 2 * (pieces + slot + up + i) + !up; /* the piece after this slot, or side_first it */
+        half = 2 * (pieces + slot + up + i) + !up; /* the piece after or before this slot */
         if (out) out[size] = half;
         size++;
         slot += up ? 1 : -1;
@@ -460,7 +366,7 @@ STEP(measure_face, face) {
 
 STEP(measure_kept, f) {
     i64 at = f - r->face_sums[f];
-    if (r->face_sums[f + 1] == r->face_sums[f]) r->made_offset[at + 1] = r->offset[f + 1] - r->offset[f];
+    if (!is_touched(r, f)) r->made_offset[at + 1] = r->offset[f + 1] - r->offset[f];
     if (f == 0) r->made_offset[0] = 0;
 }
 
@@ -474,219 +380,8 @@ STEP(write_face, face) {
 
 STEP(write_corner, c) {
     i64 f = row_of(r->offset, r->faces, c);
-    if (r->face_sums[f + 1] == r->face_sums[f])
+    if (!is_touched(r, f))
         r->made_corner[r->made_offset[f - r->face_sums[f]] + c - r->offset[f]] = r->corner[c];
 }
 
-/* -- given chords --------------------------------------------------------------------------- */
-
-/* A chord that is to be drawn: where two units are equal in a face. */
-typedef struct {
-    i64 face, column, one, two, begin, end; /* the face's corners */
-    double error;
-} selected_t;
-
-DEVICE selected_t selected_of(const run_t *r, i64 i) {
-    i64 n = r->units, face = r->key[i] / (n * n), column = r->key[i] % (n * n);
-    i64 one = column / n, two = column % n;
-    selected_t s = {face, column, one, two, r->offset[face], r->offset[face + 1], 0};
-    s.error = r->error[one] + r->error[two];
-    return s;
-}
-
-DEVICE double difference(const run_t *r, const selected_t *s, i64 v) {
-    return r->z[v * r->units + s->one] - r->z[v * r->units + s->two];
-}
-
-DEVICE i64 sign_at(const run_t *r, const selected_t *s, i64 c) {
-    double value = difference(r, s, r->edge[r->corner[c]]), slack = r->safety * s->error;
-    return (value > slack) - (value < -slack);
-}
-
-/* Whether a value that counts as zero is farther from it than rounding explains. */
-DEVICE int unclear(const run_t *r, const selected_t *s, i64 v) {
-    double reach = s->error;
-    if (v >= r->first_new) {
-        const i64 *ends = r->parents + 2 * (v - r->first_new);
-        double change = difference(r, s, ends[0]) - difference(r, s, ends[1]);
-        reach += fabs(change) * r->parents_t_error[v - r->first_new];
-    }
-    return !(fabs(difference(r, s, v)) <= reach);
-}
-
-/* Whether the change of sign on the side after a corner is this face's to note, and not that of the
- * face beyond, in which the same chord is drawn. */
-DEVICE int notes(const run_t *r, const selected_t *s, i64 c) {
-    i64 half = r->corner[c], other = r->halfedge_face[half ^ 1], key;
-    if (!(half & 1) || other < 0) return 1;
-    key = other * r->units * r->units + s->column;
-    i64 at = keys_below(r, key);
-    return at == r->selected || r->key[at] != key;
-}
-
-STEP(find_halfedge_faces, c) {
-    r->halfedge_face[r->corner[c]] = row_of(r->offset, r->faces, c);
-}
-
-/* Where the function of a chord changes its sign: on two sides, or at corners; of a run of zeros
- * the first corner stands for all. */
-STEP(find_ends, i) {
-    selected_t s = selected_of(r, i);
-    i64 found = 0, at[2];
-    for (i64 k = s.begin; k < s.end; k++) {
-        i64 sign = sign_at(r, &s, k), next = k + 1 < s.end ? k + 1 : s.begin, walk = next;
-        if (sign == 0 && unclear(r, &s, r->edge[r->corner[k]])) give_up(r);
-        if (sign == 0) continue;
-        while (walk != k && sign_at(r, &s, walk) == 0) walk = walk + 1 < s.end ? walk + 1 : s.begin;
-        if (sign_at(r, &s, walk) != -sign) continue;
-        if (found < 2) at[found] = walk == next ? 2 * k + 1 : 2 * next;
-        found++;
-    }
-    if (found != 2) {
-        give_up(r);
-        return;
-    }
-    r->selected_end[2 * i] = at[0] < at[1] ? at[0] : at[1];
-    r->selected_end[2 * i + 1] = at[0] < at[1] ? at[1] : at[0];
-    for (int k = 0; k < 2; k++)
-        if ((at[k] & 1) && notes(r, &s, at[k] >> 1))
-            ADD_ONE(r->sign_changes + (r->corner[at[k] >> 1] >> 1) + 1);
-}
-
-STEP(find_sign_changes, m) {
-    selected_t s = selected_of(r, m / 2);
-    i64 c = r->selected_end[m] >> 1, e = r->corner[c] >> 1;
-    if (!(r->selected_end[m] & 1) || !notes(r, &s, c)) return;
-    i64 at = r->sign_changes[e] + ADD_ONE(r->sign_changes_taken + e);
-    double value = difference(r, &s, r->edge[2 * e]);
-    double change = value - difference(r, &s, r->edge[2 * e + 1]);
-    r->raw_t[at] = value / change;
-    r->raw_change[at] = fabs(change);
-    r->raw_unit[at] = s.column;
-    r->raw_edge[at] = e;
-}
-
-DEVICE double length_of(const run_t *r, i64 e) {
-    const double *p = r->uv + r->edge[2 * e] * r->width, *q = r->uv + r->edge[2 * e + 1] * r->width;
-    return sqrt((q[0] - p[0]) * (q[0] - p[0]) + (q[1] - p[1]) * (q[1] - p[1]));
-}
-
-DEVICE double t_error_of(const run_t *r, i64 h) {
-    i64 n = r->units, column = r->raw_unit[h];
-    return (r->error[column / n] + r->error[column % n]) / r->raw_change[h];
-}
-
-DEVICE double reach_of(const run_t *r, i64 h) {
-    return t_error_of(r, h) + r->uv_error / length_of(r, r->raw_edge[h]);
-}
-
-/* Whether a change of sign is at the same place as the one side_first it on its edge. */
-DEVICE int repeats(const run_t *r, i64 h) {
-    if (h >= r->sign_changes[r->edges] || h == r->sign_changes[r->raw_edge[h]]) return 0;
-    return r->raw_t[h] - r->raw_t[h - 1] <= r->safety * (reach_of(r, h) + reach_of(r, h - 1));
-}
-
-/* Two changes of sign may have one vertex, as where three units are equal; not more. */
-STEP(merge_sign_changes, h) {
-    if (h >= r->sign_changes[r->edges]) return;
-    r->distinct[h + 1] = !repeats(r, h);
-    if (!repeats(r, h)) return;
-    if (repeats(r, h - 1) || repeats(r, h + 1) ||
-        r->raw_t[h] - r->raw_t[h - 1] > reach_of(r, h) + reach_of(r, h - 1))
-        give_up(r);
-}
-
-STEP(count_points, e) { r->first[e] = r->distinct[r->sign_changes[e]]; }
-
-STEP(merge_points, h) {
-    if (h >= r->sign_changes[r->edges] || r->distinct[h + 1] == r->distinct[h]) return;
-    i64 best = repeats(r, h + 1) && reach_of(r, h + 1) < reach_of(r, h) ? h + 1 : h;
-    i64 g = r->distinct[h], e = r->raw_edge[h], a = r->edge[2 * e], b = r->edge[2 * e + 1];
-    double t = r->raw_t[best];
-    if (!((t < 1 - t ? t : 1 - t) * length_of(r, e) > r->uv_error)) give_up(r);
-    between(r->uv + a * r->width, r->uv + b * r->width, t, r->width, r->point_uv + g * r->width);
-    r->point_edge[g] = e;
-    r->point_start[g] = a;
-    r->point_end[g] = b;
-    r->point_t[g] = t;
-    r->t_error[g] = reach_of(r, best);
-}
-
-STEP(place_end, m) {
-    selected_t s = selected_of(r, m / 2);
-    i64 c = r->selected_end[m] >> 1, half = r->corner[c], e = half >> 1, a, b;
-    i64 place = r->face_sums[2 * (r->faces + 1) + s.face] + c - s.begin;
-    double t_error;
-    place += r->side_first[c] - r->side_first[s.begin];
-    if (r->selected_end[m] & 1) {
-        i64 h = r->sign_changes[e];
-        while (h + 1 < r->sign_changes[e + 1] && r->raw_unit[h] != s.column) h++;
-        i64 g = r->distinct[h + 1] - 1;
-        place += half & 1 ? r->first[e + 1] - g : 1 + g - r->first[e];
-        r->selected_vertex[m] = r->vertices + g;
-        a = r->edge[2 * e];
-        b = r->edge[2 * e + 1];
-        t_error = t_error_of(r, h);
-    } else {
-        a = r->selected_vertex[m] = r->edge[half];
-        b = r->edge[r->corner[c > s.begin ? c - 1 : s.end - 1]];
-        t_error = s.error / fabs(difference(r, &s, b));
-    }
-    const double *p = r->uv + a * r->width, *q = r->uv + b * r->width;
-    r->selected_place[m] = place;
-    r->selected_error[2 * m] = (q[0] - p[0]) * t_error;
-    r->selected_error[2 * m + 1] = (q[1] - p[1]) * t_error;
-}
-
-/* Chords are numbered by their lower_before ends. */
-STEP(place_selected, i) {
-    i64 f = selected_of(r, i).face, begin = selected_before(r, f), end = selected_before(r, f + 1);
-    i64 low = r->selected_place[2 * i], high = r->selected_place[2 * i + 1], chord = begin;
-    const i64 *places = r->face_sums + 2 * (r->faces + 1) + f;
-    if (high - low < 2 || high - low > places[1] - places[0] - 2) give_up(r);
-    for (i64 j = begin; j < end; j++) {
-        i64 p = r->selected_place[2 * j], q = r->selected_place[2 * j + 1];
-        if (j != i && (p == low || p == high || q == low || q == high)) give_up(r);
-        chord += p < low;
-    }
-    for (int k = 0; k < 4; k++) r->end_error[4 * chord + k] = r->selected_error[4 * i + k];
-    r->chord_face[chord] = f;
-    r->chord_unit[chord] = r->selected_unit[i];
-    r->low[chord] = low;
-    r->high[chord] = high;
-    r->start[chord] = r->selected_vertex[2 * i];
-    r->stop[chord] = r->selected_vertex[2 * i + 1];
-    r->ends[low] = 2 * chord;
-    r->ends[high] = 2 * chord + 1;
-}
-
-/* Faces with one chord at most: the part to the left of the chord keeps the face's number. */
-STEP(measure_half, f) {
-    const i64 *places = r->face_sums + 2 * (r->faces + 1) + f, *chords = r->face_sums + r->faces + 1 + f;
-    i64 i = chords[0], size = places[1] - places[0];
-    if (f == 0) r->made_offset[0] = 0;
-    if (chords[1] > i) {
-        i64 left = r->high[i] - r->low[i];
-        r->made_offset[r->faces + i + 1] = size - left + 1;
-        size = left + 1;
-    }
-    r->made_offset[f + 1] = size ? size : r->offset[f + 1] - r->offset[f];
-}
-
-STEP(write_half, f) {
-    const i64 *places = r->face_sums + 2 * (r->faces + 1) + f, *chords = r->face_sums + r->faces + 1 + f;
-    i64 i = chords[0], *out = r->made_corner + r->made_offset[f], k;
-    i64 chord = 2 * (r->edges + r->points + i);
-    if (r->face_sums[f + 1] == r->face_sums[f])
-        for (k = r->offset[f]; k < r->offset[f + 1]; k++) *out++ = r->corner[k];
-    else if (chords[1] == i)
-        for (k = places[0]; k < places[1]; k++) *out++ = r->half[k];
-    else {
-        for (k = r->low[i]; k < r->high[i]; k++) *out++ = r->half[k];
-        *out = chord + 1;
-        out = r->made_corner + r->made_offset[r->faces + i];
-        for (k = r->high[i]; k < places[1]; k++) *out++ = r->half[k];
-        for (k = places[0]; k < r->low[i]; k++) *out++ = r->half[k];
-        *out = chord;
-    }
-}
+#include "selected_chords.h"

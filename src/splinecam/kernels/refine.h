@@ -29,20 +29,21 @@ typedef struct {
     int64_t *slot_chord;              /* the other chord at each slot */
 } run_t;
 
+/* A slot is a crossing as one of its two chords passes it. */
+typedef struct {
+    double along, reach; /* the fraction of the chord, and the error of that */
+    int64_t crossing;    /* twice the crossing, + 1 on its second chord */
+} slot_t;
+
 /* The chords of the face that a thread works on. The arrays grow with the largest face so far. */
 typedef struct {
     int64_t *opened; /* (units) 1 + the chord whose second end is not found yet, 0 between faces */
     /* Per chord: the places of its ends on the boundary, its end points, its first slot. */
     int64_t *low, *high, *start, *stop, *slot_first, *slot_next;
     double *x, *y, *dx, *dy, *length, *error; /* the line of each chord */
-    /* A slot is a crossing as one of its two chords passes it. Per slot: twice the crossing (+ 1 on
-     * its second chord), the chord, the other slot of the crossing, the fraction of the chord, and
-     * the error of that fraction. */
-    int64_t *slot_crossing, *chord, *other;
-    double *along, *reach;
+    slot_t *slots, *sorted;    /* the slots along each chord in order; memory to sort them */
+    int64_t *chord, *other;    /* per slot: its chord, and the other slot of its crossing */
     int64_t *one, *two, *slot; /* per crossing: its two chords, and (twice as many) its slots */
-    int64_t *sorted;           /* memory to sort slots */
-    double *sorted_along, *sorted_reach;
     /* Per place of the divided boundary: its half-edge, and twice the chord that ends there
      * (+ 1 for its second end) or -1; per end of a chord its place. */
     int64_t *half, *chord_ends, *place;

@@ -117,15 +117,14 @@ int sc_scan(sc_pool *pool, const double *table, int64_t rows, int64_t begin, int
 
 /* -- new rows on lines ---------------------------------------------------------------------- */
 
-/* Check the sizes and indices of lines, and find the most breakpoints that one has. */
-static int check_lines(const sc_lines *lines, int64_t rows, int64_t *longest) {
+/* Check the sizes and indices of lines, and find the most breakpoints that one has. Running sums
+ * need the rows line by line, and every row at one of the breakpoints of its line. */
+static int check_lines(const sc_lines *lines, int64_t method, int64_t rows, int64_t *longest) {
     if (lines->first < 0 || lines->count < 0 || lines->first + lines->count > rows) return 0;
-    uint64_t wrong = 0;
-    for (int64_t i = 0; i < lines->count; i++) {
-        wrong |= (uint64_t)lines->p[i] >= (uint64_t)lines->first;
-        wrong |= (uint64_t)lines->q[i] >= (uint64_t)lines->first;
-    }
-    if (!lines->lines) return !wrong;
+    uint64_t wrong = 0, first = (uint64_t)lines->first;
+    for (int64_t i = 0; i < lines->count; i++)
+        wrong |= ((uint64_t)lines->p[i] >= first) | ((uint64_t)lines->q[i] >= first);
+    if (!lines->lines) return !wrong && (method != SC_SUMS || !lines->count);
     for (int64_t i = 0; i < lines->count; i++)
         wrong |= (uint64_t)lines->line[i] >= (uint64_t)lines->lines;
     for (int64_t i = 0; i < lines->lines; i++) {
@@ -136,14 +135,7 @@ static int check_lines(const sc_lines *lines, int64_t rows, int64_t *longest) {
     wrong |= lines->offset[0] != 0 || lines->offset[lines->lines] != lines->breakpoints;
     for (int64_t k = 0; k < lines->breakpoints; k++)
         wrong |= (uint64_t)lines->unit[k] >= (uint64_t)lines->units;
-    return !wrong;
-}
-
-/* Running sums need the rows line by line, and every row at one of the breakpoints of its line. */
-static int check_sums(const sc_lines *lines) {
-    uint64_t wrong = lines->count && !lines->lines;
-    if (wrong) return 0;
-    for (int64_t i = 0; i < lines->count; i++) {
+    for (int64_t i = 0; method == SC_SUMS && !wrong && i < lines->count; i++) {
         int64_t line = lines->line[i], at = lines->breakpoint[i];
         wrong |= at < lines->offset[line] || at >= lines->offset[line + 1];
         wrong |= i > 0 && line < lines->line[i - 1];
@@ -190,9 +182,8 @@ int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width, const sc_
             int64_t method, sc_sign_range *sign_range) {
     int64_t longest = 0;
     if (!pool || !table || !lines || !sign_range || width < 0 ||
-        !check_lines(lines, rows, &longest) ||
-        (sign_range->units && sign_range->units != width) ||
-        (method != SC_TERMS && (method != SC_SUMS || !check_sums(lines))))
+        (method != SC_TERMS && method != SC_SUMS) || !check_lines(lines, method, rows, &longest) ||
+        (sign_range->units && sign_range->units != width))
         return SC_MALFORMED;
     int status = SC_NO_MEMORY;
     job_t job = {.loops = sc_loops(), .table = table, .width = width};
@@ -233,7 +224,9 @@ static int64_t cell_of(double value, int64_t side) {
 /* Order rows along Hilbert's curve over [-1, 1]^2, so that neighbours come together. */
 static int find_order(const sc_dense *dense, int64_t rows, int64_t *order, int64_t *rank) {
     int levels = 0; /* rows that are multiplied one by one need no order */
-    while (dense->width >= MIN_TILED && levels < 15 && ((int64_t)CELL_ROWS << 2 * (levels + 1)) <= rows) levels++;
+    while (dense->width >= MIN_TILED && levels < 15 &&
+           ((int64_t)CELL_ROWS << 2 * (levels + 1)) <= rows)
+        levels++;
     int64_t side = (int64_t)1 << levels;
     int32_t *cell = malloc((size_t)(rows + 1) * sizeof *cell);
     int64_t *first = calloc((size_t)(side * side + 1), sizeof *first);
@@ -373,8 +366,8 @@ static int check_new(const sc_dense *dense, int64_t *longest) {
         on_edges > SC_SUMS || within < SC_DIRECT || within > SC_SUMS ||
         (on_edges == SC_DIRECT) != (within == SC_DIRECT))
         return 0;
-    return check_lines(edges, dense->rows, longest) && check_lines(inside, dense->rows, longest) &&
-           (on_edges != SC_SUMS || check_sums(edges)) && (within != SC_SUMS || check_sums(inside));
+    return check_lines(edges, on_edges, dense->rows, longest) &&
+           check_lines(inside, within, dense->rows, longest);
 }
 
 int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sign_range *range) {

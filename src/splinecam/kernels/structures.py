@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["declare", "source_of", "structures"]
+__all__ = ["code_of", "declare", "source_of", "structures"]
 
 _TYPES: dict[str, Any] = {
     "double": ctypes.c_double,
@@ -31,21 +31,23 @@ def structures(source: str) -> dict[str, Any]:
     >>> list(structures("kernel.h"))[0], structures("kernel.h")["sc_mesh"].width.size
     ('sc_mesh', 8)
     """
-    found = re.findall(r"typedef struct \{([^}]*)\} (\w+);", _code_of(source))
+    found = re.findall(r"typedef struct \{([^}]*)\} (\w+);", code_of(source))
     return {name: _structure(name, body) for body, name in found}
 
 
 def declare(library: Any, header: str) -> None:
     """Declare the types of the functions that a header exports."""
-    exported = re.findall(r"SC_EXPORT ([\w ]+?[ *])(\w+)\(([^)]*)\);", _code_of(header))
+    exported = re.findall(r"SC_EXPORT ([\w ]+?[ *])(\w+)\(([^)]*)\);", code_of(header))
     for result, name, arguments in exported:
         function = getattr(library, name)
         function.restype = _type_of(result)
         function.argtypes = [_type_of(x) for x in arguments.split(",") if x != "void"]
 
 
-def _code_of(source: str) -> str:
-    return re.sub(r"/\*.*?\*/", "", source_of(source).read_text(), flags=re.DOTALL)
+def code_of(source: str) -> str:
+    """The text of a source without comments, with the headers of this package in their places."""
+    text = re.sub(r"/\*.*?\*/", "", source_of(source).read_text(), flags=re.DOTALL)
+    return re.sub(r'#include "(\w+\.h)"', lambda header: code_of(header[1]), text)
 
 
 def _structure(name: str, body: str) -> type[ctypes.Structure]:

@@ -4,12 +4,6 @@
  * LANES (numbers in a vector register), and the tile of the matrix product, TILE_ROWS rows by
  * TILE_VECTORS registers, chosen so that the tile stays in registers.
  */
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-#define NAME(name) JOIN(name, SUFFIX)
-#define vec NAME(vec)
-#define bits NAME(bits)
-#define TILE_COLUMNS (TILE_VECTORS * LANES)
 
 typedef double vec __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 typedef uint64_t bits __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
@@ -146,8 +140,8 @@ TARGET static inline void NAME(add)(double *sum, double *rest, double added) {
     *sum = total;
 }
 
-/* Compute the new rows of the lines [begin, end) by running sums: the breakpoints t_j to the left of
- * a row at t have the weight t_j (1 - t), those to its right t (1 - t_j). */
+/* Compute the new rows of the lines [begin, end) by running sums: the breakpoints t_j to the left
+ * of a row at t have the weight t_j (1 - t), those to its right t (1 - t_j). */
 TARGET static void NAME(sum)(double *table, int64_t width, const sc_lines *lines, int64_t begin,
                              int64_t end, worker_t *own) {
     int64_t *found = own->found;
@@ -287,14 +281,8 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
 static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(interpolate),
                                     NAME(block), NAME(bound), TILE_ROWS, TILE_COLUMNS};
 
-#undef vec
-#undef bits
-#undef NAME
-#undef JOIN
-#undef JOIN_
 #undef SUFFIX
 #undef TARGET
 #undef LANES
 #undef TILE_ROWS
 #undef TILE_VECTORS
-#undef TILE_COLUMNS
