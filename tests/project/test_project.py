@@ -23,6 +23,7 @@ PLACES = (  # where files of the repository are found on the web
     HOME.replace("github.com", "raw.githubusercontent.com") + "/main/",
 )
 TEXTS = ["README.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md"]
+SUFFIXES = {".py", ".c", ".h", ".cu"}
 TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 
 
@@ -208,6 +209,36 @@ def test_contributors_are_told_how_things_are_deprecated() -> None:
     told = text("CONTRIBUTING.md").partition("## Deprecation")[2].partition("\n## ")[0]
     assert "DeprecationWarning" in told
     assert "CHANGELOG.md" in told
+
+
+# -- the code -----------------------------------------------------------------------------------
+
+SOURCES = [path for path in sorted((ROOT / "src").rglob("*")) if path.suffix in SUFFIXES]
+FUNCTION = re.compile(r"^[A-Za-z_][\w\s*]*?\b(\w+)\(([^;{}()]*)\)\s*\{", re.M)
+
+
+def test_files_have_at_most_400_lines_unless_a_comment_says_why() -> None:
+    texts = {path.name: path.read_text().splitlines() for path in SOURCES}
+    long = {name: lines for name, lines in texts.items() if len(lines) > 400}
+    marked = {name for name in long if re.search(r"\blong: \w", "\n".join(long[name][:20]))}
+    assert {*long} - marked == set()
+
+
+def test_functions_in_c_have_at_most_10_parameters() -> None:  # those in Python: see ruff's PLR0913
+    found = 0
+    for path in SOURCES:
+        if path.suffix != ".py":
+            code = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(), flags=re.S)
+            for name, parameters in FUNCTION.findall(code):
+                assert parameters.count(",") < 10, f"{path.name}: {name}"
+                found += 1
+    assert found > 50
+
+
+def test_the_files_that_make_names_are_there() -> None:
+    named = re.findall(r"\b(?:tests|benchmarks)/[\w/]+\.py", text("Makefile"))
+    assert len(named) > 2
+    assert all((ROOT / name).exists() for name in named)
 
 
 # -- the suite itself ---------------------------------------------------------------------------
