@@ -62,7 +62,7 @@ class UnsupportedOpError(CaptureError):
         return (
             f"\nReplace {'it' if len(others) == 1 else 'them'}, a smooth function of one variable "
             "for example by a table (splinecam.nn.PiecewiseLinear). An operation that is "
-            "continuous and piecewise linear can be taught: splinecam.register_op. "
+            "continuous and piecewise linear can be registered: splinecam.register_op. "
             "splinecam.op_table() lists what is supported."
         )
 

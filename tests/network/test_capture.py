@@ -1119,7 +1119,7 @@ def test_messages_say_what_to_write() -> None:
 
     with pytest.raises(CaptureError, match=r"written as torch\.vmap\(f\)\(x\)"):
         capture(Loop(), (2,))
-    with pytest.raises(CaptureError, match="register_op can teach it"):
+    with pytest.raises(CaptureError, match="register_op can describe it"):
         capture(Numpy(), (2,))
 
 

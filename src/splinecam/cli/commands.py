@@ -267,7 +267,7 @@ def _obstacles(model: str, error: UnsupportedOpError) -> str:
         return found.rstrip()
     return (
         f"{found}\nReplace each of them; splinecam ops lists what is supported. Operations that "
-        "are\ncontinuous and piecewise linear can be added: splinecam.register_op."
+        "are\ncontinuous and piecewise linear can be registered: splinecam.register_op."
     )
 
 
@@ -298,7 +298,7 @@ def _ops(options: Namespace) -> int:
     if not rows:
         raise SplineCamError(
             f"No operation with {options.search!r} is known. Unknown operations are rejected, "
-            "unless they are added: splinecam.register_op."
+            "unless they are registered: splinecam.register_op."
         )
     blocks = [
         _op_block(title, [row for row in rows if row.kind == kind])

@@ -19,7 +19,7 @@ from splinecam.network.capture.any_batch import fixes_batch
 
 __all__ = ["first_line", "known_cause", "quantised", "refuse", "unknown_cause", "user_line"]
 
-_REGISTER = "If the part that does so is piecewise linear, splinecam.register_op can teach it"
+_REGISTER = "If the part that does so is piecewise linear, splinecam.register_op can describe it"
 _FIT = "Give a domain whose points have the shape that the model was made for"
 _FLOAT = "Rounding is discontinuous: partition the float model, before it is quantised"
 _SPACE = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}

@@ -269,7 +269,7 @@ def op_table_markdown() -> str:
         "",
         "Generated from the registry by `make docs`. A model is exported to a graph of ATen",
         "operations; each has one rule. Whatever is not in this table is rejected as unknown,",
-        "unless it is [taught](register.md).",
+        "unless it is [registered](register.md).",
         "",
     ]
     for kind, title in TITLES.items():

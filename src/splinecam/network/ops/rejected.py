@@ -36,7 +36,7 @@ PRODUCT = (
 )
 POWER = "it is not piecewise linear: a square, for one, is piecewise quadratic"
 QUADRATIC = "it is piecewise quadratic, not piecewise linear"
-UNKNOWN = "there is no rule for this operation; splinecam.register_op can teach one"
+UNKNOWN = "there is no rule for this operation; splinecam.register_op adds one"
 DATA = "its result depends on the data in a way that is not piecewise linear"
 
 register("softmax _softmax", Terminal("softmax", elementwise=False))
