@@ -16,7 +16,8 @@ from torch import nn
 
 import splinecam as sc
 from drawing import cut_up, network, pixels
-from splinecam._util.amounts import bytes_of, memory_of
+from splinecam._util.amounts import bytes_of
+from splinecam._util.options import memory_of
 from splinecam.cli import option_types
 from splinecam.plot.palette import class_colors
 from splinecam.plot.side_layout import SideLegend
