@@ -1,4 +1,4 @@
-"""Compare a partition with its model: values and slopes, and that no unit switches in a region."""
+"""Comparison of a partition with its model: values, slopes, and no switch inside a region."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from torch import Tensor
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, JACOBIAN_PRECISION, SAFETY, VALUE_PRECISION
 from splinecam.analysis.partition_data import PartitionData
-from splinecam.analysis.reference_model import CannotRun, Forward, own_gradient, run_real
+from splinecam.analysis.reference_model import CannotRun, Forward, defines_gradient, run_real
 from splinecam.errors import ValidationError
 from splinecam.geometry.checks import Check
 
 __all__ = ["Sites", "check_model", "switches"]
 
-# Points at which slopes are compared: of a sum of all outputs, or of so many outputs one by one.
+# Slopes are compared at so many points: of a sum of all outputs, or one by one of some outputs.
 _SLOPES, _SINGLE_SLOPES, _OUTPUTS = 16, 64, 16
 
 Tell = Callable[[int], object]
-"""Hears at how many more points the network was evaluated."""
+"""Is called with the number of points at which the network was evaluated since the last call."""
 
 
 @dataclass(frozen=True)
 class Sites:
-    """Where a partition is compared with its model, in the engine's coordinates.
+    """The places where a partition is compared with its model, in local coordinates.
 
-    faces: (N,) regions; centroids, interior: (N, 2) a point of each; anywhere: (M, 2) random points
-    of the domain, around: (M,) the regions they are in.
+    faces: (N,) regions; centroids: (N, 2) of these regions; interior: (N, 2) random points in them;
+    anywhere: (M, 2) random points of the domain; around: (M,) the regions of these points.
     """
 
     faces: Tensor
@@ -39,7 +39,7 @@ class Sites:
     around: Tensor
 
     def only(self, kept: Tensor) -> Sites:
-        """Those in some of the regions: a mask (N,)."""
+        """The places in some of the regions, which are given by a mask (N,)."""
         faces = self.faces[kept]
         inside = torch.isin(self.around, faces)
         return replace(
@@ -52,7 +52,7 @@ class Sites:
         )
 
     def groups(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """Regions and points, by what the points are."""
+        """The regions and the points, by a description of the points."""
         named = {
             "centroids": (self.faces, self.centroids),
             "random interior points": (self.faces, self.interior),
@@ -62,18 +62,18 @@ class Sites:
 
 
 def rows_of(part: PartitionData) -> int:
-    """At how many points the network is evaluated at a time."""
+    """The number of points in a block of evaluations."""
     widest = max(1, part.domain.dim, *part.program.widths)
     return max(1, backend_of(part.mesh.uv.device).checked_activations // widest)
 
 
 def switches(part: PartitionData, sites: Sites, tell: Tell) -> tuple[int, Tensor]:
-    """Regions with a unit on one piece at one of two interior points and on another at the other.
+    """The number of regions in which a unit is on different pieces at two interior points.
 
-    Also, (N,), whether rounding leaves no doubt about the pieces at both points.
+    The second result, (N,), says whether rounding leaves no doubt about the pieces of a region.
     """
     switched, decided = [], []
-    blind = 2 * SAFETY if part.unresolved else 1.0
+    slack = 2 * SAFETY if part.unresolved else 1.0
     rows = rows_of(part)
     blocks = (torch.split(uv, rows) for uv in (sites.centroids, sites.interior))
     for pair in zip(*blocks, strict=True):
@@ -83,7 +83,7 @@ def switches(part: PartitionData, sites: Sites, tell: Tell) -> tuple[int, Tensor
         with torch.no_grad():
             for (layer, a), (_, b) in zip(*walks, strict=True):
                 near = part.layer_errors[layer.name]
-                far = blind * near
+                far = slack * near
                 apart |= layer.apart(a, b, far).any(1)
                 if part.unresolved:
                     clear &= layer.decided(a, near, far).all(1) & layer.decided(b, near, far).all(1)
@@ -96,10 +96,10 @@ def switches(part: PartitionData, sites: Sites, tell: Tell) -> tuple[int, Tensor
 def check_model(
     part: PartitionData, sites: Sites, one_by_one: bool, generator: torch.Generator, tell: Tell
 ) -> list[Check]:
-    """Maps and slopes against the real model.
+    """Checks of maps and slopes against the real model.
 
-    The model is run in float64, and if that is not possible in its own precision. one_by_one:
-    compare the slopes of single outputs, instead of a random sum of all of them.
+    The model runs in float64, or if that is not possible in its own precision. one_by_one: compare
+    the slopes of single outputs instead of a random sum of all outputs.
     """
     options = (part.model, part.output, part.dtype)
     predicted = {name: _predict(part, *group) for name, group in sites.groups().items()}
@@ -120,7 +120,7 @@ def check_model(
 
 
 def _predict(part: PartitionData, faces: Tensor, uv: Tensor) -> Tensor:
-    """What the regions' maps say of the model's output at local points, (N, n_out)."""
+    """The model's output at local points according to the regions' maps, (N, n_out)."""
     maps = part.maps
     shift = (uv - maps.anchor[faces])[:, :, None]
     output = maps.value[faces] + (maps.weight[faces] @ shift).squeeze(2)
@@ -138,7 +138,7 @@ def _check_values(
     dtype: torch.dtype,
     tell: Tell,
 ) -> list[Check]:
-    """Maps against the real model, which is run in the given precision."""
+    """Checks of maps against the real model, which runs in the given precision."""
     scale = float(part.values.abs().max()) or 1.0
     spread = float(part.values.amax(0).sub(part.values.amin(0)).max())
     coarse = torch.finfo(dtype).eps / EPS  # 1 in float64
@@ -164,7 +164,7 @@ def _check_slopes(
     one_by_one: bool,
     generator: torch.Generator,
 ) -> Check:
-    """Slopes against those of the real model at some of the random interior points."""
+    """A check of slopes against the real model at some of the random interior points."""
     outputs = part.values.shape[1]
     count = _SINGLE_SLOPES if one_by_one else _SLOPES
     some = torch.randperm(sites.faces.shape[0], generator=generator)[:count]
@@ -185,7 +185,7 @@ def _check_slopes(
             worst, own = max(worst, found), own or defined
     except torch.OutOfMemoryError:
         raise
-    except (RuntimeError, CannotRun):  # of an operator or a module that has no gradient
+    except (RuntimeError, CannotRun):  # an operator or a module has no gradient
         return Check("slopes not compared, as the model has no gradient", 0, 0)
     if own and worst > limit:
         return Check("slopes not compared, as the model defines a gradient of its own", 0, 0)
@@ -195,10 +195,10 @@ def _check_slopes(
 def _slope_error(
     forward: Forward, part: PartitionData, faces: Tensor, uv: Tensor, factors: Tensor
 ) -> tuple[float, bool]:
-    """Largest difference of slopes along the frame's axes, both by back-propagation.
+    """The largest difference of slopes along the frame's axes, both by back-propagation.
 
-    factors: (K, n_out) of the outputs, for each of K sums. Also whether the model says itself what
-    its gradient is.
+    The second result says whether the model defines a gradient of its own. factors: (K, n_out) of
+    the outputs in each of K sums.
     """
 
     def slopes(y: Tensor, at: Tensor) -> Tensor:
@@ -214,4 +214,4 @@ def _slope_error(
         actual = slopes(y, x) @ part.domain.basis.to(uv).T * part.frame.scale
         at = uv.clone().requires_grad_()
         off = (slopes(_predict(part, faces, at), at) - actual).abs().max()
-        return float(off.nan_to_num(nan=torch.inf)), own_gradient(y)
+        return float(off.nan_to_num(nan=torch.inf)), defines_gradient(y)

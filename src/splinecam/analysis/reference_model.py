@@ -1,4 +1,4 @@
-"""The real model, run in float64 by a private copy, to compare a partition with it."""
+"""A private copy of the real model, run in float64, with which a partition is compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from splinecam.network.capture.isolation import EXCLUSIVE, private_copy, unwrap,
 from splinecam.network.capture.outputs import Output, selected
 from splinecam.network.ops.convolution import convolution
 
-__all__ = ["CannotRun", "Forward", "own_gradient", "run_real"]
+__all__ = ["CannotRun", "Forward", "defines_gradient", "run_real"]
 
 Forward = Callable[[Tensor], Tensor]
 
@@ -42,19 +42,20 @@ def run_real(
 ) -> Iterator[Forward]:
     """The model as a function from inputs (B, ...) to outputs (B, n_out) on the given device.
 
-    A copy runs, on the device where the model is: nothing that it does to its buffers, to the
-    random state or to its modes is seen outside. wide: compute in float64 what the model computes
-    in lower precision, whatever types its code names; ``x.dtype`` still is ``dtype``, which is the
-    model's own. Otherwise the copy is run as it is. Gradients must be taken within the context.
+    A copy runs on the device of the model, and leaves the model's buffers and modes and the random
+    state unchanged. Gradients must be taken within the context.
+
+    wide: compute in float64 what the model computes in lower precision, whatever types its code
+    names, while ``x.dtype`` still is the model's own ``dtype``; otherwise the copy runs as it is.
     """
-    with EXCLUSIVE:  # while another thread exports a model, no module can be run
+    with EXCLUSIVE:  # no module can run while another thread exports a model
         real = private_copy(unwrap(model), widened if wide else _cloned)
         tensors = (*real.parameters(), *real.buffers())
         home = next((tensor.device for tensor in tensors), device)
         own = torch.float64 if wide else dtype
 
         def forward(x: Tensor) -> Tensor:
-            pretend = _Pretend(dtype, torch.is_grad_enabled()) if wide else nullcontext()
+            pretend = _ReportedDtype(dtype, torch.is_grad_enabled()) if wide else nullcontext()
             try:
                 with pretend:
                     result = selected(real(x.to(home, own, copy=True)), output)
@@ -64,7 +65,7 @@ def run_real(
             except Exception as error:
                 raise CannotRun(f"{type(error).__name__}: {first_line(error)}") from error
 
-        with _Wide() if wide else _Reproducible():  # type: ignore[no-untyped-call]
+        with _Widened() if wide else _Reproducible():  # type: ignore[no-untyped-call]
             yield forward
 
 
@@ -72,8 +73,8 @@ def _cloned(tensor: Tensor) -> Tensor:
     return tensor.detach().clone()
 
 
-def own_gradient(y: Tensor) -> bool:
-    """Whether a function with a gradient of its own (``autograd.Function``) has a part in y."""
+def defines_gradient(y: Tensor) -> bool:
+    """Whether y depends on a function that defines its gradient (``autograd.Function``)."""
     seen, waiting = set(), [y.grad_fn]
     while waiting:
         node = waiting.pop()
@@ -86,10 +87,10 @@ def own_gradient(y: Tensor) -> bool:
     return False
 
 
-class _Pretend(TorchFunctionMode):
-    """Shows float64 tensors in the model's own type; with gradient, nothing cuts that off.
+class _ReportedDtype(TorchFunctionMode):
+    """Reports the model's own type for float64 tensors; with gradient, ``detach`` has no effect.
 
-    A partition knows the true slopes, also those that the model keeps from training.
+    A partition has the true slopes, including those that the model detaches in training.
     """
 
     def __init__(self, dtype: torch.dtype, gradient: bool) -> None:
@@ -117,10 +118,10 @@ class _Pretend(TorchFunctionMode):
 
 
 def _convolve(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
-    """A convolution; with a channel at a time in a faster way, which is compared with torch's.
+    """A convolution; one with groups on a CPU is computed in a faster way than torch's.
 
-    On a CPU, torch takes as long for all channels of one image as the faster way takes for many
-    images, so that one channel of one image is compared.
+    The faster way is compared with torch's for one channel of one image only, as torch takes as
+    long for all channels of one image as the faster way takes for many images.
     """
     call = _DEFAULTS | dict(zip(_DEFAULTS, args, strict=False)) | kwargs
     x, weight, bias, groups = call["input"], call["weight"], call["bias"], call["groups"]
@@ -148,7 +149,7 @@ _DETACH = (Tensor.detach, torch.detach, Tensor.data.__get__)  # type: ignore[att
 
 
 class _Reproducible(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Leaves the random state as it was after every operation that draws random numbers."""
+    """Restores the random state after every operation that draws random numbers."""
 
     def __torch_dispatch__(
         self,
@@ -167,8 +168,8 @@ class _Reproducible(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **kwargs)
 
 
-class _Wide(_Reproducible):  # type: ignore[no-untyped-call]
-    """Computes in float64, or complex128, what code asks to be computed in lower precision."""
+class _Widened(_Reproducible):  # type: ignore[no-untyped-call]
+    """Computes in float64 or complex128 whatever the code asks to compute in lower precision."""
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         schema = func._schema
@@ -177,7 +178,7 @@ class _Wide(_Reproducible):  # type: ignore[no-untyped-call]
             if any(isinstance(a, Tensor) and a.dtype in _WIDE for a in written):
                 raise TypeError(f"{schema.name} writes to a tensor of lower precision")
         elif _is_view(func) and not any(_is_wide(item) for item in args):
-            return func(*args, **kwargs)  # it shares memory: what reads the view makes it wide
+            return func(*args, **kwargs)  # it shares memory; its readers widen what they read
         return tree_map_only(Tensor, _wide, func(*tree_map(_wide, args), **tree_map(_wide, kwargs)))
 
 
@@ -186,7 +187,7 @@ def _is_written(argument: Any) -> bool:
 
 
 def _is_view(func: Any) -> bool:
-    """Whether the result shares memory with an argument; fresh tensors are seen by nobody yet."""
+    """Whether the result shares memory with an argument that other code can see."""
     shared = any(result.alias_info is not None for result in func._schema.returns)
     return shared and func is not torch.ops.aten.lift_fresh.default
 

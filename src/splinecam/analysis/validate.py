@@ -1,4 +1,4 @@
-"""Prove a partition: its structure by integers and areas, its maps against the real model."""
+"""Validation: the structure of a partition by itself, and its maps against the real model."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "Report", "check_mesh", "validate"]
 
-# Points at which the model is run by default: as many as the partition has vertices, where it was
-# evaluated as well, within these limits.
+# Points at which the model is run by default: as many as there are vertices, within these limits.
 _LEAST, _MOST = 1000, 4000
 _LOCATED = 2000  # random points of the domain that are located
-_BATCH = 1 << 24  # distances computed in one go
+_BATCH = 1 << 24  # distances in a block
 
 
 @dataclass(frozen=True, repr=False)
 class Report:
     """All checks of a partition, and how much of it was compared with the real model.
 
-    regions: how many there are; sampled: of how many the maps were compared, at how many points;
-    excused: regions next to places that the partition itself reports as unresolved.
+    checks: the checks; regions: the number of regions; sampled: the number of regions whose maps
+    were compared; excused: the number of regions next to places that the partition reports as
+    unresolved; points: the number of points at which the maps were compared.
     """
 
     checks: tuple[Check, ...]
@@ -72,59 +72,63 @@ def validate(
 ) -> Report:
     """Check the structure of all regions, and the maps of some of them against the real model.
 
-    Returns a report of the checks; raises ``ValidationError`` with those that failed. A private
-    copy of the model runs in float64; a model that cannot be run so is compared in its own
-    precision, and the names of these checks say so.
+    Returns a report of the checks, or raises a ``ValidationError`` with those that failed. A
+    private copy of the model runs in float64. A model that cannot run in float64 is compared in its
+    own precision, and the names of these checks say so.
 
-    By default the model is run at as many points as the partition has vertices, but at 1,000 at
-    least and 4,000 at most. For a large network with fewer vertices than that, this takes several
-    times as long as the partition.
+    By default the model is run at as many points as the partition has vertices, but at least at
+    1,000 and at most at 4,000. For a large network whose partition has fewer vertices, this takes
+    several times as long as the partition.
 
     samples: compare this many regions instead, at two points each. thorough: compare every region,
-    and slopes output by output. seed: which random regions and points. progress: show a bar, in
-    interactive use only.
+    and slopes output by output. seed: determines the random regions and points. progress: show a
+    progress bar in interactive use.
     """
     if samples is not None and samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
     if samples is not None and thorough:
         raise ValueError("give either samples, or thorough=True for all regions")
     with torch.inference_mode(False):
-        return _validate(part, samples, thorough, seed, progress)
-
-
-def _validate(
-    part: PartitionData, samples: int | None, thorough: bool, seed: int, progress: bool
-) -> Report:
-    trusted = ~_unresolved(part)
-    checks = check_mesh(part.mesh, float(part.domain.area) / part.frame.scale**2, trusted)
-    sampled, points, excused = 0, 0, int((~trusted).sum())
-    if all(check.ok for check in checks) and bool(trusted.any()):
-        generator = torch.Generator().manual_seed(seed)
-        sites, located = _sites(part, trusted, samples, thorough, generator)
-        checks += located
-        evaluations = 4 * sites.faces.shape[0] + sites.around.shape[0]
-        with progress_bar(evaluations, "point", progress) as bar:
-            switched, decided = switches(part, sites, bar.update)
-            checks.append(Check("regions inside which a unit switches", switched, 0))
-            if part.unresolved:  # what is blurred there may reach farther than the place itself
-                excused += int((~decided).sum())
-                sites = sites.only(decided)
-            sampled = int(sites.faces.shape[0])
-            points = sum(faces.shape[0] for faces, _ in sites.groups().values())
-            if sampled:
-                checks += check_model(part, sites, thorough, generator, bar.update)
-    report = Report(tuple(checks), len(part), sampled, excused, points)
+        report = _report(part, samples, thorough, torch.Generator().manual_seed(seed), progress)
     if not report.ok:
-        failed = "\n".join(f"  {check}" for check in checks if not check.ok)
+        failed = [check for check in report.checks if not check.ok]
+        listed = "\n".join(f"  {check}" for check in failed)
         hint = ""
-        if sampled and not any("switches" in check.name and not check.ok for check in checks):
+        if report.sampled and not any("switches" in check.name for check in failed):
             hint = "\nIf the model was changed since (weights, train mode), partition it again."
-        raise ValidationError(f"{part!r} is not valid:\n{failed}{hint}")
+        raise ValidationError(f"{part!r} is not valid:\n{listed}{hint}")
     return report
 
 
+def _report(
+    part: PartitionData,
+    samples: int | None,
+    thorough: bool,
+    generator: torch.Generator,
+    progress: bool,
+) -> Report:
+    trusted = ~_unresolved(part)
+    excused = int((~trusted).sum())
+    checks = check_mesh(part.mesh, float(part.domain.area) / part.frame.scale**2, trusted)
+    if not all(check.ok for check in checks) or not bool(trusted.any()):
+        return Report(tuple(checks), len(part), 0, excused)
+    sites, located = _sites(part, trusted, samples, thorough, generator)
+    evaluations = 4 * sites.faces.shape[0] + sites.around.shape[0]
+    with progress_bar(evaluations, "point", progress) as bar:
+        switched, decided = switches(part, sites, bar.update)
+        checks += [*located, Check("regions inside which a unit switches", switched, 0)]
+        if part.unresolved:  # the uncertainty may reach farther than the place itself
+            excused += int((~decided).sum())
+            sites = sites.only(decided)
+        sampled = int(sites.faces.shape[0])
+        if sampled:
+            checks += check_model(part, sites, thorough, generator, bar.update)
+    points = sum(faces.shape[0] for faces, _ in sites.groups().values())
+    return Report(tuple(checks), len(part), sampled, excused, points)
+
+
 def _unresolved(part: PartitionData) -> Tensor:
-    """Regions with a corner at a place that the partition reports as unresolved, (F,)."""
+    """Whether each region has a vertex at a place that is reported as unresolved, (F,)."""
     mesh = part.mesh
     if not part.unresolved:
         return torch.zeros(mesh.num_faces, dtype=torch.bool, device=mesh.uv.device)
@@ -146,7 +150,7 @@ def _sites(
     thorough: bool,
     generator: torch.Generator,
 ) -> tuple[Sites, list[Check]]:
-    """Where to compare with the model, and whether ``locate`` finds these places."""
+    """The places where the model is compared, and checks that ``locate`` finds them."""
     points = min(_MOST, max(_LEAST, part.mesh.num_vertices))
     most = len(part) if thorough else points // 2 if samples is None else samples
     faces = _sample_regions(part, trusted, most, generator)
@@ -161,7 +165,7 @@ def _sites(
 
 
 def _domain_points(part: PartitionData, count: int, generator: torch.Generator) -> Tensor:
-    """Random points anywhere in the domain, in the engine's coordinates, (count, 2)."""
+    """Random points of the domain in local coordinates, (count, 2)."""
     corners = part.frame.to_local(part.domain.corners.to(part.mesh.uv))
     share = torch.rand((count, corners.shape[0]), generator=generator, dtype=torch.float64)
     share = -share.clamp(min=EPS).log()
@@ -169,7 +173,7 @@ def _domain_points(part: PartitionData, count: int, generator: torch.Generator) 
 
 
 def _check_located(part: PartitionData, uv: Tensor) -> tuple[list[Check], Tensor]:
-    """Whether ``locate`` finds a region for every point, and one that holds it; the regions."""
+    """Check that ``locate`` finds a region that holds each point; also returns the regions."""
     found = part._locator(uv)
     some = (found >= 0).nonzero()[:, 0]
     depth = signed_distances(part.mesh, uv[some], found[some])
@@ -201,7 +205,7 @@ def _interior_points(mesh: Mesh, faces: Tensor, generator: torch.Generator) -> T
     entries, counts = take_rows(mesh.offsets, faces)
     owner = owners_of(counts)
     share = torch.rand(owner.shape[0], generator=generator, dtype=torch.float64).to(mesh.uv.device)
-    share = share + 1 / SAFETY  # stay away from the border
+    share = share + 1 / SAFETY  # keep away from the border
     total = share.new_zeros(faces.shape[0]).index_add_(0, owner, share)
     vertex = mesh.edges.view(-1)[mesh.corners[entries]]
     points = mesh.uv.new_zeros((faces.shape[0], 2))
