@@ -312,7 +312,7 @@ def test_contents_that_do_not_fit(saved: Path) -> None:
         ("values has shape", {"values": values[1:]}),
         ("values is float32, not float64", {"values": values.astype(np.float32)}),
         ("values has entries that are not finite", {"values": values * np.inf}),
-        ("mesh_edges names what is not there", {"mesh_edges": edges + len(uv)}),
+        ("mesh_edges has an index out of range", {"mesh_edges": edges + len(uv)}),
         ("mesh_edges is float64, not whole numbers", {"mesh_edges": edges.astype(float)}),
         ("mesh_offsets do not divide", {"mesh_offsets": offsets[::-1]}),
         ("the mesh fails a check", {"mesh_corners": np.roll(corners, 1)}),

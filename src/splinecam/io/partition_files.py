@@ -1,16 +1,16 @@
 """Partitions in files: plain numpy arrays in an .npz archive, without pickle.
 
-``about``        JSON as bytes: format and version, the domain's input shape, names of the cuts, the
-                 final operation left out, the model's floating-point type, unresolved places, which
-                 of several outputs (its index or name, or the name of a function), names of the
-                 classes; files of earlier versions lack the last two
+``about``        JSON as bytes: format and version, the domain's input shape, names of the layers
+                 (called ``cuts``), the final operation left out, the model's floating-point type,
+                 unresolved places, the selected output (its index or name, or the name of a
+                 function), names of the classes; earlier files lack the last two
 ``domain_*``     origin (D,), basis (2, D), corners (k, 2)
-``mesh_*``       the fields of ``Mesh``; whole numbers as narrow as they fit
+``mesh_*``       the fields of ``Mesh``; integers in the narrowest type that holds them
 ``maps_*``       the fields of ``AffineMaps``
-``values``       (V, n_out), ``value_error`` (n_out,), ``cut_error_0`` (n,), ...
+``values``       (V, n_out), ``value_error`` (n_out,), ``cut_error_0`` (n,), ... of each layer
 
-Coordinates are local: plane = center + scale * local, where center is the domain's centroid and
-scale the smallest power of two not below half the domain's diameter.
+Coordinates of the mesh are local: plane = center + scale * local, where center is the domain's
+centroid and scale the smallest power of two not below half the domain's diameter.
 """
 
 from __future__ import annotations
@@ -41,16 +41,13 @@ __all__ = ["read", "save"]
 
 _FORMAT, _VERSION = "splinecam partition", 1
 
-# Fields that have another name in files, as they had it when the format was made.
-_FILE_NAMES = {"edge_layer": "edge_op", "vertex_layer": "vertex_op"}
-
 Arrays = Mapping[str, NDArray[Any]]
 P = TypeVar("P", bound=PartitionData)
 
 
 def _mesh_key(name: str) -> str:
-    """The name in a file of a field of a mesh."""
-    return f"mesh_{_FILE_NAMES.get(name, name)}"
+    """The name in files of a field of ``Mesh``, which the format calls by an earlier word."""
+    return f"mesh_{name.replace('layer', 'op')}"
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -101,14 +98,14 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
 
 
 def _output_written(output: Output) -> Any:
-    """Which output was selected; of a function only its name."""
+    """The selected output as JSON; only the name of a function is written."""
     if isinstance(output, Lost) or callable(output):
         return {"function": str(getattr(output, "name", getattr(output, "__name__", output)))}
     return output
 
 
 def _narrow(array: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers in the smallest type that holds them all."""
+    """Integers in the smallest type that holds them all."""
     if array.dtype.kind != "i":
         return array
     low, high = int(array.min(initial=0)), int(array.max(initial=0))
@@ -127,9 +124,9 @@ def read(
 ) -> P:
     """The partition in a file; a ``FileError`` says what is wrong with a file that holds none.
 
-    kind: the class of the result. device: where its tensors are to be. verify: also check that the
+    kind: the class of the result. device: where its tensors are stored. verify: also check that the
     regions fit together and cover the domain. Checksums, types, shapes and the range of indices are
-    checked in any case, so that nothing reads out of bounds.
+    always checked, so that no index is out of bounds.
     """
     if not isinstance(path, str | os.PathLike):
         return _moved(_read(path, "The file", kind, verify), device)
@@ -167,10 +164,12 @@ def _read(file: BinaryIO, name: str, kind: type[P], verify: bool) -> P:
 
 
 def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays, and what the file says of itself."""
+    """The arrays of a file, and the description in ``about``."""
     foreign = FileError(f"{name} is not a partition saved by SplineCam (part.save).")
-    if not _begins_as_archive(file):
+    start = file.tell()
+    if file.read(4) != b"PK\x03\x04":
         raise foreign
+    file.seek(start)
     try:
         with np.load(file, allow_pickle=False) as content:
             if "about" not in content.files:
@@ -190,13 +189,6 @@ def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
         raise FileError(
             f"{name} is truncated or damaged ({error}). Save the partition again."
         ) from error
-
-
-def _begins_as_archive(file: BinaryIO) -> bool:
-    start = file.tell()
-    head = file.read(4)
-    file.seek(start)
-    return head == b"PK\x03\x04"
 
 
 def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
@@ -263,44 +255,45 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def _check_shapes(part: PartitionData) -> None:
-    """Every array must have the length that the others imply, and name what is there."""
+    """Raise an error unless the arrays have matching shapes, and indices within their range."""
     mesh, maps, n = part.mesh, part.maps, part.values.shape[-1]
-    V, E, F = mesh.num_vertices, mesh.num_edges, mesh.num_faces
-    H = mesh.corners.numel()
+    V, E, F, H = mesh.num_vertices, mesh.num_edges, mesh.num_faces, mesh.corners.numel()
+    fields_of_mesh = {
+        "uv": (V, 2),
+        "edges": (E, 2),
+        "offsets": (F + 1,),
+        "corners": (H,),
+        "edge_layer": (E,),
+        "edge_unit": (E,),
+        "vertex_layer": (V,),
+    }
+    fields_of_maps = {"anchor": (F, 2), "value": (F, n), "weight": (F, n, 2), "error": (F,)}
     expected: dict[str, tuple[Tensor, tuple[int, ...]]] = {
-        "mesh_uv": (mesh.uv, (V, 2)),
-        "mesh_edges": (mesh.edges, (E, 2)),
-        "mesh_offsets": (mesh.offsets, (F + 1,)),
-        "mesh_corners": (mesh.corners, (H,)),
-        "mesh_edge_op": (mesh.edge_layer, (E,)),
-        "mesh_edge_unit": (mesh.edge_unit, (E,)),
-        "mesh_vertex_op": (mesh.vertex_layer, (V,)),
+        **{_mesh_key(name): (getattr(mesh, name), shape) for name, shape in fields_of_mesh.items()},
+        **{f"maps_{name}": (getattr(maps, name), shape) for name, shape in fields_of_maps.items()},
         "values": (part.values, (V, n)),
         "value_error": (part.value_error, (n,)),
-        "maps_anchor": (maps.anchor, (F, 2)),
-        "maps_value": (maps.value, (F, n)),
-        "maps_weight": (maps.weight, (F, n, 2)),
-        "maps_error": (maps.error, (F,)),
     }
     for name, (tensor, shape) in expected.items():
         if tuple(tensor.shape) != shape:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")
-    limits = {
-        "mesh_edges": (mesh.edges, 0, V),
-        "mesh_corners": (mesh.corners, 0, 2 * E),
-        "mesh_edge_op": (mesh.edge_layer, -1, len(part.layers)),
-        "mesh_vertex_op": (mesh.vertex_layer, -1, len(part.layers)),
+    ranges = {
+        "edges": (0, V),
+        "corners": (0, 2 * E),
+        "edge_layer": (-1, len(part.layers)),
+        "vertex_layer": (-1, len(part.layers)),
     }
-    for name, (index, low, high) in limits.items():
+    for name, (low, high) in ranges.items():
+        index = getattr(mesh, name)
         if index.numel() and not low <= int(index.min()) <= int(index.max()) < high:
-            raise ValueError(f"{name} names what is not there")
+            raise ValueError(f"{_mesh_key(name)} has an index out of range")
     steps = mesh.counts()
     if int(mesh.offsets[0]) or int(mesh.offsets[-1]) != H or not bool((steps >= 3).all()):
         raise ValueError("mesh_offsets do not divide mesh_corners into polygons")
 
 
 def _check_mesh(part: PartitionData) -> None:
-    """The regions must cover the domain once; unresolved places may be out of shape."""
+    """Raise an error unless the regions cover the domain once; unresolved places are excused."""
     trusted = torch.full((part.mesh.num_faces,), not part.unresolved)
     area = part.domain.area / part.frame.scale**2
     for check in check_mesh(part.mesh, area, trusted):
