@@ -15,7 +15,7 @@ import splinecam as sc
 from fixtures.networks import Mixed, ResNet18, UNet, seeded
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.network.capture import capture
-from splinecam.network.capture.probe import probe
+from splinecam.network.capture.reading.probe import probe
 from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.ops import Bound
 from splinecam.network.ops.registry import _RULES as RULES
@@ -1089,7 +1089,7 @@ def test_the_probe_finds_layers_that_are_not_as_they_claim(
                 layer.members.copy_(layer.members.roll(1))
         probe(program, *args)
 
-    monkeypatch.setattr("splinecam.network.capture.reader.probe", wrong)
+    monkeypatch.setattr("splinecam.network.capture.reading.reader.probe", wrong)
     with pytest.raises(UnsupportedOpError, match="its rule does not describe"):
         capture(Fn(call), (4,))
 

@@ -26,7 +26,7 @@ from fixtures.op_cases import (
 )
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.network.capture import capture
-from splinecam.network.capture.export import export_graph
+from splinecam.network.capture.tracing.export import export_graph
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,

@@ -14,9 +14,9 @@ from torch.utils._pytree import tree_map, tree_map_only
 
 from splinecam._util.backend import backend_of
 from splinecam.errors import SplineCamError
-from splinecam.network.capture.diagnosis import first_line
 from splinecam.network.capture.isolation import EXCLUSIVE, private_copy, unwrap, widened
 from splinecam.network.capture.outputs import Output, selected
+from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.ops.convolution import convolution
 
 __all__ = ["CannotRun", "Forward", "defines_gradient", "run_real"]

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from splinecam.errors import CaptureError, FileError
-from splinecam.network.capture.diagnosis import first_line
+from splinecam.network.capture.tracing.diagnosis import first_line
 
 __all__ = ["EXPORT", "read_program"]
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from splinecam.cli.exported import EXPORT, read_program
 from splinecam.cli.tensor_files import load_numpy, load_torch, require_file
 from splinecam.errors import FileError, SplineCamError
-from splinecam.network.capture.diagnosis import first_line
+from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.model_files import KINDS, SUFFIXES, kind_of_file
 
 __all__ = ["Found", "find_model"]

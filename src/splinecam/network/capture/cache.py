@@ -15,9 +15,9 @@ from typing import Any
 from torch import Tensor, fx, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from splinecam.network.capture.flat_graph import FlatGraph
-from splinecam.network.capture.graph_builder import GraphBuilder
 from splinecam.network.capture.isolation import widened
+from splinecam.network.capture.reading.graph_builder import GraphBuilder
+from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.ops import Affine, Maximum, Piecewise, Sort, Terminal, rule_of
 from splinecam.network.program import Program, Stage, Step
 

@@ -12,17 +12,17 @@ from torch import Tensor, nn
 
 from splinecam.errors import SplineCamError
 from splinecam.network.capture.cache import CachedCapture, Template, lookup, store, template_of
-from splinecam.network.capture.diagnosis import refuse
-from splinecam.network.capture.export import export_graph
 from splinecam.network.capture.fingerprint import fingerprint
-from splinecam.network.capture.graph_errors import explained
 from splinecam.network.capture.isolation import EXCLUSIVE, unwrap
-from splinecam.network.capture.known_values import named_tensors
-from splinecam.network.capture.opaque_modules import opaque_modules
 from splinecam.network.capture.outputs import Output, check_output, one_output
-from splinecam.network.capture.probe import probe
-from splinecam.network.capture.reader import Reader
-from splinecam.network.capture.walk import walk
+from splinecam.network.capture.reading.graph_errors import explained
+from splinecam.network.capture.reading.probe import probe
+from splinecam.network.capture.reading.reader import Reader
+from splinecam.network.capture.tracing.diagnosis import refuse
+from splinecam.network.capture.tracing.export import export_graph
+from splinecam.network.capture.tracing.known_values import named_tensors
+from splinecam.network.capture.tracing.opaque_modules import opaque_modules
+from splinecam.network.capture.tracing.walk import walk
 from splinecam.network.program import Program
 
 __all__ = ["capture", "captured_by_export", "captured_by_walk"]

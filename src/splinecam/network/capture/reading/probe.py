@@ -37,12 +37,10 @@ class NotFiniteError(CaptureError):
 Describe = Callable[[str, str], OffendingOp]
 
 
-def _unknown(name: str, reason: str) -> OffendingOp:
-    return OffendingOp(name, "", "", reason)
-
-
 def probe(
-    program: Program, rows: Mapping[str, Rows] | None = None, describe: Describe = _unknown
+    program: Program,
+    rows: Mapping[str, Rows] | None = None,
+    describe: Describe = lambda name, reason: OffendingOp(name, "", "", reason),
 ) -> None:
     """Run two random points, and their blend alone, through every stage; raise if they disagree.
 
@@ -61,8 +59,7 @@ def probe(
             if not stage.layer.rectifies:  # of the positive part all is known
                 _probe_layer(stage.layer, out[stage.layer.argument], describe)
             live[stage.layer.result] = stage.layer.apply(out[stage.layer.argument])
-            needed = program.stages[i + 1].live_in
-            live = {name: live[name] for name in needed}
+            live = {name: live[name] for name in program.stages[i + 1].live_in}
 
 
 def _holds(program: Program, i: int, live: Mapping[str, Tensor], out: dict[str, Tensor]) -> bool:
@@ -94,7 +91,10 @@ def _as_claimed(layer: Nonlinearity, z: Tensor, result: Tensor, size: float) -> 
             return True  # a table of functions, whose slopes are not told apart
         # Up to a constant, the function is the sum of its slope changes; these round like knots.
         size = max(size, _size(layer.levels[layer.levels.isfinite()]))
-        rest = result - _slope_changes(layer, z)
+        slopes = layer.slopes
+        rest = result - slopes[0] * z
+        for level, before, after in zip(layer.levels, slopes, slopes[1:], strict=False):
+            rest = rest - (after - before) * torch.relu(z - level)
         return _agree(rest, rest[:1].expand(rest.shape), size)
     if isinstance(layer, MaxNonlinearity):
         return torch.equal(result, _extremes(layer, z))
@@ -102,13 +102,6 @@ def _as_claimed(layer: Nonlinearity, z: Tensor, result: Tensor, size: float) -> 
         order, found = z[:, layer.members].sort(2).values, result[:, layer.members]
         return torch.equal(found, order) or torch.equal(found, order.flip(2))
     return True
-
-
-def _slope_changes(layer: PiecewiseScalar, z: Tensor) -> Tensor:
-    total = layer.slopes[0] * z
-    for level, before, after in zip(layer.levels, layer.slopes, layer.slopes[1:], strict=False):
-        total = total + (after - before) * torch.relu(z - level)
-    return total
 
 
 def _flat(value: Tensor) -> Tensor:

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.errors import CaptureError
-from splinecam.network.capture.constants import UnevenRows
-from splinecam.network.capture.flat_graph import SYMBOLIC, FlatGraph, arguments_of
-from splinecam.network.capture.graph_builder import GraphBuilder
+from splinecam.network.capture.reading.constants import UnevenRows
+from splinecam.network.capture.reading.graph_builder import GraphBuilder
+from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.ops import Affine, Terminal, rule_of, target_name
 from splinecam.network.ops.rejected import MIXES, SMOOTH
 from splinecam.network.values import Ref, Rows, map_tensors, resolve

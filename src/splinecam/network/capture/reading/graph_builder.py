@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.errors import OffendingOp
-from splinecam.network.capture.constants import BatchConstants, result_refs
-from splinecam.network.capture.diagnosis import user_line
-from splinecam.network.capture.flat_graph import Batch
-from splinecam.network.capture.opaque_modules import opaque_module_of
-from splinecam.network.capture.stages import refs
+from splinecam.network.capture.reading.constants import BatchConstants, result_refs
+from splinecam.network.capture.reading.stages import refs
+from splinecam.network.capture.tracing.diagnosis import user_line
+from splinecam.network.capture.tracing.flat_graph import Batch
+from splinecam.network.capture.tracing.opaque_modules import opaque_module_of
 from splinecam.network.nonlinearities import Nonlinearity, Operation
 from splinecam.network.ops import Affine, target_name
 from splinecam.network.ops.rejected import JUMP, MASK, SPELLINGS

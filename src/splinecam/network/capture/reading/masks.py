@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.network.capture.continuity import Choice, slope_of, steepness_of
-from splinecam.network.capture.graph_builder import GraphBuilder, Mask, NodeCall
-from splinecam.network.capture.scalar_functions import spread_knots
-from splinecam.network.capture.stages import refs
+from splinecam.network.capture.reading.continuity import Choice, slope_of, steepness_of
+from splinecam.network.capture.reading.graph_builder import GraphBuilder, Mask, NodeCall
+from splinecam.network.capture.reading.scalar_functions import spread_knots
+from splinecam.network.capture.reading.stages import refs
 from splinecam.network.choices import ChoiceNonlinearity, choose
 from splinecam.network.nonlinearities import Operation, PiecewiseScalar
 from splinecam.network.ops import Affine, Knots, target_name

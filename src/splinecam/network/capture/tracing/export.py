@@ -17,11 +17,11 @@ from torch import Tensor, fx, nn
 
 from splinecam._util.backend import is_cuda
 from splinecam.errors import CaptureError
-from splinecam.network.capture.any_batch import SIZES, fixes_batch, generalise
-from splinecam.network.capture.diagnosis import first_line, known_cause, unknown_cause
-from splinecam.network.capture.flat_graph import Batch, FlatGraph, arguments_of
 from splinecam.network.capture.isolation import preserved
-from splinecam.network.capture.known_values import known_values
+from splinecam.network.capture.tracing.any_batch import SIZES, fixes_batch, generalise
+from splinecam.network.capture.tracing.diagnosis import first_line, known_cause, unknown_cause
+from splinecam.network.capture.tracing.flat_graph import Batch, FlatGraph, arguments_of
+from splinecam.network.capture.tracing.known_values import known_values
 from splinecam.network.ops import Affine, Maximum, Piecewise, Sort, rule_of, target_name
 
 __all__ = ["export_graph"]

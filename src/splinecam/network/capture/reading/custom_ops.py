@@ -11,11 +11,15 @@ import torch
 from torch import Tensor, fx
 
 from splinecam._util.tolerances import EPS
-from splinecam.network.capture.constants import has_size
-from splinecam.network.capture.custom_op_check import Problem, check_custom_op
-from splinecam.network.capture.graph_builder import GraphBuilder, NodeCall
-from splinecam.network.capture.opaque_modules import OpaqueModule, as_columns, opaque_module_of
-from splinecam.network.capture.stages import refs
+from splinecam.network.capture.reading.constants import has_size
+from splinecam.network.capture.reading.custom_op_check import Problem, check_custom_op
+from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall
+from splinecam.network.capture.reading.stages import refs
+from splinecam.network.capture.tracing.opaque_modules import (
+    OpaqueModule,
+    as_columns,
+    opaque_module_of,
+)
 from splinecam.network.nonlinearities import CustomNonlinearity, Operation, PiecewiseScalar
 from splinecam.network.ops import Affine, Bound, target_name
 from splinecam.network.ops.measure import measured_bound

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.errors import CaptureError
-from splinecam.network.capture.any_batch import fixes_batch
+from splinecam.network.capture.tracing.any_batch import fixes_batch
 
 __all__ = ["first_line", "known_cause", "quantised", "refuse", "unknown_cause", "user_line"]
 
@@ -24,7 +24,7 @@ _FIT = "Give a domain whose points have the shape that the model was made for"
 _FLOAT = "Rounding is discontinuous: partition the float model, before it is quantised"
 _SPACE = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 _WIDTHS = ("in_features", "in_channels", "num_features")  # what layers call their number of inputs
-_OWN_FILES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<")
+_OWN_FILES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[3]), "<")
 
 
 def refuse(model: nn.Module) -> None:

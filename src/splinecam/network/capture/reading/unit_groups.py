@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
 
-from splinecam.network.capture.constants import UnevenRows
-from splinecam.network.capture.graph_builder import EXACT, GraphBuilder, NodeCall, is_floating
-from splinecam.network.capture.scalar_functions import operation_of
-from splinecam.network.capture.stages import refs
+from splinecam.network.capture.reading.constants import UnevenRows
+from splinecam.network.capture.reading.graph_builder import (
+    EXACT,
+    GraphBuilder,
+    NodeCall,
+    is_floating,
+)
+from splinecam.network.capture.reading.scalar_functions import operation_of
+from splinecam.network.capture.reading.stages import refs
 from splinecam.network.nonlinearities import MaxNonlinearity, Operation, SortNonlinearity
 from splinecam.network.ops import Affine, Scatter, target_name
 from splinecam.network.ops.rejected import INDICES, MIXES, PRODUCT, UNPOOLED
@@ -132,19 +137,14 @@ def _add_passed_on(builder: GraphBuilder, call: NodeCall, part: int | None) -> N
     def role(item: Any) -> str:
         return "add" if isinstance(item, Ref) else "plain"
 
-    name = next(refs(builder.values[call.node])).name
+    name, run = next(refs(builder.values[call.node])).name, cast(Any, call.node.target)
     roles = tuple(map(role, call.args)), {key: role(item) for key, item in call.kwargs.items()}
-    run = _part_of(call.node.target, part)
+    run = run if part is None else partial(_part_of, run, part)
     builder.body.append(Step(name, run, call.args, call.kwargs, (), EXACT, roles))
 
 
-def _part_of(run: Any, part: int | None) -> Callable[..., Tensor]:
-    def call(*args: Any, **kwargs: Any) -> Tensor:
-        results = run(*args, **kwargs)
-        result: Tensor = results if part is None else results[part]
-        return result
-
-    return call
+def _part_of(run: Any, part: int, *args: Any, **kwargs: Any) -> Any:
+    return run(*args, **kwargs)[part]
 
 
 # -- reductions at constant places: scatter_reduce and index_reduce, as graph networks use ---------

@@ -11,18 +11,23 @@ from torch import Tensor, fx
 
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.network import ops
-from splinecam.network.capture import flat_graph
-from splinecam.network.capture.constants import constant_call, filled, has_size, part_of
-from splinecam.network.capture.custom_ops import add_custom, custom_op_of
-from splinecam.network.capture.final import Final, tail_of
-from splinecam.network.capture.flat_graph import SYMBOLIC, FlatGraph, arguments_of
-from splinecam.network.capture.graph_builder import EXACT, Emitter, GraphBuilder, NodeCall
 from splinecam.network.capture.isolation import widened
-from splinecam.network.capture.masks import add_comparison, add_masked
-from splinecam.network.capture.probe import probe
-from splinecam.network.capture.scalar_functions import add_function, add_pairs
-from splinecam.network.capture.stages import make_stages, refs
-from splinecam.network.capture.unit_groups import add_maxima, add_scattered, add_sort, uses_places
+from splinecam.network.capture.reading.constants import constant_call, filled, has_size, part_of
+from splinecam.network.capture.reading.custom_ops import add_custom, custom_op_of
+from splinecam.network.capture.reading.final import Final, tail_of
+from splinecam.network.capture.reading.graph_builder import EXACT, Emitter, GraphBuilder, NodeCall
+from splinecam.network.capture.reading.masks import add_comparison, add_masked
+from splinecam.network.capture.reading.probe import probe
+from splinecam.network.capture.reading.scalar_functions import add_function, add_pairs
+from splinecam.network.capture.reading.stages import make_stages, refs
+from splinecam.network.capture.reading.unit_groups import (
+    add_maxima,
+    add_scattered,
+    add_sort,
+    uses_places,
+)
+from splinecam.network.capture.tracing import flat_graph
+from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.ops import rejected, target_name
 from splinecam.network.ops.register import CustomOp
 from splinecam.network.program import Program, Step

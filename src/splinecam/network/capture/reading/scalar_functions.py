@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from splinecam.network.capture.constants import UnevenRows
-from splinecam.network.capture.graph_builder import GraphBuilder, NodeCall
+from splinecam.network.capture.reading.constants import UnevenRows
+from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall
 from splinecam.network.nonlinearities import MaxNonlinearity, Operation, PiecewiseScalar
 from splinecam.network.ops import Knots
 from splinecam.network.ops.rejected import MIXES

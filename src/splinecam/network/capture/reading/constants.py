@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.network.capture.flat_graph import Batch
-from splinecam.network.capture.stages import refs
+from splinecam.network.capture.reading.stages import refs
+from splinecam.network.capture.tracing.flat_graph import Batch
 from splinecam.network.ops import Affine, rule_of, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, Size

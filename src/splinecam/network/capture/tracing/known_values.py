@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from splinecam.network.capture.flat_graph import SYMBOLIC
+from splinecam.network.capture.tracing.flat_graph import SYMBOLIC
 
 __all__ = ["known_values", "named_tensors"]
 

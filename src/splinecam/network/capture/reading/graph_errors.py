@@ -7,9 +7,9 @@ from dataclasses import replace
 from torch import Tensor, fx, nn
 
 from splinecam.errors import CaptureError, OffendingOp, SplineCamError, UnsupportedOpError
-from splinecam.network.capture.diagnosis import first_line, quantised
-from splinecam.network.capture.flat_graph import FlatGraph
-from splinecam.network.capture.probe import NotFiniteError
+from splinecam.network.capture.reading.probe import NotFiniteError
+from splinecam.network.capture.tracing.diagnosis import first_line, quantised
+from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.ops.affine import STATISTICS, TRAINING
 
 __all__ = ["explained"]
@@ -24,7 +24,8 @@ def explained(
 
     used: the nodes that the output depends on.
     """
-    wrong = _not_finite(graph, used)
+    constants = [(name, tensor) for node, (name, tensor) in graph.constants.items() if node in used]
+    wrong = {name: tensor.detach() for name, tensor in constants if _has_infinite(tensor)}
     undefined = any(bool(tensor.isnan().any()) for tensor in wrong.values())
     if undefined or (wrong and isinstance(error, NotFiniteError)):
         return CaptureError(_weights(wrong))
@@ -40,14 +41,10 @@ def explained(
 # -- weights ---------------------------------------------------------------------------------------
 
 
-def _not_finite(graph: FlatGraph, used: set[fx.Node]) -> dict[str, Tensor]:
-    """The parameters, buffers and constants in use that have entries which are not finite."""
-    found = {}
-    for node, (name, tensor) in graph.constants.items():
-        floats = isinstance(tensor, Tensor) and tensor.is_floating_point()
-        if floats and node in used and not bool(tensor.isfinite().all()):
-            found[name] = tensor.detach()
-    return found
+def _has_infinite(value: object) -> bool:
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return False
+    return not bool(value.isfinite().all())
 
 
 def _weights(wrong: dict[str, Tensor]) -> str:

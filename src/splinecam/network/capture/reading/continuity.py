@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, fx
 
 from splinecam._util.tolerances import EPS, SAFETY
-from splinecam.network.capture.graph_builder import GraphBuilder
-from splinecam.network.capture.stages import refs
+from splinecam.network.capture.reading.graph_builder import GraphBuilder
+from splinecam.network.capture.reading.stages import refs
 from splinecam.network.choices import ChoiceNonlinearity
 from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.ops import Bound

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splinecam.network.capture.diagnosis import first_line
-from splinecam.network.capture.probe import SLACK, WEIGHT
+from splinecam.network.capture.reading.probe import SLACK, WEIGHT
+from splinecam.network.capture.tracing.diagnosis import first_line
 
 __all__ = ["Problem", "check_custom_op"]
 
@@ -20,6 +20,16 @@ _PIECES = 512  # at most so many pieces of a line are looked at,
 _NUMBERS = 1 << 22  # or fewer, so that their points hold no more numbers
 _SHORT = 2.0**-20  # pieces shorter than this, relative to the line, prove nothing
 _PLACES = (0.0625, 0.375, 0.9375)  # where in a piece the operation is evaluated
+
+
+_AFFINE = (
+    "registered with affine=True, but is not affine",
+    "If it bends along straight lines, register it with cuts=",
+)
+_WITH_BORDERS = (
+    "not affine between the zeros of its cuts function",
+    "Add the missing borders to cuts; if it is smooth, it has no linear regions",
+)
 
 
 class Problem(Exception):
@@ -130,7 +140,11 @@ def _check_pieces(run: Function, line: _Line, pieces: Tensor, has_borders: bool)
     if bool((deviation > limit).any()):
         where = line.place(t[int(deviation.argmax()), 1])
         size = float(deviation.max() / values.abs().max())
-        raise Problem(_bent(where, size) if has_borders else _curved(where, size))
+        what, remedy = _WITH_BORDERS if has_borders else _AFFINE
+        raise Problem(
+            f"it is {what}, as near {where}: it is off by {size:.1g} of its values. {remedy}; "
+            "if it computes in float32, let it use the type of its input"
+        )
     slope = (high - low) / (places[2] - places[0])
     start, end = low - places[0] * slope, high + (1 - places[2]) * slope
     jump = (start[1:] - end[:-1]).abs().amax(1) * (pieces[1:, 0] == pieces[:-1, 1])
@@ -139,19 +153,3 @@ def _check_pieces(run: Function, line: _Line, pieces: Tensor, has_borders: bool)
         raise Problem(
             f"it is not continuous: it jumps at a border, at {where}, by {float(jump.max()):.3g}"
         )
-
-
-def _curved(where: str, size: float) -> str:
-    return (
-        f"it is registered with affine=True, but is not affine, as near {where}: it is off by "
-        f"{size:.1g} of its values. If it bends along straight lines, register it with cuts=; "
-        "if it computes in float32, let it use the type of its input"
-    )
-
-
-def _bent(where: str, size: float) -> str:
-    return (
-        f"it is not affine between the zeros of its cuts function, as near {where}: it is off by "
-        f"{size:.1g} of its values. Add the missing borders to cuts; if it is smooth, it has no "
-        "linear regions; if it computes in float32, let it use the type of its input"
-    )

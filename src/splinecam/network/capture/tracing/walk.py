@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from splinecam.network.capture.flat_graph import FirstDimension, FlatGraph
 from splinecam.network.capture.isolation import any_mode
+from splinecam.network.capture.tracing.flat_graph import FirstDimension, FlatGraph
 from splinecam.network.ops import target_name
 from splinecam.network.ops.register import taught_class
 
