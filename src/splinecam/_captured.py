@@ -1,4 +1,4 @@
-"""A captured network to hold on to: its operations in float64, and its model's present weights."""
+"""A captured network: its operations in float64, and a copy of its model's weights."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Captured:
     ``captured(x)`` runs it in float64 on inputs (B, ...), without a final softmax, sigmoid or tanh.
     The copy stays as it is when the model changes, until ``update()``.
 
-    model, input_shape, output: as they were given. device: where it is; wanted: the device that was
-    asked for, which a partition takes over. program: the stages. layers: the names of
-    its non-linearities, in order.
+    model, input_shape, output: as they were given. device: where the copy is; wanted: the device
+    that was asked for, which a partition takes over. program: the stages. layers: the names of the
+    non-linearities, in order.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ def capture(
 ) -> Captured:
     """A network as ``partition`` sees it: its operations, and a copy of its weights in float64.
 
-    It says whether a model can be partitioned before there is a domain, which non-linearities it
-    has, and what it computes in float64. A captured network can be given to ``partition`` and
-    ``sweep`` in place of its model, which they then take as it is at that moment, never as it was
-    when it was captured. There is no need to capture a model to save time: what is known of a model
-    is cached as long as the model lives, so that a second partition only reads its weights.
+    Capturing a model shows whether it can be partitioned before there is a domain, which
+    non-linearities it has, and what it computes in float64. ``partition`` and ``sweep`` take a
+    captured network in place of its model, and use the model as it is at that moment, never as it
+    was when it was captured. Capturing a model first saves no time: captures are cached as long as
+    the model lives, so that a second partition only reads its weights.
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
     changed. input_shape: of one input, without the batch. output, device: as for ``partition``.

@@ -1,4 +1,4 @@
-"""A model is exported once, and never again taken for what it was before a change."""
+"""A model is exported once; a change of the model is always noticed."""
 
 from __future__ import annotations
 
@@ -511,7 +511,7 @@ def _reads_globals(module: Any, x: Tensor) -> Tensor:
 
 
 def _imports(module: Any, x: Tensor) -> Tensor:
-    from tests_of_kept import amount  # type: ignore[import-not-found]
+    from tests_of_cache import amount  # type: ignore[import-not-found]
 
     return x.relu() * amount
 
@@ -545,7 +545,7 @@ def test_what_cannot_be_followed_is_captured_anew(
 
 def test_imports_in_forward_are_opaque(monkeypatch: pytest.MonkeyPatch) -> None:
     module = SimpleNamespace(amount=2.0)
-    monkeypatch.setitem(__import__("sys").modules, "tests_of_kept", module)
+    monkeypatch.setitem(__import__("sys").modules, "tests_of_cache", module)
     model = _Reads(_imports)
     capture(model, (2,))
     module.amount = 3.0
@@ -583,7 +583,7 @@ def test_objects_with_a_hidden_state_are_opaque(value: Any) -> None:
         fingerprint(model)
 
 
-# -- what is kept ----------------------------------------------------------------------------------
+# -- what the cache holds --------------------------------------------------------------------------
 
 
 def test_models_are_not_kept_alive() -> None:
@@ -595,7 +595,7 @@ def test_models_are_not_kept_alive() -> None:
     assert gone() is None
 
 
-def test_copies_have_nothing_of_what_is_kept(exports: _Exports) -> None:
+def test_copies_have_nothing_of_the_cache(exports: _Exports) -> None:
     model = Net().eval()
     model.added = model.change_added = torch.abs  # type: ignore[assignment]
     capture(model, (2,))
@@ -609,7 +609,7 @@ def test_copies_have_nothing_of_what_is_kept(exports: _Exports) -> None:
     assert exports.count == before
 
 
-def test_few_captures_are_kept_for_a_model() -> None:
+def test_few_captures_are_cached_for_a_model() -> None:
     model = nn.Sequential(nn.Flatten(), nn.ReLU())
     for size in range(2, 9):
         capture(model, (size,))

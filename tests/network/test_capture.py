@@ -419,7 +419,7 @@ STYLES = {
 
 
 @pytest.mark.parametrize("call", STYLES, ids=lambda call: call.__name__)
-def test_styles(call: Callable[..., Tensor]) -> None:
+def test_styles_of_writing_a_forward(call: Callable[..., Tensor]) -> None:
     assert_captured(Fn(call), 4, layers=STYLES[call])
 
 
@@ -459,14 +459,14 @@ def test_unet() -> None:
     assert layer_names(program) == ["relu", "leaky_relu", "relu_1", "relu_2", "relu_3"]
 
 
-def test_mixed() -> None:
+def test_mixed_activations() -> None:
     assert layer_names(assert_captured(seeded(Mixed()), 2)) == ["relu", "abs", "clamp"]
 
 
 # --- names, patterns, derivatives, devices
 
 
-def test_names() -> None:
+def test_names_of_layers() -> None:
     class Inner(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -523,7 +523,7 @@ def test_names_of_maxima_and_masks() -> None:
     ]
 
 
-def test_patterns() -> None:
+def test_patterns_of_a_program() -> None:
     model = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 3), nn.Hardtanh())
     program = capture(model, (2,))
     x = points(2)
@@ -536,7 +536,7 @@ def test_patterns() -> None:
     assert torch.equal(found["3"], (y > -1).to(torch.int8) + (y > 1).to(torch.int8))
 
 
-def test_derivatives() -> None:
+def test_derivatives_of_a_program() -> None:
     model = seeded(UNet())
     program = capture(model, (1, 8, 8))
     model = model.double()
@@ -1008,7 +1008,7 @@ def test_a_loss_against_a_constant_is_a_partition() -> None:
     assert part.layers == ("body.1", "l1_loss")
 
 
-def test_not_finite() -> None:
+def test_values_that_are_not_finite_are_refused() -> None:
     with pytest.raises(CaptureError, match="not finite"):
         capture(Fn(lambda m, x: m.a(x) / torch.zeros(4)), (4,))
 

@@ -106,7 +106,7 @@ EQUAL: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] 
 
 
 @pytest.mark.parametrize("name", EQUAL)
-def test_is_the_function_without_choices(name: str) -> None:
+def test_a_choice_is_the_function_without_choices(name: str) -> None:
     written, plain = (Net(call) for call in EQUAL[name])
     domain = sc.Domain.box(-2, 2)
     part, other = (sc.partition(model, domain) for model in (written, plain))

@@ -70,7 +70,7 @@ def points() -> Tensor:
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_is_left_out(name: str) -> None:
+def test_a_final_function_is_left_out(name: str) -> None:
     last, label = ACCEPTED[name]
     model = Net(last)
     part = sc.partition(model, sc.Domain.box(-2, 2))
@@ -159,7 +159,7 @@ REJECTED: dict[str, tuple[Callable[[Tensor], Tensor], str, str]] = {
 
 
 @pytest.mark.parametrize("name", REJECTED)
-def test_is_refused(name: str) -> None:
+def test_other_functions_at_the_end_are_refused(name: str) -> None:
     last, target, reason = REJECTED[name]
     with pytest.raises(UnsupportedOpError) as caught:
         capture(Net(last), (2,))

@@ -111,9 +111,9 @@ def test_values_of_parameters_and_buffers_are_constants(name: str) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_names_of_modules_are_kept() -> None:
+def test_layers_have_the_names_of_modules() -> None:
     program = capture(Imported(flagged), (2,))
-    assert [cut.name for cut in program.layers] == ["act"]
+    assert [layer.name for layer in program.layers] == ["act"]
     model = Imported(lambda m, x: torch.sigmoid(m.d(x.reshape(m.shape.tolist()))) ** 2)
     with pytest.raises(sc.UnsupportedOpError) as caught:
         capture(model, (4,))

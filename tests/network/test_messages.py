@@ -220,7 +220,7 @@ def test_batch_statistics_in_eval_mode() -> None:
     assert "although the model is in eval mode" in reason
 
 
-def test_advice_is_for_those_whom_it_helps() -> None:
+def test_advice_to_call_eval_is_given_only_where_it_helps() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.Dropout(), nn.GELU())
     text = message(model.train())
     assert "call model.eval()" in text

@@ -95,7 +95,7 @@ PACKS: dict[str, tuple[Callable[[Tensor, Tensor], Any], Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", PACKS)
-def test_each_output(name: str) -> None:
+def test_each_output_is_partitioned(name: str) -> None:
     pack, first, second = PACKS[name]
     model = Heads(pack)
     for output, width in ((first, 3), (second, 8)):
@@ -224,7 +224,7 @@ def test_misuse_is_a_type_error(output: Any) -> None:
             call()
 
 
-def test_sweep() -> None:
+def test_sweep_of_one_output() -> None:
     domains = [sc.Domain.box(-1, 1), sc.Domain.box(0, 2)]
     parts = sc.sweep(Heads(as_dict), domains, output="features", device="cpu", progress=False)
     assert [part.values.shape[1] for part in parts] == [8, 8]
@@ -291,7 +291,7 @@ def test_pickles_remember_which_output() -> None:
     assert len(pickle.loads(pickle.dumps(by_value))) == len(by_value)
 
 
-def test_what_is_selected() -> None:
+def test_the_selected_tensor() -> None:
     a, b = torch.zeros(2, 3), torch.ones(2, 4)
     assert selected({0: a, 1: b}, 1) is b
     assert selected({"a": a, "b": b}, -1) is b

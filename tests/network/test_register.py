@@ -101,7 +101,7 @@ def assert_same(part: Partition, other: Partition) -> None:
     torch.testing.assert_close(part.bias, other.bias[there])
 
 
-# --- what can be taught
+# --- what can be registered
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S))
@@ -158,7 +158,7 @@ def test_a_module_used_twice_and_its_hooks():
     assert_same(part, partition(network(plain, plain)))
 
 
-def test_a_class_that_inherits_forward_is_taught_and_one_with_its_own_is_not():
+def test_a_class_that_inherits_forward_is_registered_and_one_with_its_own_is_not():
     class Same(Hidden):
         pass
 
@@ -171,7 +171,7 @@ def test_a_class_that_inherits_forward_is_taught_and_one_with_its_own_is_not():
     assert partition(network(Other())).program.layers[0].target == "aten.relu"
 
 
-def test_a_constant_goes_through_a_leaf():
+def test_a_constant_goes_through_a_registered_module():
     class Offset(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -293,23 +293,23 @@ def test_constants_that_are_no_buffers():
 
 
 @pytest.mark.parametrize("affine", [False, True])
-def test_the_module_is_untouched(affine: bool):
-    leaf = Hidden(0.25)
-    own = leaf.forward
-    vars(leaf)["forward"] = lambda x: own(x)
-    kept = vars(leaf)["forward"]
+def test_the_module_is_left_as_it_was(affine: bool):
+    module = Hidden(0.25)
+    own = module.forward
+    vars(module)["forward"] = lambda x: own(x)
+    replaced = vars(module)["forward"]
     other = Hidden(0.1)
     sc.register_op(Hidden, **({"affine": True} if affine else {"cuts": lambda m, x: x - m.knot}))
-    model = network(leaf, other)
+    model = network(module, other)
     if affine:
         with pytest.raises(sc.UnsupportedOpError):
             capture(model, (2,))
     else:
         capture(model, (2,))
-    assert vars(leaf)["forward"] is kept
+    assert vars(module)["forward"] is replaced
     assert "forward" not in vars(other)
-    assert leaf.knot.dtype == torch.float32
-    assert leaf.knot.requires_grad
+    assert module.knot.dtype == torch.float32
+    assert module.knot.requires_grad
 
 
 def test_the_program_keeps_the_parameters_of_its_time():
@@ -369,10 +369,19 @@ def test_a_wrong_registration_is_found(case: str):
 
 
 CALLS: dict[str, tuple[Callable[..., object], str]] = {
-    "two arguments": (lambda leaf, x: leaf(x, x), "called with 2 arguments"),
-    "no tensor": (lambda leaf, x: leaf([x]), "called with 1 arguments: a registered module takes"),
-    "batch elsewhere": (lambda leaf, x: leaf(x.T).T, "first dimension of its input is not the bat"),
-    "part of the batch": (lambda leaf, x: leaf(x.reshape(-1, 1)).view(-1, 2), "must be the batch"),
+    "two arguments": (lambda module, x: module(x, x), "called with 2 arguments"),
+    "no tensor": (
+        lambda module, x: module([x]),
+        "called with 1 arguments: a registered module takes",
+    ),
+    "batch elsewhere": (
+        lambda module, x: module(x.T).T,
+        "first dimension of its input is not the bat",
+    ),
+    "part of the batch": (
+        lambda module, x: module(x.reshape(-1, 1)).view(-1, 2),
+        "must be the batch",
+    ),
 }
 
 
@@ -383,10 +392,10 @@ def test_calls_that_are_not_supported(case: str):
     class Caller(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.leaf = Hidden()
+            self.module = Hidden()
 
         def forward(self, x: Tensor) -> object:
-            return call(self.leaf, x)
+            return call(self.module, x)
 
     sc.register_op(Hidden, cuts=lambda module, x: x - module.knot)
     with pytest.raises(sc.CaptureError, match=message):

@@ -33,15 +33,15 @@ def partition(way: Way, model: nn.Module) -> sc.Partition:
 
 def snapshot(model: nn.Module) -> list[Any]:
     """The weights, modes and hooks of a model, to compare with those of later."""
-    kept: list[Any] = []
+    state: list[Any] = []
     for name, module in model.named_modules(remove_duplicate=False):
         hooks = [[*module._forward_hooks], [*module._forward_pre_hooks], [*module._backward_hooks]]
-        kept.append((name, type(module), module.training, hooks, sorted(module.__dict__)))
+        state.append((name, type(module), module.training, hooks, sorted(module.__dict__)))
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         bare = tensor.is_meta or nn.parameter.is_lazy(tensor)
         numbers = None if bare else tensor.detach().clone()
-        kept.append((name, id(tensor), tensor.dtype, tensor.requires_grad, tensor.grad, numbers))
-    return kept
+        state.append((name, id(tensor), tensor.dtype, tensor.requires_grad, tensor.grad, numbers))
+    return state
 
 
 def same(a: Any, b: Any) -> bool:

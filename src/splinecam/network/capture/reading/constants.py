@@ -15,7 +15,15 @@ from splinecam.network.ops import Affine, rule_of, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, Size
 
-__all__ = ["BatchConstants", "UnevenRows", "constant_call", "filled", "has_size", "result_refs"]
+__all__ = [
+    "BatchConstants",
+    "UnevenRows",
+    "constant_call",
+    "filled",
+    "has_size",
+    "part_of",
+    "result_refs",
+]
 
 
 class UnevenRows(Exception):

@@ -157,26 +157,17 @@ class GraphBuilder:
         operation: Operation,
         *,
         source: str,
-        result: str,
         shape: tuple[int, ...],
         **others: Any,
     ) -> None:
-        """Add a non-linearity of a node; others: fields that are not given by the node."""
-        fields = {"target": target_name(node.target), "argument": source} | others
+        """Add a non-linearity of a node; others: the fields that the node does not determine."""
+        fields: dict[str, Any] = {"source": source, "argument": source, "shape": tuple(shape)}
+        fields |= {"target": target_name(node.target)} | others
         name, module = _name_of(node)
         count = self._names[name] = self._names.get(name, 0) + 1
         if count > 1:
             name = f"{name}#{count}" if module else f"{name}_{count - 1}"
-        self.body.append(
-            kind(
-                name=name,
-                operation=operation,
-                source=source,
-                result=result,
-                shape=tuple(shape),
-                **fields,
-            )
-        )
+        self.body.append(kind(name=name, operation=operation, **fields))
 
     def expand(self, node: fx.Node, ref: Ref) -> Ref:
         """A value in the shape of a node's result, which a constant may have widened."""
