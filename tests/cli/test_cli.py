@@ -622,7 +622,7 @@ def test_when_the_boundary_of_one_output_is_drawn(
         asked.append(level)
         return part.decision_boundary(level=level, **options)
 
-    for module in ("regions", "surface"):
+    for module in ("picture", "surface_items"):
         monkeypatch.setattr(f"splinecam.plot.{module}.decision_boundary", noted)
     assert run("partition", "little.py:single", *BOX, "--out", "a", "--no-plot")[0] == 0
     asked.clear()

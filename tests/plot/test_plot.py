@@ -53,7 +53,7 @@ def halves(at: float = 0.1) -> sc.Partition:
 
 
 def image_of(ax: Axes) -> Any:
-    from splinecam.plot.fill import CellImage
+    from splinecam.plot.cell_image import CellImage
 
     return next(image for image in ax.images if isinstance(image, CellImage))
 
@@ -309,7 +309,7 @@ def test_layers_of_birth(part: sc.Partition) -> None:
     names = [text.get_text() for text in legends_of(ax)[0].get_texts()]
     assert set(names) <= set(part.layers)
     assert len(names) == 2
-    colors = image_of(ax).shade.colors
+    colors = image_of(ax).fill.colors
     faces, op = part.edge_faces.numpy(), part.edge_layer.numpy()
     for face in (0, len(part) // 2, len(part) - 1):
         last = op[(faces == face).any(1)].max()
@@ -343,7 +343,7 @@ def test_constant_network_is_drawn() -> None:
 
 
 def test_axes_of_each_kind(part: sc.Partition) -> None:
-    from splinecam.plot.scalebar import ScaleBar
+    from splinecam.plot.scale_bar import ScaleBar
 
     scale, ticks, off = (part.plot(axes=kind) for kind in ("scale", "ticks", "off"))
     assert [bool(ax.findobj(ScaleBar)) for ax in (scale, ticks, off)] == [True, False, False]
@@ -358,7 +358,7 @@ def test_axes_of_each_kind(part: sc.Partition) -> None:
 
 @pytest.mark.parametrize("side", [1e-6, 3.0, 1e6])
 def test_scale_bars_are_round_at_every_size(side: float) -> None:
-    from splinecam.plot.scalebar import ScaleBar
+    from splinecam.plot.scale_bar import ScaleBar
 
     domain = sc.Domain.box((0, 0), (side, side / 3))
     ax = sc.partition(nn.Linear(2, 2), domain, device="cpu", progress=False).plot()
@@ -558,5 +558,5 @@ def test_rejects(part: sc.Partition, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_colour_for_all(part: sc.Partition) -> None:
     image = image_of(plot(part, color="white", boundary=False))
-    assert np.allclose(image.shade.colors, 1)
-    assert not image_of(plot(part, color="none")).shade.colors[:, 3].any()
+    assert np.allclose(image.fill.colors, 1)
+    assert not image_of(plot(part, color="none")).fill.colors[:, 3].any()

@@ -17,11 +17,11 @@ from matplotlib.text import Text
 from torch import nn
 
 import splinecam as sc
-from splinecam.plot.fill import CellImage
+from splinecam.plot.cell_image import CellImage
 from splinecam.plot.lines import Lines
 from splinecam.plot.palette import INK, ink_on
-from splinecam.plot.scalebar import ScaleBar
-from splinecam.plot.side_layout import BarAxes, SideLegend
+from splinecam.plot.scale_bar import ScaleBar
+from splinecam.plot.side_layout import ColorbarAxes, SideLegend
 
 LAYOUTS = (None, "constrained", "compressed", "tight")
 
@@ -371,7 +371,7 @@ def test_curves_have_lines_in_their_legend(part: sc.Partition) -> None:
 def test_names_of_colours(part: sc.Partition) -> None:
     names = ["red", "#00ff00"] * len(part)
     (image,) = part.plot(color=names[: len(part)]).images
-    assert image.shade.colors[:2].tolist() == [[1, 0, 0, 1], [0, 1, 0, 1]]
+    assert image.fill.colors[:2].tolist() == [[1, 0, 0, 1], [0, 1, 0, 1]]
     with pytest.raises(ValueError, match="names of colours"):
         part.plot(color=["blurple"] * len(part))
     with pytest.raises(sc.SplineCamError, match="regions: give"):
@@ -387,7 +387,7 @@ def test_merged_pieces() -> None:
     pieces = part.merged()
     assert len(pieces) < len(part)
     ax = part.plot(color="merged", boundary=False)
-    colors, label = ax.images[0].shade.colors, pieces.labels.numpy()
+    colors, label = ax.images[0].fill.colors, pieces.labels.numpy()
     first = np.unique(label, return_index=True)[1]
     assert np.array_equal(colors, colors[first][label])  # one colour for each piece
     a, b = part.edge_faces[pieces.edges].numpy().T
@@ -399,4 +399,4 @@ def test_merged_pieces() -> None:
 
     assert drawn(ax) == int(inner.sum())
     assert drawn(part.plot(color="merged", boundary=False, edges=True)) > drawn(ax)
-    assert BarAxes not in map(type, ax.child_axes)
+    assert ColorbarAxes not in map(type, ax.child_axes)

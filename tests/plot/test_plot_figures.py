@@ -227,7 +227,7 @@ def test_histograms_reject(single: sc.Partition) -> None:
         ({"columns": []}, ValueError, "one column"),
         ({"bins": 0}, ValueError, "bins"),
         ({"columns": ["output_0"], "log": True}, ValueError, "negative"),
-        ({"axes": plt.figure().add_subplot()}, ValueError, "1 axes for 4"),
+        ({"axes": plt.figure().add_subplot()}, ValueError, "1 axes were given, but 4"),
     ]:
         with pytest.raises(error, match=what):
             single.plot_histograms(**options)

@@ -9,7 +9,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.plot import raster
-from splinecam.plot.coloring import color_apart
+from splinecam.plot.graph_coloring import color_graph
 from splinecam.plot.raster import Cells, Grid
 
 TRIANGLE = [[0.0, 0.0], [3.113, 0.537], [1.071, 2.039]]
@@ -96,16 +96,16 @@ def test_a_view_of_a_part() -> None:
 def test_neighbours_get_different_numbers() -> None:
     part = sc.partition(network(40), sc.Domain.box(-2, 2), progress=False)
     pairs = part.edge_faces.numpy()
-    number = color_apart(len(part), pairs, seed=3)
+    number = color_graph(len(part), pairs, seed=3)
     inner = pairs[(pairs >= 0).all(1)]
     assert (number[inner[:, 0]] != number[inner[:, 1]]).all()
     assert number.min() == 0
     assert number.max() < 14
-    assert np.array_equal(number, color_apart(len(part), pairs, seed=3))
-    assert not np.array_equal(number, color_apart(len(part), pairs, seed=4))
+    assert np.array_equal(number, color_graph(len(part), pairs, seed=3))
+    assert not np.array_equal(number, color_graph(len(part), pairs, seed=4))
 
 
 def test_more_numbers_where_all_are_neighbours() -> None:
     pairs = np.array([(i, j) for i in range(40) for j in range(i)])
-    assert len(np.unique(color_apart(40, pairs))) == 40
-    assert color_apart(1, np.array([[-1, 0]])).tolist() != [-1]
+    assert len(np.unique(color_graph(40, pairs))) == 40
+    assert color_graph(1, np.array([[-1, 0]])).tolist() != [-1]

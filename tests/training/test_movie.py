@@ -18,9 +18,9 @@ from PIL import Image, ImageSequence
 from torch import nn
 
 import splinecam as sc
-from splinecam.plot.colors import Asked, coloring
+from splinecam.plot.colors import ColorOptions, color_regions
 from splinecam.training import encoders
-from splinecam.training.frames import Stage
+from splinecam.training.frame_renderer import FrameRenderer
 
 BOX = sc.Domain.box(-1, 1)
 
@@ -54,8 +54,8 @@ def single() -> list[sc.Partition]:
     return [sc.partition(network(1, seed), BOX, progress=False) for seed in range(2)]
 
 
-def stage(parts: list[sc.Partition], **plot: Any) -> Stage:
-    return Stage.of(parts, plot, width=2.4, dpi=50)
+def stage(parts: list[sc.Partition], **plot: Any) -> FrameRenderer:
+    return FrameRenderer.of(parts, plot, width=2.4, dpi=50)
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -171,11 +171,11 @@ def titles(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The titles of the frames that are drawn."""
     found: list[str] = []
 
-    def draw(self: Stage, part: sc.Partition, title: str) -> Any:
+    def draw(self: FrameRenderer, part: sc.Partition, title: str) -> Any:
         found.append(title)
         return np.zeros((4, 4, 3), np.uint8)
 
-    monkeypatch.setattr(Stage, "draw", draw)
+    monkeypatch.setattr(FrameRenderer, "draw", draw)
     return found
 
 
@@ -227,7 +227,9 @@ def test_what_is_no_movie(parts: list[sc.Partition], tmp_path: Path):
 
 @pytest.mark.parametrize("color", ["slope", "area", "output"])
 def test_scales_hold_for_all_frames(parts: list[sc.Partition], color: str):
-    alone = [coloring(part, color, Asked(0, None, None, 0.0, 0)).limits for part in parts]
+    alone = [
+        color_regions(part, color, ColorOptions(0, None, None, 0.0, 0)).limits for part in parts
+    ]
     plot = stage(parts, color=color, output=0).plot
     low, high = plot["limits"]
     assert low <= min(limits[0] for limits in alone if limits)
@@ -254,8 +256,8 @@ def test_an_output_has_the_same_colour_in_all_frames(single: list[sc.Partition])
         with torch.no_grad():
             model[2].bias.add_(shift)
         parts.append(sc.partition(model, BOX, progress=False))
-    asked = Asked(None, None, None, 0.0, 0)
-    assert len({type(coloring(part, "output", asked).norm) for part in parts}) == 2
+    options = ColorOptions(None, None, None, 0.0, 0)
+    assert len({type(color_regions(part, "output", options).norm) for part in parts}) == 2
     common, norms = stage(parts), []
     for part in parts:
         _, ax = common._blank()
@@ -280,7 +282,7 @@ def test_legends_keep_all_classes():
     """Each of the partitions has one class only."""
     some = [constant([1.0, 0.0, 0.0]), constant([0.0, 0.0, 1.0])]
     for part in some:
-        assert len(coloring(part, "class", Asked(None, None, None, 0.0, 0)).legend) == 1
+        assert len(color_regions(part, "class", ColorOptions(None, None, None, 0.0, 0)).legend) == 1
     common = stage(some, names=["a", "b", "c"])
     assert common.plot["legend"] == ["a", "c"]
     frames = [common.draw(part, "") for part in some]
@@ -292,13 +294,13 @@ def test_legends_keep_all_classes():
 
 def test_layers_and_vertices_have_fixed_legends(parts: list[sc.Partition]):
     flat = sc.partition(nn.Sequential(nn.Linear(2, 1), nn.ReLU()), BOX, progress=False)
-    made = coloring(parts[0], "layer", Asked(None, None, None, 0.0, 0, shown="all"))
-    assert [name for name, _ in made.legend] == list(parts[0].cuts)
+    made = color_regions(parts[0], "layer", ColorOptions(None, None, None, 0.0, 0, shown="all"))
+    assert [name for name, _ in made.legend] == list(parts[0].layers)
     assert stage(parts, color="layer").plot["legend"] == "all"
     plot = stage([flat, *parts], color="vertices").plot
     most = int(plot["limits"][1])
     for part in (flat, *parts):
-        made = coloring(part, "vertices", Asked(None, None, plot["limits"], 0.0, 0))
+        made = color_regions(part, "vertices", ColorOptions(None, None, plot["limits"], 0.0, 0))
         assert [name for name, _ in made.legend] == [
             *map(str, range(3, most)),
             f"{most} or more",

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.training.steps import chooser
-from splinecam.training.store import Memory
+from splinecam.training.steps import step_filter
+from splinecam.training.store import MemoryStore
 
 BOX = sc.Domain.box(-1, 1)
 
@@ -121,9 +121,9 @@ def test_training_of_a_compiled_model_is_the_same():
 
     alone = trained(wrap, False)
     torch._dynamo.reset()
-    once = len(compiles)
+    shown_once = len(compiles)
     assert all(map(same, alone, trained(wrap, True)))
-    assert len(compiles) == 2 * once > 0  # nothing had to be compiled again
+    assert len(compiles) == 2 * shown_once > 0  # nothing had to be compiled again
     torch._dynamo.reset()
 
 
@@ -219,11 +219,11 @@ def test_a_recorded_partition_stays_when_training_goes_on():
     ],
 )
 def test_chosen_steps(every: Any, expected: list[int]):
-    assert [step for step in range(12) if chooser(every)(step)] == expected
+    assert [step for step in range(12) if step_filter(every)(step)] == expected
 
 
 def test_log_steps_get_rare():
-    steps = [step for step in range(10_000) if chooser("log")(step)]
+    steps = [step for step in range(10_000) if step_filter("log")(step)]
     assert sum(1000 <= step < 10_000 for step in steps) == 20
     gaps = np.diff(steps)
     assert (np.diff(gaps[20:]) >= -1).all()
@@ -343,7 +343,7 @@ def test_partitions_in_memory_have_a_limit():
     part = sc.partition(small(), BOX, progress=False)
     file = BytesIO()
     part.save(file)
-    kept = Memory(limit=2 * file.tell())
+    kept = MemoryStore(limit=2 * file.tell())
     for step in range(2):
         kept.keep(step, part, {"loss": 1.0}, {})
     with pytest.warns(UserWarning, match="from step 2 on only scalars"):
@@ -395,7 +395,7 @@ def test_regions_are_counted_in_squares_around_points():
 
 
 def test_random_points_lie_in_the_domain_or_between_the_given_inputs():
-    from splinecam.training.around import Neighbourhoods
+    from splinecam.training.neighbourhoods import Neighbourhoods
 
     triangle = sc.Domain.polygon([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
     near = Neighbourhoods.of(triangle, {"random": 400}, 0.1)

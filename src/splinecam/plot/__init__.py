@@ -1,10 +1,11 @@
 """Pictures of partitions and curves with matplotlib, which is imported only when one is drawn."""
 
 from splinecam.plot.curves import plot_curves
+from splinecam.plot.figures import new_axes, require_matplotlib
 from splinecam.plot.histograms import plot_histograms
 from splinecam.plot.images import image_grid, plot_samples
 from splinecam.plot.layers import plot_layers
-from splinecam.plot.palette import CLASSES, INK, class_colors, new_axes, require_matplotlib
+from splinecam.plot.palette import CLASSES, INK, class_colors
 from splinecam.plot.regions import plot
 from splinecam.plot.surface import plot_surface
 

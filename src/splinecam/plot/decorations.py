@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-from matplotlib import rcParams
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon, Rectangle
 from matplotlib.path import Path
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import IdentityTransform
 
+from splinecam.geometry.domain import Domain
+from splinecam.plot.arrays import to_numpy
 from splinecam.plot.lines import figure_of
-from splinecam.plot.palette import background, ink_on, text_color
-from splinecam.plot.scalebar import PLAIN, ScaleBar, letters, scale_of
-from splinecam.plot.side_layout import BarAxes, Place, Room, SideLegend, overhang, picture_size
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.colorbar import Colorbar
-
-    from splinecam.geometry.domain import Domain
+from splinecam.plot.palette import background, ink_on, text_color, tick_colors
+from splinecam.plot.scale_bar import PLAIN, ScaleBar, letters, scale_of
+from splinecam.plot.side_layout import (
+    ColorbarAxes,
+    ShrinkToFit,
+    SideLegend,
+    SidePlace,
+    overhang,
+    picture_size,
+)
 
 __all__ = [
     "AxesStyle",
@@ -46,18 +50,18 @@ _MARGIN = 0.006  # of the picture's extent, left free for the border line
 _BAR, _THINNEST, _THICKEST = 0.035, 5.0, 12.0  # of a picture's side, and in points, across a bar
 _ROWS = 4  # of a legend below a picture; longer ones are beside it
 _FLAT = 2.5  # width by height from which on colours are explained below a picture
-_AROUND = 0.083  # inches that layouts leave free, at both ends together
+_PADDING = 0.083  # inches that layouts leave free, at both ends together
 BORDER_WIDTH = 0.9
-_CUT_WIDTH = 0.6  # of the frame of a view that does not show the whole domain
+_PARTIAL_WIDTH = 0.6  # of the frame of a view that shows a part of the domain
 _SIDES = ("left", "right", "top", "bottom")
 
 
 def set_frame(ax: Axes, domain: Domain, style: AxesStyle = "scale") -> None:
-    """Limits around a domain, equal scales, and a scale bar, ticks with labels, or neither."""
+    """Set limits around a domain and equal scales; add a scale bar, ticks, or neither."""
     if style not in get_args(AxesStyle):
         choices = ", ".join(map(repr, get_args(AxesStyle)))
         raise ValueError(f"axes is {style!r}; choose one of {choices}")
-    corners = domain.corners.cpu().numpy()
+    corners = to_numpy(domain.corners)
     low, high = corners.min(0), corners.max(0)
     pad = _MARGIN * float((high - low).max())
     ax.set_xlim(low[0] - pad, high[0] + pad)
@@ -96,7 +100,7 @@ def _set_ticks(ax: Axes, domain: Domain) -> None:
 
 
 def axis_names(domain: Domain) -> tuple[str, str]:
-    """What the plane's coordinates are called: as the inputs, where they are the same."""
+    """The names of the plane's coordinates: those of the inputs where they are the same."""
     same = domain.dim == 2 and bool((domain.basis.diagonal() == 1).all())
     same = same and not bool(domain.origin.any())
     return ("x₁", "x₂") if same else ("u", "v")
@@ -104,11 +108,7 @@ def axis_names(domain: Domain) -> tuple[str, str]:
 
 def _color_ticks(ax: Axes, axis: Any) -> None:
     """Give the ticks of an axis and their numbers the colours of matplotlib's settings."""
-    kind = f"{axis.axis_name}tick"
-    settings: Any = rcParams
-    same = settings[f"{kind}.labelcolor"] == "inherit"
-    mark = text_color(ax.figure, f"{kind}.color")
-    label = mark if same else text_color(ax.figure, f"{kind}.labelcolor")
+    mark, label = tick_colors(ax.figure, axis.axis_name)
     axis.set_tick_params(which="both", color=mark, labelcolor=label)
     axis.get_offset_text().set_color(label)
 
@@ -119,22 +119,21 @@ class Border(Polygon):
     axes: Any
 
     def draw(self, renderer: Any) -> None:
-        """Draw the outline, and if it is cut off, the frame."""
+        """Draw the outline, and the frame if the view cuts the outline off."""
         super().draw(renderer)
         view, box = self.axes.viewLim, self.axes.bbox
         low, high = self.get_xy().min(0), self.get_xy().max(0)
         if self.get_visible() and ((low < view.min) | (high > view.max)).any():
-            frame = Rectangle(
-                box.min, box.width, box.height, fill=False, edgecolor=self.get_edgecolor()
-            )
-            frame.set(linewidth=_CUT_WIDTH, transform=IdentityTransform(), figure=self.figure)
+            frame = Rectangle(box.min, box.width, box.height, fill=False, linewidth=_PARTIAL_WIDTH)
+            color = self.get_edgecolor()
+            frame.set(edgecolor=color, transform=IdentityTransform(), figure=self.figure)
             frame.draw(renderer)
 
 
 def draw_border(ax: Axes, domain: Domain, *, zorder: float = 3.5) -> Polygon:
-    """The outline of the domain."""
+    """Draw the outline of the domain."""
     outline = Border(
-        domain.corners.cpu().numpy(),
+        to_numpy(domain.corners),
         closed=True,
         fill=False,
         edgecolor=ink_on(background(ax)),
@@ -148,18 +147,18 @@ def draw_border(ax: Axes, domain: Domain, *, zorder: float = 3.5) -> Polygon:
 
 def clip_to(artist: Artist, ax: Axes, domain: Domain) -> None:
     """Cut off what sticks out of the domain, such as the round ends of wide lines."""
-    corners = domain.corners.cpu().numpy()
+    corners = to_numpy(domain.corners)
     outline = Path(np.concatenate([corners, corners[:1]]), closed=True)
     artist.set_clip_path(outline, ax.transData)  # beside the axes' own box
 
 
 def _letters(ax: Axes) -> float:
-    """The size of letters that suits the axes, in points."""
+    """The size of letters on the axes, in points."""
     return letters(max(picture_size(ax)))
 
 
 def is_flat(domain: Domain) -> bool:
-    """Whether colours are better explained below the domain's picture than beside it."""
+    """Whether colour bars and legends are better placed below the picture than beside it."""
     return _height_by_width(domain) * _FLAT < 1
 
 
@@ -169,22 +168,22 @@ def _height_by_width(domain: Domain) -> float:
 
 
 def make_room(ax: Axes) -> None:
-    """Let axes make room for what is beside them in figures that have no layout engine."""
+    """Let axes shrink by what is beside them in figures that have no layout engine."""
     if ax.get_axes_locator() is None:
-        ax.set_axes_locator(Room(ax))
+        ax.set_axes_locator(ShrinkToFit(ax))
 
 
 def add_colorbar(
     ax: Axes, mappable: Any, label: str, *, extend: str = "neither", below: bool = False
 ) -> Colorbar:
-    """A slim colour bar beside or below the axes, behind the bars and legends that are there."""
+    """Add a slim colour bar beside or below the axes, after earlier bars and legends."""
     size, (wide, high) = _letters(ax), picture_size(ax)
-    place = Place(ax, below, size, min(max(_BAR * max(wide, high), _THINNEST), _THICKEST))
-    beside: Any = ax.inset_axes((1.0, 0.0, 1.0, 1.0), axes_class=BarAxes)
+    place = SidePlace(ax, below, size, min(max(_BAR * max(wide, high), _THINNEST), _THICKEST))
+    beside: Any = ax.inset_axes((1.0, 0.0, 1.0, 1.0), axes_class=ColorbarAxes)
     beside.place = place
     beside.set_axes_locator(place)
-    way = "horizontal" if below else "vertical"
-    bar = ax.figure.colorbar(mappable, cax=beside, extend=extend, extendfrac=0.025, orientation=way)
+    style: Any = {"extendfrac": 0.025, "orientation": "horizontal" if below else "vertical"}
+    bar = ax.figure.colorbar(mappable, cax=beside, extend=extend, **style)
     bar.set_label(label, size=size + 0.5, color=text_color(ax.figure, "axes.labelcolor"))
     axis = beside.xaxis if below else beside.yaxis
     _color_ticks(ax, axis)
@@ -201,9 +200,9 @@ def add_colorbar(
 
 
 def _log_ticks(axis: Any, norm: LogNorm, most: float) -> None:
-    """Powers of ten, with 2 and 5 times them where there are few; plain numbers where short.
+    """Set ticks at powers of ten, and at 2 and 5 times these if there is room for ``most`` ticks.
 
-    most: how many numbers there is room for.
+    Numbers are written without powers of ten where that is short.
     """
     low, high = float(norm.vmin or 1), float(norm.vmax or 1)
     decades = math.log10(high / low)
@@ -214,11 +213,7 @@ def _log_ticks(axis: Any, norm: LogNorm, most: float) -> None:
         axis.set_major_locator(MaxNLocator(min(9, max(2, int(most))), steps=[1, 2, 5, 10]))
     axis.set_minor_formatter(NullFormatter())
     if PLAIN[0] <= low < high <= PLAIN[1]:
-        axis.set_major_formatter(FuncFormatter(_plain_number))
-
-
-def _plain_number(value: float, _: Any) -> str:
-    return f"{value:g}"
+        axis.set_major_formatter("{x:g}")
 
 
 def add_legend(
@@ -229,9 +224,9 @@ def add_legend(
     below: bool = False,
     curves: bool = False,
 ) -> SideLegend:
-    """Names with their colours beside or below the axes; ``ax.legend()`` remains free.
+    """Add names with their colours beside or below the axes; ``ax.legend()`` remains free.
 
-    below: unless there are too many; curves: the colours are those of lines.
+    below: place the legend below unless it is long. curves: the colours are those of lines.
     """
     ink = text_color(ax.figure)
     handles = [
@@ -248,7 +243,7 @@ def add_legend(
     if not below:
         columns = 1 + (len(names) - 1) // max(4, int(high / (1.6 * size)) - bool(title))
     legend = SideLegend(
-        Place(ax, below, size),
+        SidePlace(ax, below, size),
         handles,
         names,
         curves=curves,
@@ -271,9 +266,9 @@ def add_legend(
 
 
 def fit_figure(ax: Axes, domain: Domain) -> None:
-    """Make a new figure as high as the picture and what is beside it ask for."""
+    """Make a new figure as high as the picture and what is beside it need."""
     figure = figure_of(ax)
     left, right, below = (size / figure.dpi for size in overhang(ax))
     width = figure.get_figwidth()
-    height = (width - left - right - _AROUND) * _height_by_width(domain) + below + _AROUND
+    height = (width - left - right - _PADDING) * _height_by_width(domain) + below + _PADDING
     figure.set_figheight(min(max(height, width / 10), 2 * width))

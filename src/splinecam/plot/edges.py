@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.colors import is_color_like
+from torch import Tensor
 
 from splinecam._util.csr import lengths
+from splinecam.analysis.curves import Curves
 from splinecam.analysis.partition_data import PartitionData
+from splinecam.plot.arrays import to_numpy
 from splinecam.plot.decorations import clip_to
-from splinecam.plot.lines import Lines, Pen
+from splinecam.plot.lines import Lines, LineWidth
 from splinecam.plot.palette import PAPER
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from torch import Tensor
-
-    from splinecam.analysis.curves import Curves
 
 __all__ = ["draw_boundary", "draw_edges"]
 
@@ -33,42 +31,34 @@ _BOUNDARY_SHARE, _APART = 0.25, 0.02
 
 
 def draw_edges(part: PartitionData, ax: Axes, edges: Any, width: float | None, ink: str) -> None:
-    """Edges by the cut that drew them, the first on top: later ones are lighter and thinner.
+    """Draw edges by layer, the first layer on top: later ones are lighter and thinner.
 
-    A layer's width follows from how close the lines of this layer and of those before are, so that
-    the first layers stay visible where the last ones are dense. edges: True, which of them, or the
-    colour of all.
+    The width of a layer's lines follows from how close the lines of this layer and of those before
+    are, so that the first layers stay visible where the last ones are dense. edges: True, the
+    numbers of those to draw, or the colour of all.
     """
     if isinstance(edges, str):
-        edges, ink = True, _color(edges)
+        if not is_color_like(edges):
+            raise TypeError(f"edges is {edges!r}, which is no colour; {_EDGES}")
+        edges, ink = True, edges
     chosen = _chosen(part, edges)
-    op, ends = part.edge_layer[chosen], part.edges[chosen]
-    segments = part.vertices[ends]
-    size = lengths(segments[:, 1] - segments[:, 0])
-    inner = op >= 0
-    total = size.new_zeros(len(part.layers)).index_add_(0, op[inner], size[inner])
+    layer, segments = part.edge_layer[chosen], part.vertices[part.edges[chosen]]
+    length = lengths(segments[:, 1] - segments[:, 0])
+    inner = layer >= 0
+    total = length.new_zeros(len(part.layers)).index_add_(0, layer[inner], length[inner])
     spacing = (part.domain.area / total.cumsum(0)).cpu().tolist()
     depth = max(len(part.layers) - 1, 1)
     for k in reversed(range(len(part.layers))):
         late = k / depth
         most = _WIDEST + (_NARROWEST - _WIDEST) * late
-        style: dict[str, Any] = {"pen": Pen(spacing[k], _SHARE, most)}
+        style: dict[str, Any] = {"line_width": LineWidth(spacing[k], _SHARE, most)}
         if width is not None:
             style = {"linewidths": width}
-        lines = Lines(
-            segments[op == k].cpu().numpy(),
-            colors=ink,
-            alpha=_STRONG + (_WEAK - _STRONG) * late,
-            zorder=2 + (1 - late) / 2,
-            **style,
+        alpha, zorder = _STRONG + (_WEAK - _STRONG) * late, 2 + (1 - late) / 2
+        some = to_numpy(segments[layer == k])
+        ax.add_collection(
+            Lines(some, colors=ink, alpha=alpha, zorder=zorder, **style), autolim=False
         )
-        ax.add_collection(lines, autolim=False)
-
-
-def _color(name: str) -> str:
-    if not is_color_like(name):
-        raise TypeError(f"edges is {name!r}, which is no colour; {_EDGES}")
-    return name
 
 
 def _chosen(part: PartitionData, edges: Any) -> Tensor:
@@ -87,16 +77,15 @@ def _chosen(part: PartitionData, edges: Any) -> Tensor:
 
 
 def draw_boundary(ax: Axes, curves: Curves, color: Any, *, rim: bool) -> None:
-    """A boundary on top of a picture; a white rim makes it seen on dark colours too."""
+    """Draw a boundary on top of a picture; a white rim makes it visible on dark colours too."""
     if not len(curves):
         return
     domain = curves.partition.domain
     spacing = domain.area / max(curves.length, np.finfo(np.float64).tiny)
     spacing = min(spacing, _APART * domain.diameter)  # thinner lines on small pictures
-    segments = curves.ends.cpu().numpy()
-    layers = [(color, 0.0, 3.2)] + [(PAPER, _RIM, 3.1)] * rim
-    for ink, extra, zorder in layers:
-        pen = Pen(spacing, _BOUNDARY_SHARE, _BOUNDARY, _LEAST_BOUNDARY, extra)
-        lines = Lines(segments, colors=ink, pen=pen, zorder=zorder)
+    segments = to_numpy(curves.ends)
+    for ink, extra, zorder in [(color, 0.0, 3.2)] + [(PAPER, _RIM, 3.1)] * rim:
+        width = LineWidth(spacing, _BOUNDARY_SHARE, _BOUNDARY, _LEAST_BOUNDARY, extra)
+        lines = Lines(segments, colors=ink, line_width=width, zorder=zorder)
         ax.add_collection(lines, autolim=False)
         clip_to(lines, ax, domain)

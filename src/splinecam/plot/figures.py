@@ -1,7 +1,7 @@
-"""Figures that notebooks show once.
+"""Figures and axes to draw on.
 
 A notebook shows the figures of pyplot at the end of each cell, and the value of the last expression
-of the cell: a function that makes a figure with pyplot and returns it would show it twice.
+of the cell. A function that makes a figure with pyplot and returns it would show it twice.
 """
 
 from __future__ import annotations
@@ -9,25 +9,49 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from splinecam.errors import SplineCamError
+from splinecam.geometry.domain import Domain
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["new_figure", "once"]
+__all__ = [
+    "flat_axes",
+    "given_axes",
+    "new_axes",
+    "new_figure",
+    "plain_spines",
+    "require_matplotlib",
+    "shown_once",
+]
+
+
+def require_matplotlib() -> None:
+    """Raise an error that says what to install when matplotlib is missing."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise SplineCamError(
+            "Plotting needs matplotlib, which is not installed. Run: pip install 'splinecam[plot]'"
+        ) from error
 
 
 def new_figure(**options: Any) -> Figure:
     """A figure of pyplot, with the options of ``pyplot.figure``, that a notebook shows once."""
     import matplotlib.pyplot as plt
 
-    figure: Figure = once(plt.figure(**options))
+    figure: Figure = shown_once(plt.figure(**options))
     return figure
 
 
-def once(figure: Any) -> Any:
+def shown_once(figure: Any) -> Any:
     """The same figure, which a notebook that shows it as a value does not show again.
 
     >>> import matplotlib.pyplot as plt
-    >>> figure = once(plt.figure())
+    >>> figure = shown_once(plt.figure())
     >>> plt.close(figure)
     """
     from matplotlib.figure import Figure
@@ -39,9 +63,9 @@ def once(figure: Any) -> Any:
 
 
 def _display(figure: Figure) -> None:
-    """Take a figure that is about to be shown from those that pyplot shows after the cell.
+    """Close a figure that is about to be shown, so that pyplot does not show it after the cell.
 
-    The error makes IPython show it in the formats that the user has chosen.
+    The error makes IPython show the figure in the formats that the user has chosen.
     """
     import matplotlib
     import matplotlib.pyplot as plt
@@ -49,3 +73,46 @@ def _display(figure: Figure) -> None:
     if "inline" in matplotlib.get_backend().lower():
         plt.close(figure)
     raise NotImplementedError
+
+
+def new_axes(domain: Domain | None = None, *, width: float = 6.0) -> Axes:
+    """Axes on a new figure, so many inches wide and as high as the domain requires.
+
+    The layout makes room for labels, colour bars and legends, so that none is cut off.
+    """
+    require_matplotlib()
+    aspect = 1.0
+    if domain is not None:
+        extent = domain.corners.amax(0) - domain.corners.amin(0)
+        aspect = float(extent[1] / extent[0])
+    height = min(max(aspect * width, width / 4), 2 * width)
+    return new_figure(figsize=(width, height), layout="compressed").add_subplot()
+
+
+def flat_axes(ax: Any) -> Axes:
+    """The given axes, if they are two-dimensional; otherwise a ``TypeError`` is raised."""
+    require_matplotlib()
+    from matplotlib.axes import Axes
+
+    if isinstance(ax, Axes) and ax.name == "rectilinear":
+        return ax
+    what = f"{ax.name} axes" if isinstance(ax, Axes) else type(ax).__name__
+    several = isinstance(ax, np.ndarray | list)
+    hint = "; of several axes give one, such as axes[0]" if several else ""
+    raise TypeError(f"ax must be plain 2-D axes, as plt.subplots() gives them, not {what}{hint}")
+
+
+def given_axes(axes: Any, count: int) -> list[Axes]:
+    """The given axes as a list; an error unless there is one for each of ``count`` panels."""
+    given: list[Axes] = list(np.atleast_1d(np.asarray(axes, dtype=object)).ravel())
+    if len(given) != count:
+        raise ValueError(f"{len(given)} axes were given, but {count} panels are drawn")
+    return given
+
+
+def plain_spines(ax: Axes, color: str) -> None:
+    """Draw the left and the lower axis only, in one colour, below what is drawn on the axes."""
+    ax.tick_params(labelsize=8, color=color, which="both")
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(color)

@@ -1,4 +1,4 @@
-"""Histograms of what the regions are like: sizes, shapes, slopes; of one partition or several."""
+"""Histograms of the sizes, shapes and slopes of regions, of one partition or several."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ from splinecam.analysis.comparison import by_name
 from splinecam.analysis.measures import table
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
-from splinecam.plot.figures import new_figure, once
-from splinecam.plot.palette import CLASSES, INK, background, ink_on, require_matplotlib, text_color
+from splinecam.plot.arrays import Floats, to_numpy, weighted_quantiles
+from splinecam.plot.figures import (
+    given_axes,
+    new_figure,
+    plain_spines,
+    require_matplotlib,
+    shown_once,
+)
+from splinecam.plot.palette import CLASSES, GREY, INK, background, ink_on, rgb, text_color
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["plot_histograms"]
 
-_DASHES = ("-", "--", "-.", ":")  # to be told apart in grey print, too
+_DASHES = ("-", "--", "-.", ":")  # which differ in grey print, too
 _MOST_WHOLE = 40  # whole numbers that get a bin each
 _DECADES = 2.0  # a range of more than so many decades gets a logarithmic axis
 _LIGHTER = 0.35  # of the way to white, on dark paper
 _PANEL = 3.2, 2.5  # inches
 _PATCHES = 2  # that a histogram is drawn with: area and outline
 
-# What columns are called where their names say too little.
+# Labels of columns whose names say too little.
 _LABELS = {
     "slope_spectral": "slope (spectral norm)",
     "slope_frobenius": "slope (Frobenius norm)",
@@ -86,7 +90,7 @@ def plot_histograms(
         for k, (name, rows, weight) in enumerate(zip(several, tables, weights, strict=True)):
             _draw(ax, name, before + k, bars, rows[column], weight)
         _describe(ax, bars, by_area=by_area, shares=shares)
-    return cast("Figure", once(panels[0].get_figure()))
+    return cast("Figure", shown_once(panels[0].get_figure()))
 
 
 def _read(part: PartitionData, names: list[str]) -> dict[str, Floats]:
@@ -104,8 +108,8 @@ def _read(part: PartitionData, names: list[str]) -> dict[str, Floats]:
 
 
 def _weights(part: PartitionData, *, by_area: bool, shares: bool) -> Floats:
-    """What each region counts, (F,): 1, or its share in percent."""
-    areas = part.areas.cpu().numpy().clip(min=0)
+    """The weight of each region, (F,): 1, its area, or its share in percent."""
+    areas: Floats = to_numpy(part.areas).clip(min=0)
     weight = areas if by_area else np.ones_like(areas)
     return 100 * weight / weight.sum() if shares else weight
 
@@ -153,7 +157,7 @@ class _Bins:
 def _log_edges(values: Floats, bins: int) -> Floats:
     low, high = values.min(), values.max()
     edges = np.geomspace(low, high, bins + 1) if high > low else np.array([low / 2, 2 * low])
-    edges[[0, -1]] = min(edges[0], low), max(edges[-1], high)  # rounding must leave nobody out
+    edges[[0, -1]] = min(edges[0], low), max(edges[-1], high)  # in spite of rounding
     return edges
 
 
@@ -173,9 +177,7 @@ def _median(values: Floats, weight: Floats) -> float:
     """The number below which half of the weight lies."""
     if weight.min() == weight.max():
         return float(np.median(values))
-    order = np.argsort(values)
-    heaped = np.cumsum(weight[order])
-    return float(values[order][np.searchsorted(heaped, heaped[-1] / 2)])
+    return float(weighted_quantiles(values, [0.5], weight)[0])
 
 
 # -- drawing -------------------------------------------------------------------------------------
@@ -184,10 +186,7 @@ def _median(values: Floats, weight: Floats) -> float:
 def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
     """The given axes, or those of a new figure."""
     if axes is not None:
-        given: list[Axes] = list(np.atleast_1d(np.asarray(axes, dtype=object)).ravel())
-        if len(given) != count:
-            raise ValueError(f"{len(given)} axes for {count} columns")
-        return given
+        return given_axes(axes, count)
     across = count if count <= 3 else math.ceil(math.sqrt(count))
     down = math.ceil(count / across)
     size = across * _PANEL[0], down * _PANEL[1]
@@ -196,7 +195,7 @@ def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
 
 
 def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floats) -> None:
-    """One partition's bars, median, and note of what has no bar."""
+    """Draw the bars and the median of one partition, and a note of what has no bar."""
     color, dash = _color(ax, k), _DASHES[k % len(_DASHES)]
     heights, aside = bars.count(values, weight)
     middle, ordered = _median(values, weight), bars.column != "class"
@@ -215,14 +214,12 @@ def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floa
 
 def _color(ax: Axes, k: int) -> tuple[float, ...]:
     """The colour of the k-th partition, lighter on dark paper."""
-    from matplotlib.colors import to_rgb
-
     share = 0.0 if ink_on(background(ax)) == INK else _LIGHTER
-    return tuple(c + share * (1 - c) for c in to_rgb(CLASSES[k % len(CLASSES)]))
+    return tuple(c + share * (1 - c) for c in rgb(CLASSES[k % len(CLASSES)]).tolist())
 
 
 def _describe(ax: Axes, bars: _Bins, *, by_area: bool, shares: bool) -> None:
-    """Scale, labels and legend."""
+    """Set the scale, the labels and the legend of a panel."""
     from matplotlib.ticker import MaxNLocator
 
     if bars.log:
@@ -232,10 +229,7 @@ def _describe(ax: Axes, bars: _Bins, *, by_area: bool, shares: bool) -> None:
     counted = "area" if by_area else "regions"
     ax.set_xlabel(_LABELS.get(bars.column, bars.column.replace("_", " ")), fontsize=9)
     ax.set_ylabel(f"{counted} (%)" if shares else counted, fontsize=9)
-    ax.tick_params(labelsize=8, color="#888888")
-    ax.set_axisbelow(True)  # a grid that the user's settings ask for goes behind the bars
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color("#888888")
+    plain_spines(ax, GREY)
     named = len(ax.get_legend_handles_labels()[0])
     ax.margins(x=0.02, y=0.05 + 0.06 * named)  # the legend needs room
     ax.autoscale()

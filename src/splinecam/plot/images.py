@@ -11,23 +11,20 @@ import numpy as np
 import torch
 
 from splinecam.analysis.boundary import Boundary, LevelSet
+from splinecam.analysis.curves import Curves
 from splinecam.analysis.sampling import sample_segments
 from splinecam.errors import SplineCamError
-from splinecam.plot.figures import new_figure, once
-from splinecam.plot.palette import require_matplotlib, text_color
+from splinecam.plot.arrays import Floats, to_numpy
+from splinecam.plot.figures import new_figure, require_matplotlib, shown_once
+from splinecam.plot.palette import text_color
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
-    from numpy.typing import NDArray
-
-    from splinecam.analysis.curves import Curves
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["font_that_fits", "image_grid", "plot_samples"]
 
-_COLOURS = (1, 3)  # numbers of channels that can be shown
+_CHANNELS = (1, 3)  # numbers of channels that can be shown
 _GAP, _MARGIN = 0.06, 0.04  # inches between images, and around the grid
 _FONT, _SMALLEST = 8.0, 4.0  # points
 _LINE = 1.45  # height of a line of text, in font sizes
@@ -80,7 +77,7 @@ def image_grid(
         ax.imshow(scale[k], cmap=cmap, vmin=0, vmax=1, extent=box, aspect="auto")
         ax.text(left + size / 2, top - 0.25 * head, names[k], size=font, color=ink, ha="center")
     ax.set(xlim=(0, total[0]), ylim=(total[1], 0), aspect="auto" if alone else "equal")
-    return cast("Figure | SubFigure", once(ax.figure))
+    return cast("Figure | SubFigure", shown_once(ax.figure))
 
 
 def plot_samples(
@@ -120,12 +117,12 @@ def plot_samples(
     made = part.inputs(uv[order], dtype=torch.float64).cpu()
     headings = [_heading(curves, k, names) for k in label.tolist()] if titles else None
     if style.get("limits") is None:
-        style["limits"] = _sample_limits(made.numpy(), part.domain.origin.cpu().numpy())
+        style["limits"] = _sample_limits(made.numpy(), to_numpy(part.domain.origin))
     return image_grid(made, shape=shape, titles=headings, **style)
 
 
 def _heading(curves: Curves, label: int, names: Sequence[str] | None) -> str:
-    """What a label means, in a few characters."""
+    """The title of an image on the curve of a label."""
     key = curves.key(label)
     if isinstance(curves, Boundary):
         if names is not None and len(names) < curves.n_classes:
@@ -137,14 +134,11 @@ def _heading(curves: Curves, label: int, names: Sequence[str] | None) -> str:
     return ": ".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
-# -- what is given -------------------------------------------------------------------------------
-
-
-def _pixels(images: Any, shape: Sequence[int] | None) -> NDArray[Any]:
+def _pixels(images: Any, shape: Sequence[int] | None) -> Any:
     """Images as (N, H, W) or (N, H, W, 3)."""
     if not isinstance(images, torch.Tensor | np.ndarray):
-        images = [x.detach().cpu() if isinstance(x, torch.Tensor) else x for x in images]
-    array = np.asarray(images.detach().cpu() if isinstance(images, torch.Tensor) else images)
+        images = [to_numpy(x) for x in images]
+    array = np.asarray(to_numpy(images))
     if not array.ndim or not array.shape[0]:
         raise ValueError(f"there are no images in an array of shape {array.shape}")
     if array.dtype.kind not in "buif":
@@ -163,12 +157,12 @@ def _pixels(images: Any, shape: Sequence[int] | None) -> NDArray[Any]:
 
 
 def _image_shape(shape: tuple[int, ...], *, flat: bool) -> int | None:
-    """Where the channels are in the shape of one image, if it has some; an error if it is none."""
+    """The axis of the channels in the shape of one image, if any; an error if it is no image."""
     if len(shape) == 2 and all(shape):
         return None
     if len(shape) == 3 and all(shape):
         for axis in (0, 2):
-            if shape[axis] in _COLOURS:
+            if shape[axis] in _CHANNELS:
                 return axis
     hint = "Give shape=, such as (28, 28) or (3, 32, 32)." if flat and len(shape) == 1 else ""
     raise SplineCamError(
@@ -186,7 +180,7 @@ def _names(titles: Sequence[str] | None, count: int) -> list[str]:
 
 
 def _columns(columns: int | None, count: int) -> int:
-    """How many images a row has; by default a few more than there are rows."""
+    """The number of images in a row, by default a few more than there are rows."""
     if columns is None:
         return min(count, max(math.ceil(math.sqrt(count)), min(count, 5)))
     wanted = operator.index(columns)
@@ -195,15 +189,15 @@ def _columns(columns: int | None, count: int) -> int:
     return min(wanted, count)
 
 
-def _scaled(pixels: NDArray[Any], limits: tuple[float, float] | None) -> Floats:
-    """Numbers as shares of the way from black to white, from 0 to 1."""
+def _scaled(pixels: Any, limits: tuple[float, float] | None) -> Floats:
+    """Numbers on a scale from 0, black, to 1, white."""
     low, high = map(float, limits) if limits is not None else _usual_limits(pixels)
     if not high > low:
         raise ValueError(f"limits must be two ascending numbers, not {limits}")
-    return np.clip((pixels.astype(np.float64) - low) / (high - low), 0, 1)
+    return np.asarray(np.clip((pixels.astype(np.float64) - low) / (high - low), 0, 1))
 
 
-def _usual_limits(pixels: NDArray[Any]) -> tuple[float, float]:
+def _usual_limits(pixels: Any) -> tuple[float, float]:
     if pixels.dtype.kind in "ui":
         return 0.0, 255.0
     finite = pixels[np.isfinite(pixels)]
@@ -212,9 +206,9 @@ def _usual_limits(pixels: NDArray[Any]) -> tuple[float, float]:
 
 
 def _sample_limits(pixels: Floats, sample: Floats) -> tuple[float, float]:
-    """Numbers for black and white that a few images far from a sample do not decide."""
-    shade = 0.5 / 255  # as much darker than black or brighter than white as is not seen
-    usual = (pixels >= -shade) & (pixels <= 1 + shade)
+    """Numbers for black and white that do not depend on a few images far from the sample."""
+    margin = 0.5 / 255  # beyond black and white, and not seen
+    usual = (pixels >= -margin) & (pixels <= 1 + margin)
     if sample.min() >= 0 and sample.max() <= 1 and usual.mean() > 2 / 3:
         return 0.0, 1.0
     low, high = np.percentile(pixels, (1, 99))
@@ -222,7 +216,7 @@ def _sample_limits(pixels: Floats, sample: Floats) -> tuple[float, float]:
 
 
 def font_that_fits(lines: Sequence[str], width: float, most: float, least: float) -> float:
-    """A font size, in points, with which the longest of some lines has a width in inches."""
+    """The font size, in points, with which the longest of the lines has a width in inches."""
     from matplotlib.textpath import TextPath
 
     longest = max(lines, key=len)

@@ -1,4 +1,4 @@
-"""The partition layer by layer: what each non-linearity adds, and the curve of one of its units."""
+"""The partition layer by layer: the lines of each layer, and the curve of one of its units."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from splinecam._util.csr import lengths
 from splinecam.analysis.layers import layer_index, regions_by_layer
 from splinecam.analysis.neurons import neurons
 from splinecam.analysis.partition_data import PartitionData
-from splinecam.plot.figures import new_figure
-from splinecam.plot.palette import background, ink_on, require_matplotlib, text_color
+from splinecam.plot.arrays import to_numpy
+from splinecam.plot.figures import new_figure, require_matplotlib
+from splinecam.plot.palette import HIGHLIGHT, background, ink_on, text_color
 from splinecam.plot.regions import plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 __all__ = ["plot_layers"]
 
-_EARLIER = 0.37  # of the ink that a layer's lines have, for those before it
-_HIGHLIGHT = "#D55E00"
-# Widths in points and as a share of the lines' spacing: of a layer's lines, of those before it.
+_EARLIER = 0.37  # the strength of the lines of earlier layers
+# Widths in points and as a share of the lines' spacing: of a layer's lines, of earlier lines.
 _LATEST, _LATEST_SHARE = 0.9, 0.12
 _BEFORE, _BEFORE_SHARE = 0.5, 0.08
 _CURVE, _RIM = 1.7, 1.4
 _PAD, _GAP = 0.07, 0.055  # inches around a panel with its title, and between the two
 _FONT, _SMALLEST, _LINE = 8.0, 5.0, 1.25  # of titles: sizes in points, and the height of a line
-_MANY = 100_000  # regions up to which curves of units are made with the model
+_MANY = 100_000  # regions up to which curves of units are computed with the model
 
 
 def plot_layers(
@@ -43,7 +42,7 @@ def plot_layers(
     layers: Sequence[str | int] | None = None,
     columns: int | None = None,
     whole: bool = True,
-    highlight: str = _HIGHLIGHT,
+    highlight: str = HIGHLIGHT,
     size: float = 2.5,
     **style: Any,
 ) -> Figure:
@@ -55,7 +54,7 @@ def plot_layers(
     draws them with ``style``: color, boundary, points, ...
 
     layers: names of ``part.layers`` or indices into them, by default all that add lines. unit:
-    which units to show, one for each layer or by layer (others then show none); by default the one
+    the units to show, one for each layer or by layer (others then show none); by default the one
     with the longest line of each layer, or none if the partition was loaded without its model.
     columns: panels in a row; size: of a panel, in inches.
 
@@ -69,17 +68,17 @@ def plot_layers(
     >>> figure = part.plot_layers(unit={"1": 3}, color="slope")
     """
     require_matplotlib()
-    ops = _ops(part, layers)
-    units = _units(part, ops, unit)
-    if not len(ops) + whole:
+    shown = _shown_layers(part, layers)
+    units = _units(part, shown, unit)
+    if not len(shown) + whole:
         raise ValueError("there is nothing to draw: no layer adds lines, and whole is False")
-    curves = [_curve(part, *each) for each in zip(ops, units, strict=True)]
+    curves = [_curve(part, *each) for each in zip(shown, units, strict=True)]
     counts = regions_by_layer(part)
-    titles = [_title(part, *each, counts) for each in zip(ops, units, curves, strict=True)]
+    titles = [_title(part, *each, counts) for each in zip(shown, units, curves, strict=True)]
     titles += [f"all layers\n{_regions(len(part))}"] * whole
-    figure = _new_panels(part, titles, _across(columns, len(titles)), size)
-    for ax, op, curve in zip(figure.axes, ops, curves, strict=False):
-        _panel(part, ax, op, curve, highlight)
+    figure = _new_panels(part, titles, _columns(columns, len(titles)), size)
+    for ax, layer, curve in zip(figure.axes, shown, curves, strict=False):
+        _draw_panel(part, ax, layer, curve, highlight)
     if whole:
         options = {"axes": "off", "legend": False, "colorbar": False, **style}
         plot(part, ax=figure.axes[-1], **options)
@@ -87,8 +86,8 @@ def plot_layers(
     return figure
 
 
-def _across(columns: int | None, panels: int) -> int:
-    """How many panels a row has."""
+def _columns(columns: int | None, panels: int) -> int:
+    """The number of panels in a row."""
     if columns is None:
         return panels if panels <= 4 else math.ceil(math.sqrt(panels))
     if operator.index(columns) < 1:
@@ -96,11 +95,8 @@ def _across(columns: int | None, panels: int) -> int:
     return min(operator.index(columns), panels)
 
 
-# -- what is asked for -----------------------------------------------------------------------
-
-
-def _ops(part: PartitionData, layers: Sequence[str | int] | None) -> list[int]:
-    """The layers to show, as indices of cuts."""
+def _shown_layers(part: PartitionData, layers: Sequence[str | int] | None) -> list[int]:
+    """The indices of the layers to show, by default of all that add lines."""
     if layers is None:
         lines = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1)[1:]
         return torch.nonzero(lines)[:, 0].tolist()
@@ -109,28 +105,28 @@ def _ops(part: PartitionData, layers: Sequence[str | int] | None) -> list[int]:
 
 def _units(
     part: PartitionData,
-    ops: list[int],
+    layers: list[int],
     unit: Mapping[str | int, int] | Sequence[int | None] | None,
 ) -> list[int | None]:
     """The unit to show of each layer, if any."""
     if unit is None:
-        return [_longest(part, op) if part._model is not None else None for op in ops]
+        return [_longest(part, k) if part._model is not None else None for k in layers]
     if isinstance(unit, Mapping):
         chosen = {layer_index(part, layer): number for layer, number in unit.items()}
-        unseen = set(chosen) - set(ops)
+        unseen = set(chosen) - set(layers)
         if unseen:
-            names = ", ".join(repr(part.layers[op]) for op in sorted(unseen))
+            names = ", ".join(repr(part.layers[k]) for k in sorted(unseen))
             raise ValueError(f"units are chosen of {names}, which is not among the layers shown")
-        return [chosen.get(op) for op in ops]
-    if not isinstance(unit, Sequence) or len(unit) != len(ops):
-        shown = ", ".join(repr(part.layers[op]) for op in ops)
+        return [chosen.get(k) for k in layers]
+    if not isinstance(unit, Sequence) or len(unit) != len(layers):
+        shown = ", ".join(repr(part.layers[k]) for k in layers)
         raise ValueError(f"unit must name one unit for each of the layers {shown}, not {unit!r}")
     return list(unit)
 
 
-def _longest(part: PartitionData, op: int) -> int | None:
-    """The unit that drew the most of a layer's lines."""
-    edge = (part.edge_layer == op).nonzero()[:, 0]
+def _longest(part: PartitionData, layer: int) -> int | None:
+    """The unit with the longest line of a layer."""
+    edge = (part.edge_layer == layer).nonzero()[:, 0]
     if not edge.shape[0]:
         return None
     ends = part.mesh.uv[part.edges[edge]]
@@ -138,86 +134,21 @@ def _longest(part: PartitionData, op: int) -> int | None:
     return int(drawn.argmax())
 
 
-# -- drawing ---------------------------------------------------------------------------------
-
-
-def _new_panels(part: PartitionData, titles: list[str], across: int, size: float) -> Figure:
-    """Axes with titles, on a figure that is as high as they ask for."""
-    from splinecam.plot.decorations import set_frame
-    from splinecam.plot.images import font_that_fits
-
-    wide = size - 2 * _PAD
-    lines = [line for title in titles for line in title.split("\n")]
-    font = font_that_fits(lines, wide, _FONT, _SMALLEST)
-    figure = new_figure()
-    down = math.ceil(len(titles) / across)
-    for k, title in enumerate(titles):
-        ax = figure.add_subplot(down, across, k + 1)
-        set_frame(ax, part.domain, "off")
-        ax.set_title(title, fontsize=font, color=text_color(figure), pad=72 * _GAP)
-    view = figure.axes[0].viewLim
-    high = wide * view.height / view.width + 2 * _LINE * font / 72 + _GAP + 2 * _PAD
-    figure.set_size_inches(across * size, down * high)
-    figure.set_layout_engine("compressed", w_pad=_PAD, h_pad=_PAD, wspace=0, hspace=0)
-    return figure
-
-
-def _make_room(figure: Figure) -> None:
-    """Let the figure grow by what the user wants to have around the last panel."""
-    from splinecam.plot.side_layout import overhang
-
-    left, right, below = (size / figure.dpi for size in overhang(figure.axes[-1]))
-    wide, high = figure.get_size_inches()
-    figure.set_size_inches(wide + left + right, high + below)
-
-
-def _panel(part: PartitionData, ax: Axes, op: int, curve: Tensor | None, highlight: str) -> None:
-    """Draw the lines up to a layer, and the curve of a unit, as they are seen on the figure."""
-    from matplotlib.colors import to_rgb
-
-    from splinecam.plot.decorations import draw_border
-
-    by, ends = part.edge_layer, part.vertices[part.edges]
-    paper = to_rgb(background(ax))
-    ink = to_rgb(ink_on(paper))
-    pale = tuple(b + _EARLIER * (a - b) for a, b in zip(ink, paper, strict=True))
-    _lines(part, ax, ends[(by >= 0) & (by < op)], pale, _BEFORE, _BEFORE_SHARE)
-    _lines(part, ax, ends[by == op], ink, _LATEST, _LATEST_SHARE)
-    if curve is not None:
-        _lines(part, ax, curve, paper, _CURVE + _RIM)
-        _lines(part, ax, curve, highlight, _CURVE)
-    draw_border(ax, part.domain)
-
-
-def _curve(part: PartitionData, op: int, unit: int | None) -> Tensor | None:
-    """Where a unit switches, (S, 2, 2)."""
+def _curve(part: PartitionData, layer: int, unit: int | None) -> Tensor | None:
+    """The segments (S, 2, 2) on which a unit switches."""
     if unit is None:
         return None
     if len(part) <= _MANY:
-        return neurons(part, layer=op, unit=unit).ends
-    return part.vertices[part.edges[(part.edge_layer == op) & (part.edge_unit == unit)]]
-
-
-def _lines(
-    part: PartitionData, ax: Axes, ends: Tensor, color: Any, most: float, share: float | None = None
-) -> None:
-    """Segments (S, 2, 2) of a width in points, thinner where they are closer together."""
-    from splinecam.plot.lines import Lines, Pen
-
-    length = float(lengths(ends[:, 1] - ends[:, 0]).sum())
-    style: dict[str, Any] = {"linewidths": most}
-    if share is not None and length > 0:
-        # Round caps of thin lines overlap in pixels of their own, which shows as beads.
-        style = {"pen": Pen(part.domain.area / length, share, most), "capstyle": "butt"}
-    drawn = Lines(ends.cpu().numpy(), colors=color, zorder=2, **style)
-    ax.add_collection(drawn, autolim=False)
+        return neurons(part, layer=layer, unit=unit).ends
+    return part.vertices[part.edges[(part.edge_layer == layer) & (part.edge_unit == unit)]]
 
 
 def _title(
-    part: PartitionData, op: int, unit: int | None, curve: Tensor | None, counts: list[int]
+    part: PartitionData, layer: int, unit: int | None, curve: Tensor | None, counts: list[int]
 ) -> str:
-    """Which layer it is, the regions so far, and the unit."""
-    text = f"layer {op + 1} of {len(part.layers)} ({part.layers[op]!r})\n{_regions(counts[op])}"
+    """The layer, the number of regions so far, and the unit."""
+    name = f"layer {layer + 1} of {len(part.layers)} ({part.layers[layer]!r})"
+    text = f"{name}\n{_regions(counts[layer])}"
     if curve is None:
         return text
     return f"{text}, unit {unit}" + ("" if len(curve) else " switches nowhere")
@@ -225,3 +156,66 @@ def _title(
 
 def _regions(count: int) -> str:
     return f"{count:,} region{'s' * (count != 1)}"
+
+
+# -- drawing ---------------------------------------------------------------------------------
+
+
+def _new_panels(part: PartitionData, titles: list[str], columns: int, size: float) -> Figure:
+    """A new figure with axes and their titles, as high as they need."""
+    from splinecam.plot.decorations import set_frame
+    from splinecam.plot.images import font_that_fits
+
+    wide = size - 2 * _PAD
+    lines = [line for title in titles for line in title.split("\n")]
+    font = font_that_fits(lines, wide, _FONT, _SMALLEST)
+    figure = new_figure()
+    rows = math.ceil(len(titles) / columns)
+    for k, title in enumerate(titles):
+        ax = figure.add_subplot(rows, columns, k + 1)
+        set_frame(ax, part.domain, "off")
+        ax.set_title(title, fontsize=font, color=text_color(figure), pad=72 * _GAP)
+    view = figure.axes[0].viewLim
+    high = wide * view.height / view.width + 2 * _LINE * font / 72 + _GAP + 2 * _PAD
+    figure.set_size_inches(columns * size, rows * high)
+    figure.set_layout_engine("compressed", w_pad=_PAD, h_pad=_PAD, wspace=0, hspace=0)
+    return figure
+
+
+def _make_room(figure: Figure) -> None:
+    """Let the figure grow by the colour bars and legends of the last panel."""
+    from splinecam.plot.side_layout import overhang
+
+    left, right, below = (size / figure.dpi for size in overhang(figure.axes[-1]))
+    wide, high = figure.get_size_inches()
+    figure.set_size_inches(wide + left + right, high + below)
+
+
+def _draw_panel(
+    part: PartitionData, ax: Axes, layer: int, curve: Tensor | None, highlight: str
+) -> None:
+    """Draw the lines of the layers up to one of them, and the curve of a unit."""
+    from matplotlib.colors import to_rgb
+
+    from splinecam.plot.decorations import draw_border
+    from splinecam.plot.lines import Lines, LineWidth
+
+    def draw(ends: Tensor, color: Any, most: float, share: float | None = None) -> None:
+        length = float(lengths(ends[:, 1] - ends[:, 0]).sum())
+        style: dict[str, Any] = {"linewidths": most}
+        if share is not None and length > 0:
+            width = LineWidth(part.domain.area / length, share, most)
+            # Round caps of thin lines overlap in pixels of their own, which shows as beads.
+            style = {"line_width": width, "capstyle": "butt"}
+        ax.add_collection(Lines(to_numpy(ends), colors=color, zorder=2, **style), autolim=False)
+
+    by, ends = part.edge_layer, part.vertices[part.edges]
+    paper = to_rgb(background(ax))
+    ink = to_rgb(ink_on(paper))
+    pale = tuple(b + _EARLIER * (a - b) for a, b in zip(ink, paper, strict=True))
+    draw(ends[(by >= 0) & (by < layer)], pale, _BEFORE, _BEFORE_SHARE)
+    draw(ends[by == layer], ink, _LATEST, _LATEST_SHARE)
+    if curve is not None:
+        draw(curve, paper, _CURVE + _RIM)
+        draw(curve, highlight, _CURVE)
+    draw_border(ax, part.domain)

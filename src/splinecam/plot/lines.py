@@ -1,10 +1,10 @@
-"""Many straight lines as few paths: by the thousand in vector output, as an image beyond that."""
+"""Many straight lines as few paths; in vector output very many become an image."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import RendererAgg
@@ -12,15 +12,19 @@ from matplotlib.collections import LineCollection
 from matplotlib.path import Path
 from matplotlib.transforms import Affine2D, Bbox
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from splinecam.plot.arrays import Floats, Ints, Pixels
 
-    Floats = NDArray[np.float64]
+__all__ = [
+    "LineWidth",
+    "Lines",
+    "clipped_context",
+    "figure_of",
+    "image_scale",
+    "place_image",
+    "window_of",
+]
 
-__all__ = ["Lines", "Pen", "clipped_context", "figure_of", "vector_scale", "window_of"]
-
-# The renderer of images bounds what it takes at once: segments of one path, and how often they
-# cross the picture.
+# matplotlib's renderer of images limits the segments of a path, and how often they cross the image.
 _CHUNK, _CROSSINGS = 10_000, 300
 _MANY = 50_000  # segments that vector output holds as lines; more become an image
 _DPI = 300  # of images in vector output, at least
@@ -28,13 +32,23 @@ _HAIRLINE = 0.2  # width in points that no viewer of vector output makes wider
 _FAINT = 0.01  # width in pixels below which lines are not seen, and not drawn
 
 
-def vector_scale(renderer: Any) -> float:
-    """Pixels per point of images in vector output: those asked for, and enough for print."""
-    return max(float(renderer.get_image_magnification()), _DPI / 72)
+def image_scale(renderer: Any) -> float:
+    """Pixels per unit of the renderer in images that are drawn with it."""
+    scale = float(renderer.get_image_magnification())
+    return max(scale, _DPI / 72) if renderer.option_scale_image() else scale
+
+
+def place_image(renderer: Any, gc: Any, corner: Any, image: Pixels, scale: float) -> None:
+    """Draw an image, which has so many pixels per unit of the renderer, from its lower corner."""
+    if renderer.option_scale_image():  # vector output
+        size = Affine2D().scale(image.shape[1] / scale, image.shape[0] / scale)
+        renderer.draw_image(gc, *corner, image, size)
+    else:
+        renderer.draw_image(gc, *corner, image)
 
 
 def figure_of(artist: Any) -> Any:
-    """The figure that an artist is on, also if it is on a part of it."""
+    """The figure that an artist is on, also if it is on a part of the figure."""
     return artist.figure.canvas.figure
 
 
@@ -44,17 +58,17 @@ def window_of(artist: Any) -> Any:
 
 
 def clipped_context(artist: Any, renderer: Any) -> Any:
-    """A graphics context that cuts off what the artist is to show no more."""
+    """A graphics context with the clipping of the artist."""
     gc = renderer.new_gc()
     artist._set_gc_clip(gc)
     return gc
 
 
 @dataclass(frozen=True)
-class Pen:
-    """A line width in points that leaves room between lines, however far they are apart.
+class LineWidth:
+    """A line width in points that leaves room between lines.
 
-    share: of the lines' spacing, which is in plane units; most, least: widths; rim: added to them.
+    It is a share of the lines' spacing, which is in plane units, between two widths. rim: is added.
     """
 
     spacing: float
@@ -63,7 +77,7 @@ class Pen:
     least: float = 0.0
     rim: float = 0.0
 
-    def width(self, points_per_unit: float) -> float:
+    def at(self, points_per_unit: float) -> float:
         """The width in points at a scale of the picture."""
         fitting = self.share * self.spacing * points_per_unit
         return max(self.least, min(self.most, fitting)) + self.rim
@@ -73,7 +87,7 @@ class Lines(LineCollection):
     """Segments (S, 2, 2) as compound paths, of one colour, or of one per group.
 
     groups: how many segments there are in each group, one after the other; colours and ``array``
-    then have an entry per group. pen: makes the width fit the scale of the picture when drawn.
+    then have an entry per group. line_width: makes the width fit the scale of the picture.
     """
 
     axes: Any
@@ -83,12 +97,12 @@ class Lines(LineCollection):
         segments: Floats,
         *,
         groups: list[int] | None = None,
-        pen: Pen | None = None,
+        line_width: LineWidth | None = None,
         **style: Any,
     ) -> None:
         self._ends = np.asarray(segments, np.float64).reshape(-1, 2, 2)
         self._groups = [len(self._ends)] if groups is None else groups
-        self.pen = pen
+        self.line_width = line_width
         self._last: tuple[Any, Any] = (None, None)
         style = {"capstyle": "round", "snap": False, **style}
         self._starts = _chunks(self._ends, np.cumsum(self._groups))
@@ -112,10 +126,12 @@ class Lines(LineCollection):
         """Draw as lines, or in vector output, where there are many, as an image."""
         if not self.get_visible() or not len(self._ends):
             return
-        if self.pen is not None:
-            self._take(self.pen)
-        widest = renderer.points_to_pixels(self._width())
-        if widest < _FAINT:
+        if self.line_width is not None:
+            pixels = self.axes.bbox.width / abs(self.axes.viewLim.width)
+            width = self.line_width.at(72 / figure_of(self).dpi * pixels)
+            if width != self._width():
+                self.set_linewidth(width)
+        if renderer.points_to_pixels(self._width()) < _FAINT:
             return
         if not renderer.option_scale_image():
             super().draw(renderer)
@@ -127,7 +143,7 @@ class Lines(LineCollection):
         box = window_of(self)
         if box is None:
             return
-        scale = vector_scale(renderer)
+        scale = image_scale(renderer)
         key = (*box.extents, *self.axes.viewLim.extents, scale, self._width())
         if self._last[0] != key:  # layouts draw twice
             self._last = key, self._image(box, scale)
@@ -141,7 +157,7 @@ class Lines(LineCollection):
         return float(np.max(self.get_linewidth()))
 
     def _draw_hairlines(self, renderer: Any) -> None:
-        """Draw into vector output, where viewers widen very thin lines: as wider, paler ones."""
+        """Draw very thin lines, which viewers of vector output widen, as wider and paler ones."""
         width, alpha = self._width(), self.get_alpha()
         if width < _HAIRLINE:
             self.set_linewidth(_HAIRLINE)
@@ -151,14 +167,8 @@ class Lines(LineCollection):
             self.set_linewidth(width)
             self.set_alpha(alpha)
 
-    def _take(self, pen: Pen) -> None:
-        pixels = self.axes.bbox.width / abs(self.axes.viewLim.width)
-        width = pen.width(72 / figure_of(self).dpi * pixels)
-        if width != self._width():
-            self.set_linewidth(width)
-
-    def _image(self, box: Bbox, scale: float) -> NDArray[np.uint8]:
-        """The lines in a box of the figure, in so many pixels per point, from below."""
+    def _image(self, box: Bbox, scale: float) -> Pixels:
+        """The lines in a box of the figure, with so many pixels per point, from below."""
         size = (max(1, round(scale * box.width)), max(1, round(scale * box.height)))
         agg: Any = RendererAgg(*size, 72 * scale)  # type: ignore[no-untyped-call]
         fit = Affine2D().translate(-box.x0, -box.y0)
@@ -174,7 +184,7 @@ class Lines(LineCollection):
         return np.asarray(agg.buffer_rgba())[::-1]
 
 
-def _chunks(segments: Floats, ends: NDArray[np.int64]) -> list[int]:
+def _chunks(segments: Floats, ends: Ints) -> list[int]:
     """Where paths of segments (S, 2, 2) begin, and S; none goes beyond the end of a group."""
     if not len(segments):
         return [0]

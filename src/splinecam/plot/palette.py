@@ -1,47 +1,47 @@
-"""Colours of all pictures, told apart with every kind of colour vision, and axes to draw on."""
+"""The colours of all pictures, which can be told apart with every kind of colour vision."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
-from splinecam.errors import SplineCamError
-from splinecam.plot.figures import new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from splinecam.geometry.domain import Domain
-
-    Floats = NDArray[np.float64]
+from splinecam.plot.arrays import Floats, Ints
+from splinecam.plot.figures import require_matplotlib
 
 __all__ = [
+    "BOUNDARY",
+    "BOUNDARY_ON_DARK",
     "CLASSES",
+    "GREY",
+    "HIGHLIGHT",
     "INK",
     "PAPER",
     "background",
     "class_colors",
-    "flat_axes",
-    "hues",
+    "class_palette",
     "ink_on",
-    "new_axes",
-    "require_matplotlib",
+    "paler",
+    "rgb",
     "text_color",
+    "tick_colors",
 ]
 
-# Okabe and Ito's palette, told apart with every kind of colour vision.
+# Okabe and Ito's palette, which can be told apart with every kind of colour vision.
 CLASSES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#666666")
-# Hues for the ninth class on, which differ from the first eight in lightness.
+# Hues for the ninth class and those after it, which differ from the first eight in lightness.
 _MORE = ("#332288", "#882255", "#8C8A2D", "#4B2E05")
-INK = "#16202c"
+INK = "#16202c"  # lines and letters on light paper
+_INK_ON_DARK = "#e6e9ee"
 PAPER = "#ffffff"
+GREY = "#888888"  # axes and ticks of charts
+BOUNDARY = INK  # the decision boundary, unless ``boundary_color`` is given
+BOUNDARY_ON_DARK = _INK_ON_DARK
+HIGHLIGHT = CLASSES[1]  # the curve of a unit in ``plot_layers``
 
-_PALE_INK = "#e6e9ee"  # on dark paper
 _DARK = 0.4  # brightness below which paper is dark
-
-_DARKER, _LIGHTER = 0.6, 0.55  # of the colours beyond the twelfth: the share that stays
+_DARKER, _LIGHTER = 0.6, 0.55  # of the colours after the twelfth: the share that is kept
+_PALEST, STRONGEST = 0.12, 0.80  # the share of its colour that a class has, by its lead
 
 
 def class_colors(n: int) -> Floats:
@@ -51,25 +51,41 @@ def class_colors(n: int) -> Floats:
     (10, 3)
     """
     require_matplotlib()
-    return hues(n)
+    return class_palette(n)
 
 
-def hues(n: int) -> Floats:
-    """The same colours, (n, 3), also where there is no matplotlib."""
-    plain = np.array([[int(c[k : k + 2], 16) for k in (1, 3, 5)] for c in (*CLASSES, *_MORE)]) / 255
+def class_palette(n: int) -> Floats:
+    """The colours of ``class_colors``, (n, 3), also where matplotlib is not installed."""
+    plain = np.array([rgb(color) for color in (*CLASSES, *_MORE)])
     every = np.concatenate([plain, _DARKER * plain, 1 - _LIGHTER * (1 - plain)])
     return np.asarray(every[np.arange(n) % len(every)])
 
 
+def rgb(color: str) -> Floats:
+    """A colour such as "#16202c" as three numbers from 0 to 1."""
+    return np.array([int(color[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+
+
+def paler(winner: Ints, lead: Floats, typical: float) -> Floats:
+    """The colours of winning classes (...), (..., 3), paler where they lead by little.
+
+    typical: the lead at which a class has half of its colour.
+    """
+    strength = lead / (lead + typical) if typical > 0 else np.ones_like(lead)
+    share = (_PALEST + (STRONGEST - _PALEST) * strength)[..., None]
+    palette = class_palette(int(winner.max(initial=0)) + 1)
+    return np.asarray(1 - share * (1 - palette[winner]))
+
+
 def ink_on(paper: Any) -> str:
-    """The colour of lines and letters that is seen on paper of a colour.
+    """The colour of lines and letters that are seen on a background.
 
     >>> ink_on("white") == INK, ink_on("black") == INK
     (True, False)
     """
     from matplotlib.colors import to_rgb
 
-    return INK if float(np.dot(to_rgb(paper), (0.299, 0.587, 0.114))) > _DARK else _PALE_INK
+    return INK if float(np.dot(to_rgb(paper), (0.299, 0.587, 0.114))) > _DARK else _INK_ON_DARK
 
 
 def background(artist: Any) -> Any:
@@ -93,40 +109,11 @@ def text_color(figure: Any, setting: str = "text.color") -> Any:
     return ink_on(background(figure)) if same_color(color, "black") else color
 
 
-def flat_axes(ax: Any) -> Axes:
-    """Axes that were given to draw on, if they are two-dimensional."""
-    require_matplotlib()
-    from matplotlib.axes import Axes
+def tick_colors(figure: Any, axis: str) -> tuple[Any, Any]:
+    """The colours of the ticks of an axis ("x" or "y") and of their numbers."""
+    from matplotlib import rcParams
 
-    if isinstance(ax, Axes) and ax.name == "rectilinear":
-        return ax
-    what = f"{ax.name} axes" if isinstance(ax, Axes) else type(ax).__name__
-    hint = (
-        "; of several axes give one, such as axes[0]" if isinstance(ax, np.ndarray | list) else ""
-    )
-    raise TypeError(f"ax must be plain 2-D axes, as plt.subplots() gives them, not {what}{hint}")
-
-
-def new_axes(domain: Domain | None = None, *, width: float = 6.0) -> Axes:
-    """Axes on a new figure, so many inches wide and as high as the domain asks for.
-
-    The layout makes room for labels, colour bars and legends, so that none is cut off.
-    """
-    require_matplotlib()
-
-    aspect = 1.0
-    if domain is not None:
-        extent = domain.corners.amax(0) - domain.corners.amin(0)
-        aspect = float(extent[1] / extent[0])
-    height = min(max(aspect * width, width / 4), 2 * width)
-    return new_figure(figsize=(width, height), layout="compressed").add_subplot()
-
-
-def require_matplotlib() -> None:
-    """Raise an error that says what to install when matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise SplineCamError(
-            "Plotting needs matplotlib, which is not installed. Run: pip install 'splinecam[plot]'"
-        ) from error
+    mark = text_color(figure, f"{axis}tick.color")
+    if cast(Any, rcParams)[f"{axis}tick.labelcolor"] == "inherit":
+        return mark, mark
+    return mark, text_color(figure, f"{axis}tick.labelcolor")

@@ -1,15 +1,15 @@
-r"""Which cell each point of a grid lies in, found row by row.
+r"""The cell that each point of a grid lies in, found row by row.
 
 A row of the grid crosses a chain of cells, from the outside to the outside:
 
         outside | A | B \ C | outside
 
-Each edge that it crosses adds the number of the cell on its right and takes away that on its left,
-so that the running sum along the row is the number of the cell, whatever the order in which edges
-that are close together come. Nothing is sorted, and a rounded crossing moves a border by rounding.
+Each edge that the row crosses adds the number of the cell on its right and subtracts that on its
+left. The running sum along the row is therefore the number of the cell, in whatever order edges
+that are close together come. Nothing is sorted, and rounding moves a border only by rounding.
 
 Where a cell is thinner than rounding, a point of the grid may lie on the wrong sides of both of its
-edges, and the sum is then the number of any cell. A second sum, of random marks of the cells, does
+edges, and the sum may be the number of any cell. A second sum, of random marks of the cells, does
 not fit such a number; these few points are located one by one.
 """
 
@@ -18,20 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from splinecam.geometry.point_location import Locator
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from splinecam.geometry.subdivision import Mesh
-
-    Floats = NDArray[np.float64]
-    Whole = NDArray[np.int64]
+from splinecam.geometry.subdivision import Mesh
+from splinecam.plot.arrays import Floats, Ints, to_numpy
 
 __all__ = ["Cells", "Grid"]
 
@@ -61,33 +54,29 @@ class Grid:
 
 @dataclass(frozen=True)
 class Cells:
-    """The E edges of a subdivision, for rows to cross.
+    """The E edges of a subdivision that rows of a grid may cross.
 
-    x, y: (E,) the lower end; run, climb: (E,) how far the upper end is to its right and above;
-    jump: (E,) number of the cell on the right minus that on the left, where the outside is -1.
-    top: (E,) ordinate of the upper end. mark: (F + 1,) random numbers of the outside and of the F
-    cells; change: (E,) mark of the cell on the right minus that on the left.
+    x, y: (E,) the lower end; top: (E,) ordinate of the upper end; run, climb: (E,) vector from the
+    lower to the upper end. number_change: (E,) number of the cell on the right minus that on the
+    left, where the outside is -1. mark: (F + 1,) random numbers of the outside and of the F cells;
+    mark_change: (E,) mark of the cell on the right minus that on the left.
     """
 
     mesh: Mesh
-
     x: Floats
     y: Floats
     top: Floats
     run: Floats
     climb: Floats
-    jump: Whole
-    mark: Whole
-    change: Whole
+    number_change: Ints
+    mark: Ints
+    mark_change: Ints
 
     @classmethod
     def of(cls, mesh: Mesh, grid: Grid | None = None) -> Cells:
-        """The edges of a mesh; level ones are never crossed.
-
-        grid: the only one that they are for, so that edges between its rows are left out.
-        """
-        uv, ends = mesh.uv.cpu().numpy(), mesh.edges.cpu().numpy()
-        beside = mesh.halfedge_face().view(-1, 2).cpu().numpy()
+        """The edges of a mesh without horizontal ones; with a grid, those that cross its rows."""
+        uv, ends = to_numpy(mesh.uv), to_numpy(mesh.edges)
+        beside = to_numpy(mesh.halfedge_face().view(-1, 2))
         if grid is not None:
             row = _first_at(uv[:, 1], grid.low, grid.rise, grid.rows)[ends]
             met = row[:, 0] != row[:, 1]
@@ -113,8 +102,8 @@ class Cells:
     def _locator(self) -> Locator:
         return Locator(self.mesh)
 
-    def bands(self, grid: Grid, together: int = 1) -> Iterator[tuple[int, int, Whole]]:
-        """The cells of all points of a grid, a few rows at a time: first, last, (last - first, n).
+    def bands(self, grid: Grid, together: int = 1) -> Iterator[tuple[int, int, Ints]]:
+        """The cells of a grid's points in bands of rows: first row, last row, (last - first, n).
 
         The outside is -1. A band has a multiple of ``together`` rows.
         """
@@ -132,9 +121,9 @@ class Cells:
             yield first, last, self._owners(grid, first, last, met[here], start, stop - start)
 
     def _owners(
-        self, grid: Grid, first: int, last: int, edge: Whole, start: Whole, count: Whole
-    ) -> Whole:
-        """The cells in some rows, from the edges that cross them from row ``start`` on."""
+        self, grid: Grid, first: int, last: int, edge: Ints, start: Ints, count: Ints
+    ) -> Ints:
+        """The cells in rows from first to last, given the edges that cross ``count`` rows each."""
         total = int(count.sum())
         before = np.cumsum(count) - count
         row = np.arange(total) + np.repeat(start - before, count)
@@ -149,7 +138,7 @@ class Cells:
             np.bincount(place, steps[edge], minlength=(last - first) * wide)
             .reshape(-1, wide)[:, :-1]
             .cumsum(1)
-            for steps in (self.jump, self.change)
+            for steps in (self.number_change, self.mark_change)
         )
         # Where rounding exchanges two crossings, a sum may be the number of no cell.
         owner = np.clip(sums.astype(np.int64) - 1, -1, self.count - 1)
@@ -157,16 +146,16 @@ class Cells:
         if len(row):
             points = np.stack([grid.x()[column], grid.y(first, last)[row]], 1)
             found = self._locator(torch.from_numpy(points).to(self.mesh.uv))
-            owner[row, column] = found.cpu().numpy()
+            owner[row, column] = to_numpy(found)
         return owner
 
 
-def _first_at(value: Floats, start: float, step: float, count: int) -> Whole:
+def _first_at(value: Floats, start: float, step: float, count: int) -> Ints:
     """Index of the first of ``start + i * step`` that is at or beyond each value, 0 to count."""
     return np.ceil(np.clip((value - start) / step, 0, count)).astype(np.int64)
 
 
-def _blocks(load: Whole, together: int) -> Iterator[tuple[int, int]]:
+def _blocks(load: Ints, together: int) -> Iterator[tuple[int, int]]:
     """Ranges of rows, in multiples of ``together``, of a bounded load each."""
     total = np.concatenate([[0], np.cumsum(load)])
     first, rows = 0, len(load)

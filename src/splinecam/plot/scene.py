@@ -1,8 +1,8 @@
-r"""A surface over the plane, seen from any side: what is behind is drawn first, exactly.
+r"""A surface over the plane, seen from any side, with its cells drawn from back to front.
 
-Two cells of a convex domain that share an edge: the one beyond the edge, as the eye sees it, is
-behind the other. As cells are convex, this order has no cycles, and whoever hides another
-is drawn later if every pair across an edge is drawn in order.
+Of two cells of a convex domain that share an edge, the one beyond the edge, as seen from the eye,
+is behind the other. As cells are convex, this order has no cycles. If each pair across an edge is
+drawn in order, every cell is drawn before those that hide it.
 
         eye  >    \ B /
                    \ /  A           A, C, B or C, A, B: both are right.
@@ -12,7 +12,7 @@ is drawn later if every pair across an edge is drawn in order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import RendererAgg
@@ -21,24 +21,16 @@ from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 from mpl_toolkits.mplot3d import proj3d
 
-from splinecam.plot.lines import vector_scale
+from splinecam.plot.arrays import Floats, Ints, Pixels
+from splinecam.plot.lines import image_scale, place_image
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+__all__ = ["Items", "Neighbours", "Scene", "eye_of", "painters_order"]
 
-    Floats = NDArray[np.float64]
-    Whole = NDArray[np.int64]
-
-__all__ = ["Items", "Neighbours", "Scene", "eye_of", "new_page", "painters_order"]
-
-NEAREST = 2  # a half: that of the eye
+NEAREST = 2  # the half of the level in which the eye is
 _PATHS = 15_000  # items up to which vector output has paths
 _SEAM = 0.2  # points by which polygons overlap in vector output
 _THINNEST = 0.1  # pixels: of a ribbon
-_WIDE, _FINEST = (
-    380.0,
-    0.4,
-)  # points: surfaces narrower than this have thinner lines, down to a share
+_WIDE, _FINEST = 380.0, 0.4  # narrower surfaces (in points) have thinner lines, down to a share
 _JOIN = 0.3  # of the width of a line, by which its ends go beyond its points
 _BLOCK = 1 << 18  # items turned into triangles at a time
 
@@ -50,8 +42,8 @@ class Neighbours:
     count: number of cells.
     """
 
-    left: Whole
-    right: Whole
+    left: Ints
+    right: Ints
     start: Floats
     along: Floats
     count: int
@@ -60,7 +52,7 @@ class Neighbours:
 def eye_of(projection: Floats) -> Floats:
     """The eye of a projection matrix (4, 4), in homogeneous coordinates, (4,).
 
-    It is the point that is seen nowhere; of a parallel projection the direction towards the eye.
+    It is the kernel of the projection; of a parallel projection, the direction towards the eye.
     """
     if projection[3, :3].any():
         eye = np.linalg.svd(projection[[0, 1, 3]])[2][-1]
@@ -70,8 +62,8 @@ def eye_of(projection: Floats) -> Floats:
     return np.append(-toward if away else toward, 0.0)
 
 
-def painters_order(pairs: Neighbours, eye: Floats) -> Whole:
-    """In which round each cell is drawn, (count,): later ones may hide earlier ones."""
+def painters_order(pairs: Neighbours, eye: Floats) -> Ints:
+    """The round in which each cell is drawn, (count,); later cells may hide earlier ones."""
     reach = eye[:2] - eye[3] * pairs.start
     side = pairs.along[:, 0] * reach[:, 1] - pairs.along[:, 1] * reach[:, 0]
     split = side != 0
@@ -79,7 +71,7 @@ def painters_order(pairs: Neighbours, eye: Floats) -> Whole:
     far = np.where(side > 0, pairs.right, pairs.left)[split]
     by_far = np.argsort(far, kind="stable")
     near, begin = near[by_far], np.searchsorted(far[by_far], np.arange(pairs.count + 1))
-    waiting = np.bincount(near, minlength=pairs.count)  # for so many cells behind each
+    waiting = np.bincount(near, minlength=pairs.count)  # cells behind each that are not drawn yet
     order = np.full(pairs.count, -1)
     ready, turn = np.flatnonzero(waiting == 0), 0
     while True:
@@ -95,31 +87,31 @@ def painters_order(pairs: Neighbours, eye: Floats) -> Whole:
         left = np.flatnonzero(order < 0)
         if not len(left):
             return order
-        # Cells of which rounding has made a cycle: one that waits for the fewest goes first.
+        # Rounding has made a cycle of these cells: the one that waits for the fewest is drawn.
         ready = left[[np.argmin(waiting[left])]]
 
 
 @dataclass(frozen=True)
 class Items:
-    """Polygons and lines in space: what is drawn, and when.
+    """Polygons and lines in space, and the order in which they are drawn.
 
     points: (P, 3); corners: (I, k) the points of each item, the last one repeated; cells: (I, 2)
-    the cells that it is drawn after, of equal ones in the order of rank: (I,). half: (I,) whether
-    it is above (1), at (0) or below (-1) a level, or is to be drawn with the half in which the eye
-    is (NEAREST). face, line: (I, 4) colours, of lines face is transparent; width: (I,) of lines, in
-    points.
+    the cells after which it is drawn; rank: (I,) the order of items with the same cells. half: (I,)
+    whether it is above (1), at (0) or below (-1) a level, or is drawn with the half in which the
+    eye is (NEAREST). face, line: (I, 4) colours, where the face of lines is transparent; width:
+    (I,) of lines, in points.
     """
 
     points: Floats
-    corners: Whole
-    cells: Whole
-    rank: Whole
-    half: Whole
+    corners: Ints
+    cells: Ints
+    rank: Ints
+    half: Ints
     face: Floats
     line: Floats
     width: Floats
 
-    def order(self, pairs: Neighbours, projection: Floats, level: float) -> Whole:
+    def order(self, pairs: Neighbours, projection: Floats, level: float) -> Ints:
         """The items from back to front, (I,): first what is beyond the level, then the rest."""
         eye = eye_of(projection)
         side = 1 if eye[2] > level * eye[3] else -1
@@ -128,15 +120,9 @@ class Items:
         return np.lexsort((self.rank, turn, half))
 
     def projected(self, projection: Floats) -> tuple[Floats, Floats]:
-        """Where the points are on the page, (P, 2), and how deep, (P,)."""
+        """The points on the page, (P, 2), and their depths, (P,)."""
         x, y, depth = proj3d.proj_transform(*self.points.T, projection)
         return np.stack([x, y], 1), np.asarray(depth)
-
-
-def new_page(wide: float, high: float, dpi: float = 72) -> Any:
-    """A blank image to draw on, of so many pixels."""
-    make: Any = RendererAgg
-    return make(round(float(wide)), round(float(high)), dpi)
 
 
 class Scene(PolyCollection):
@@ -156,7 +142,7 @@ class Scene(PolyCollection):
         self._order = np.arange(len(items.cells))
 
     def do_3d_projection(self) -> float:
-        """Put the items in order; how near they come."""
+        """Put the items in order, and return the least depth."""
         axes: Any = self.axes
         projection = np.asarray(axes.M)
         if not np.array_equal(projection, self._projection):
@@ -165,41 +151,36 @@ class Scene(PolyCollection):
         return float(self.items.projected(projection)[1].min(initial=np.inf))
 
     def draw(self, renderer: Any) -> None:
-        """Draw what was put in order."""
+        """Draw the items from back to front."""
         if not self.get_visible():
             return
-        vector = renderer.option_scale_image()
-        if not vector or len(self._order) > _PATHS:
-            self._draw_image(renderer, vector)
+        if not renderer.option_scale_image() or len(self._order) > _PATHS:
+            self._draw_image(renderer)
             return
         items, order = self.items, self._order
         uv = items.projected(self._projection)[0]
-        # Whoever shows paths smooths their borders: polygons overlap a little, to hide the seams.
+        # Viewers smooth the borders of paths: polygons overlap a little, to hide the seams.
         lines = items.width[order] * self._fineness(self.get_transform().transform(uv), 1.0)
         width = np.where(items.face[order, 3] > 0, _SEAM, lines)
         style: Any = {"facecolor": items.face[order], "edgecolor": items.line[order]}
         self.set(verts=uv[items.corners[order]], linewidth=width, **style)
         super().draw(renderer)
 
-    def _draw_image(self, renderer: Any, vector: bool) -> None:
+    def _draw_image(self, renderer: Any) -> None:
         """Draw an image of the figure's size."""
         figure: Any = self.get_figure(root=True)
-        scale = vector_scale(renderer) if vector else renderer.get_image_magnification()
-        wide, high = np.ceil(scale * np.asarray(figure.bbox.size)).astype(int)
+        scale = image_scale(renderer)
+        wide, high = np.ceil(scale * np.asarray(figure.bbox.size)).astype(int).tolist()
         page = self.get_transform() + Affine2D().scale(scale)
         image = self._image(page, wide, high, renderer.points_to_pixels(1.0) * scale)
         gc = renderer.new_gc()
-        if vector:  # which can place an image of any resolution
-            place = Affine2D().scale(wide / scale, high / scale)
-            renderer.draw_image(gc, 0, 0, image, place)
-        else:
-            renderer.draw_image(gc, 0, 0, image)
+        place_image(renderer, gc, (0, 0), image, scale)
         gc.restore()
         self.stale = False
 
-    def _image(self, page: Any, wide: int, high: int, point: float) -> NDArray[np.uint8]:
+    def _image(self, page: Any, wide: int, high: int, point: float) -> Pixels:
         """The items, (high, wide, 4) from below, every pixel the mean of four."""
-        agg = new_page(2 * wide, 2 * high)
+        agg: Any = RendererAgg(2 * wide, 2 * high, 72)  # type: ignore[no-untyped-call]
         flat = page + Affine2D().scale(2)
         uv = flat.transform(self.items.projected(self._projection)[0])
         gc, still = agg.new_gc(), Affine2D()
@@ -219,18 +200,18 @@ class Scene(PolyCollection):
         return np.asarray(255 * np.concatenate([rgb, share], 2) + 0.5, np.uint8)
 
     def _fineness(self, uv: Floats, point: float) -> float:
-        """How wide lines are, as a share, on a surface whose points are at uv (P, 2) in pixels."""
+        """The share of their width that lines have, if the points are at uv (P, 2) in pixels."""
         return float(np.clip(np.ptp(uv[:, 0]) / (_WIDE * point), _FINEST, 1))
 
-    def _runs(self) -> list[Whole]:
-        """The items in order, so many at a time, and a plane that shines through by itself."""
+    def _runs(self) -> list[Ints]:
+        """The items in order, in blocks; a translucent plane is a block of its own."""
         alpha = self.items.face[self._order, 3]
         clear = np.flatnonzero((alpha > 0) & (alpha < 1) & (self.items.half[self._order] == 0))
         alone = clear if len(clear) == 1 else clear[:0]  # triangles of one would show their seams
         runs = np.split(self._order, np.unique([*alone, *(alone + 1)]).astype(np.int64))
         return [some for run in runs for some in np.array_split(run, 1 + len(run) // _BLOCK)]
 
-    def _triangles(self, uv: Floats, some: Whole, point: float) -> tuple[Floats, Floats]:
+    def _triangles(self, uv: Floats, some: Ints, point: float) -> tuple[Floats, Floats]:
         """The triangles (T, 3, 2) of some items and the colours of their corners (T, 3, 4)."""
         corners = self.items.corners[some]
         item, place = (corners[:, 1:-1] != corners[:, 2:]).nonzero()

@@ -1,6 +1,8 @@
-"""Places for colour bars and legends beside or below axes, one after the other, and room for them.
+"""The layout of colour bars and legends beside or below axes, one after the other.
 
-All is found when the figure is drawn, so that it holds after zooming and in figures of other sizes.
+All places are computed when the figure is drawn, so that they are right after zooming and resizing.
+matplotlib's layout engines and ``make_axes_locatable`` cannot do this: the former do not exist in
+every figure, and neither keeps several bars and legends apart on axes with a fixed aspect.
 """
 
 from __future__ import annotations
@@ -16,41 +18,41 @@ from matplotlib.transforms import Bbox
 
 from splinecam.plot.lines import figure_of
 
-__all__ = ["BarAxes", "Place", "Room", "SideLegend", "overhang", "picture_size"]
+__all__ = ["ColorbarAxes", "ShrinkToFit", "SideLegend", "SidePlace", "overhang", "picture_size"]
 
 _PAD = 4.0  # points left free at the edge of a figure
 _LEAST = 0.4  # of its slot that axes keep, whatever is beside them
 
 
 @dataclass(eq=False)
-class Place:
-    """A place beside or below axes, behind what came there earlier.
+class SidePlace:
+    """A place beside or below axes, after the places with a lower rank.
 
-    rank: the places' order; thick: of a colour bar across; gap: before it; both in points.
+    gap: points of free space before it; thickness: of a colour bar, in points.
     """
 
     parent: Axes
     below: bool
     gap: float
-    thick: float = 0.0
+    thickness: float = 0.0
     rank: int = 0
 
     def __post_init__(self) -> None:
         self.rank = max((item.place.rank for item in _items(self.parent)), default=0) + 1
 
     def start(self) -> float:
-        """Where the place begins: its left or, below the axes, its upper end, in pixels."""
+        """The left end of the place, or below the axes its upper end, in pixels."""
         earlier = [item for item in _items(self.parent) if item.place.rank < self.rank]
         gap = self.gap * _point(self.parent)
         end = _end(self.parent, earlier, self.below)
         return end - gap if self.below else end + gap
 
     def __call__(self, ax: Any, renderer: Any) -> Any:
-        """Where a colour bar is, as ``set_axes_locator`` wants it."""
-        box, start, thick = self.parent.bbox, self.start(), self.thick * _point(self.parent)
-        place = Bbox.from_extents(start, box.y0, start + thick, box.y1)
+        """The box of a colour bar, for ``set_axes_locator``."""
+        box, start, across = self.parent.bbox, self.start(), self.thickness * _point(self.parent)
+        place = Bbox.from_extents(start, box.y0, start + across, box.y1)
         if self.below:
-            place = Bbox.from_extents(box.x0, start - thick, box.x1, start)
+            place = Bbox.from_extents(box.x0, start - across, box.x1, start)
         return _in_figure(self.parent, place)
 
     def anchor(self) -> Bbox:
@@ -60,32 +62,32 @@ class Place:
         return Bbox.from_bounds(x, y, 0, 0)
 
 
-class BarAxes(Axes):
+class ColorbarAxes(Axes):
     """The axes of a colour bar in its place."""
 
-    place: Place
+    place: SidePlace
 
 
 class SideLegend(Legend):
-    """A legend in its place; of curves, or else of what is beneath them."""
+    """A legend in its place. curves: whether it explains curves rather than regions."""
 
-    def __init__(self, place: Place, *args: Any, curves: bool = False, **style: Any) -> None:
+    def __init__(self, place: SidePlace, *args: Any, curves: bool = False, **style: Any) -> None:
         self.place, self.curves = place, curves
         super().__init__(place.parent, *args, loc="upper left", borderaxespad=0.0, **style)
 
     def get_bbox_to_anchor(self) -> Any:
-        """Where the legend's upper left corner is."""
+        """The upper left corner of the legend."""
         return self.place.anchor()
 
 
 @dataclass(eq=False)
-class Room:
-    """Makes axes smaller by what is beside them, in figures whose layout nobody cares for."""
+class ShrinkToFit:
+    """Makes axes smaller by what is beside them, in figures without a layout engine."""
 
     axes: Axes
 
     def __call__(self, ax: Any, renderer: Any) -> Any:
-        """The part of the axes' slot that the axes themselves get."""
+        """The part of the axes' slot that is left for the axes themselves."""
         slot = ax.get_position(original=True)
         whole = slot.transformed(ax.figure.transSubfigure)
         if ax.figure.get_layout_engine() is not None:
@@ -101,15 +103,15 @@ class Room:
         return room
 
     def get_subplotspec(self) -> Any:
-        """The axes' place in a grid, which ``tight_layout`` asks for."""
+        """The axes' place in a grid, for ``tight_layout``."""
         return self.axes.get_subplotspec()
 
 
 def _moved(ax: Axes, slot: Any, whole: Any) -> Any:
-    """The slot of axes, or its right end if they leave some of it free, but not enough.
+    """The slot of axes, or its right end if they leave too little of it free.
 
-    Layouts make room for what reaches beyond the slot. This is then always the same, however much
-    of the slot is free in the first of their rounds.
+    Layout engines make room for what reaches beyond the slot. That amount is then the same in each
+    of their rounds, however much of the slot is free in the first.
     """
     ax.apply_aspect(slot)
     free, right = whole.width - ax.bbox.width, overhang(ax)[1]
@@ -119,7 +121,7 @@ def _moved(ax: Axes, slot: Any, whole: Any) -> Any:
 
 
 def _missing(ax: Axes, slot: Bbox) -> tuple[float, float, float]:
-    """By how much what surrounds axes is too large at the left, right and below, in pixels.
+    """The pixels missing at the left, at the right and below for what surrounds the axes.
 
     If the figure has no other axes, the margins around the slot are used first.
     """
@@ -141,14 +143,14 @@ def _missing(ax: Axes, slot: Bbox) -> tuple[float, float, float]:
 
 
 def overhang(ax: Axes) -> tuple[float, float, float]:
-    """How far ticks, colour bars and legends reach out at the left, right and below, in pixels."""
+    """The pixels by which ticks, bars and legends exceed axes at the left, right and below."""
     items = _items(ax)
     right = _end(ax, items, False) - ax.bbox.x1
     return _ticks(ax, False), right, ax.bbox.y0 - _end(ax, items, True)
 
 
 def picture_size(ax: Axes) -> tuple[float, float]:
-    """Width and height that axes have before there is anything beside them, in points."""
+    """Width and height of axes without anything beside them, in points."""
     slot = ax.get_position(original=True).transformed(ax.figure.transSubfigure)
     wide, high, aspect = slot.width / _point(ax), slot.height / _point(ax), ax.get_aspect()
     if aspect == "auto":
@@ -158,13 +160,13 @@ def picture_size(ax: Axes) -> tuple[float, float]:
 
 
 def _items(ax: Axes) -> list[Any]:
-    """What is beside axes, and seen."""
+    """The visible colour bars and legends beside axes."""
     items = [*ax.child_axes, *ax.artists]
-    return [i for i in items if isinstance(i, BarAxes | SideLegend) and i.get_visible()]
+    return [i for i in items if isinstance(i, ColorbarAxes | SideLegend) and i.get_visible()]
 
 
 def _end(ax: Axes, items: list[Any], below: bool) -> float:
-    """How far what is beside, or below, axes reaches, in pixels."""
+    """The end of what is beside or below axes, in pixels."""
     end = float(ax.bbox.y0) - _ticks(ax, True) if below else float(ax.bbox.x1)
     boxes = [_extent(item) for item in items if item.place.below == below]
     if below:
@@ -172,13 +174,13 @@ def _end(ax: Axes, items: list[Any], below: bool) -> float:
     return max([end, *(float(box.x1) for box in boxes)])
 
 
-def _extent(item: BarAxes | SideLegend) -> Any:
+def _extent(item: ColorbarAxes | SideLegend) -> Any:
     ruler = _ruler(figure_of(item.place.parent).dpi)
     return item.get_window_extent(ruler) if isinstance(item, Legend) else item.get_tightbbox(ruler)
 
 
 def _ticks(ax: Axes, below: bool) -> float:
-    """How far the ticks and the label of an axis reach out, in pixels."""
+    """The pixels by which the ticks and the label of an axis exceed the axes."""
     axis: Any = ax.xaxis if below else ax.yaxis
     box = axis.get_tightbbox(_ruler(figure_of(ax).dpi)) if ax.axison else None
     if box is None:
@@ -188,7 +190,7 @@ def _ticks(ax: Axes, below: bool) -> float:
 
 @lru_cache(maxsize=8)
 def _ruler(dpi: float) -> Any:
-    """Measures letters, in the same way for all kinds of files."""
+    """A renderer that measures letters in the same way for all kinds of files."""
     return RendererAgg(1, 1, dpi)  # type: ignore[no-untyped-call]
 
 
@@ -197,5 +199,5 @@ def _point(ax: Axes) -> float:
 
 
 def _in_figure(ax: Axes, box: Bbox) -> Any:
-    """A box in pixels as shares of the figure that axes are on."""
+    """A box in pixels as shares of the axes' figure."""
     return box.transformed(ax.figure.transSubfigure.inverted())

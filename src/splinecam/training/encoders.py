@@ -1,4 +1,4 @@
-"""Frames on their way into a file: GIF, MP4, or a page of HTML with a slider."""
+"""Writing frames to a file: GIF, MP4, or a page of HTML with a slider."""
 
 from __future__ import annotations
 
@@ -8,29 +8,26 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from splinecam.errors import FileError, SplineCamError
-from splinecam.training.player import page
+from splinecam.plot.arrays import Ints, Pixels
+from splinecam.training.html_player import page
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Pixels = NDArray[np.uint8]
-
-__all__ = ["FORMATS", "Reel", "encode"]
+__all__ = ["FORMATS", "FrameSequence", "encode"]
 
 _COLORS = 256  # of a GIF
 _SAMPLED = 24  # frames from which the colours of a GIF are chosen
 
 
 @dataclass(frozen=True)
-class Reel:
-    """What is encoded: frames (h, w, 3), which may be made on the way, and their titles.
+class FrameSequence:
+    """Frames (h, w, 3), which may be drawn while they are encoded, and their titles.
 
     fps: frames per second; hold: for how many frames the last one stays.
     """
@@ -41,51 +38,47 @@ class Reel:
     hold: int
 
 
-def encode(reel: Reel, path: Path) -> None:
-    """Write a movie in the format of the file's ending; the file appears when it is complete."""
-    with _draft(path) as draft:
-        FORMATS[path.suffix.lower()](reel, draft)
+def encode(movie: FrameSequence, path: Path) -> None:
+    """Write a movie in the format of the file's suffix; the file appears when it is complete."""
+    with _temporary(path) as file:
+        FORMATS[path.suffix.lower()](movie, file)
 
 
 @contextmanager
-def _draft(path: Path) -> Iterator[Path]:
-    """A file beside the given one, which takes its place at the end."""
+def _temporary(path: Path) -> Iterator[Path]:
+    """A file in the same folder, which is renamed to the path at the end."""
     if not path.parent.is_dir():
         raise FileError(f"There is no folder {path.parent}; make it first.")
-    draft = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
+    file = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
     try:
-        yield draft
-        draft.replace(path)
+        yield file
+        file.replace(path)
     except OSError as error:
         if isinstance(error, FileError):
             raise
         raise FileError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
-        draft.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
 
 
-def _gif(reel: Reel, path: Path) -> None:
-    """One table of colours for all frames, so that a colour is the same in each of them."""
+def _gif(movie: FrameSequence, path: Path) -> None:
+    """Write a GIF with one table of colours, so that a colour is the same in all frames."""
     from PIL import Image
 
-    pixels = list(reel.frames)
+    pixels = list(movie.frames)
     some = pixels[:: 1 + (len(pixels) - 1) // _SAMPLED] + pixels[-1:]
-    table = _table(np.concatenate(some))
-    frames = []
-    for each in pixels:
-        image = Image.fromarray(_nearest(each, table))
+    table = _color_table(np.concatenate(some))
+    frames = [Image.fromarray(_nearest(each, table)) for each in pixels]
+    for image in frames:
         image.putpalette(table.astype(np.uint8).tobytes())
-        frames.append(image)
-    once = 1000 / reel.fps
-    durations = [once] * (len(frames) - 1) + [once * reel.hold]
-    first, *rest = frames
-    first.save(
-        path, "GIF", save_all=True, append_images=rest, duration=durations, loop=0, optimize=False
-    )
+    duration = 1000 / movie.fps
+    durations = [duration] * (len(frames) - 1) + [duration * movie.hold]
+    options: Any = {"save_all": True, "append_images": frames[1:], "loop": 0, "optimize": False}
+    frames[0].save(path, "GIF", duration=durations, **options)
 
 
-def _table(sheet: Pixels) -> NDArray[np.int64]:
-    """Up to 256 colours for a picture, (n, 3); the lightest one is white, as paper is."""
+def _color_table(sheet: Pixels) -> Ints:
+    """Up to 256 colours for a picture, (n, 3); the lightest one is replaced by white."""
     from PIL import Image
 
     chosen = Image.fromarray(sheet).quantize(_COLORS, method=Image.Quantize.MEDIANCUT)
@@ -94,8 +87,8 @@ def _table(sheet: Pixels) -> NDArray[np.int64]:
     return table
 
 
-def _nearest(frame: Pixels, table: NDArray[np.int64]) -> Pixels:
-    """For each pixel of a frame (h, w, 3), the place of the nearest colour in a table, (h, w)."""
+def _nearest(frame: Pixels, table: Ints) -> Pixels:
+    """The index of the nearest colour of a table for each pixel of a frame (h, w, 3), (h, w)."""
     packed = frame.astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
     found, place = np.unique(packed, return_inverse=True)
     colors = np.stack([found >> 16, (found >> 8) & 255, found & 255], 1)
@@ -104,35 +97,33 @@ def _nearest(frame: Pixels, table: NDArray[np.int64]) -> Pixels:
     return nearest[place].reshape(frame.shape[:2])
 
 
-def _mp4(reel: Reel, path: Path) -> None:
-    """Raw frames through a pipe to ffmpeg."""
+def _mp4(movie: FrameSequence, path: Path) -> None:
+    """Write an MP4 by passing raw frames to ffmpeg."""
     program = _ffmpeg()
-    first = next(reel.frames)
+    first = next(movie.frames)
     high, wide = first.shape[:2]
-    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{wide}x{high}", "-r", str(reel.fps)]
+    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{wide}x{high}", "-r", str(movie.fps)]
     video = ["-c:v", "libx264", "-crf", "16", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
     command = [program, "-y", "-loglevel", "error", *raw, "-i", "-", *video, str(path)]
-    with TemporaryFile() as said:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said)
+    with TemporaryFile() as messages:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=messages)
         try:
             assert process.stdin is not None
             with process.stdin as pipe:
-                last = first
-                pipe.write(first.tobytes())
-                for last in reel.frames:
+                for last in chain([first], movie.frames):
                     pipe.write(last.tobytes())
-                for _ in range(reel.hold - 1):
-                    pipe.write(last.tobytes())
+                for frame in repeat(last, movie.hold - 1):
+                    pipe.write(frame.tobytes())
         except BrokenPipeError:
-            pass  # it says why
+            pass  # ffmpeg has ended with a message
         except BaseException:
             process.kill()
             raise
         finally:
             process.wait()
         if process.returncode:
-            said.seek(0)
-            reason = said.read().decode(errors="replace").strip()
+            messages.seek(0)
+            reason = messages.read().decode(errors="replace").strip()
             raise SplineCamError(f"ffmpeg could not write the movie: {reason}")
 
 
@@ -152,8 +143,12 @@ def _ffmpeg() -> str:
         ) from None
 
 
-def _html(reel: Reel, path: Path) -> None:
-    path.write_text(page(reel.frames, reel.titles, reel.fps), encoding="utf-8")
+def _html(movie: FrameSequence, path: Path) -> None:
+    path.write_text(page(movie.frames, movie.titles, movie.fps), encoding="utf-8")
 
 
-FORMATS: dict[str, Callable[[Reel, Path], Any]] = {".gif": _gif, ".mp4": _mp4, ".html": _html}
+FORMATS: dict[str, Callable[[FrameSequence, Path], Any]] = {
+    ".gif": _gif,
+    ".mp4": _mp4,
+    ".html": _html,
+}

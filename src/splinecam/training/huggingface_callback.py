@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from splinecam.errors import SplineCamError
 
@@ -14,30 +15,27 @@ except ImportError as error:
         "Run: pip install 'splinecam[huggingface]'"
     ) from error
 
-if TYPE_CHECKING:
-    from splinecam.training.watching import Watch
-
 __all__ = ["HuggingFaceWatch"]
 
 
 class HuggingFaceWatch(TrainerCallback):  # type: ignore[misc]
-    """Records the network of a watch during ``Trainer.train``, with the scalars loss and epoch.
+    """Counts the steps of ``Trainer.train`` for a watch, with the scalars loss and epoch.
 
     A step is counted when the next one begins: the trainer has logged its loss by then, and the
-    weights are still those of the step.
+    weights are still those of the step. step, finish: methods of the watch that count a step and
+    record the last one.
     """
 
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
+    def __init__(self, step: Callable[..., Any], finish: Callable[..., Any]) -> None:
+        self.step, self.finish = step, finish
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Count the step that has been completed, at first 0 or that of a checkpoint."""
-        self.watch.step(state.global_step, **_scalars(state))
+        self.step(state.global_step, **_scalars(state))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Record the network at the end, unless that has been done."""
-        if state.global_step not in self.watch.run.steps[-1:]:
-            self.watch.snapshot(state.global_step, **_scalars(state))
+        """Record the network at the end, unless the last step was recorded."""
+        self.finish(state.global_step, **_scalars(state))
 
 
 def _scalars(state: Any) -> dict[str, float]:

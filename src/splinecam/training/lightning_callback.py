@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from splinecam.errors import SplineCamError
 
@@ -17,24 +18,24 @@ except ImportError:
             "Run: pip install 'splinecam[lightning]'"
         ) from error
 
-if TYPE_CHECKING:
-    from splinecam.training.watching import Watch
-
 __all__ = ["LightningWatch"]
 
 
 class LightningWatch(Callback):  # type: ignore[misc]
-    """Records the network of a watch during ``Trainer.fit``, with the scalars loss and epoch."""
+    """Counts the steps of ``Trainer.fit`` for a watch, with the scalars loss and epoch.
 
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
+    step, finish: methods of the watch that count a step and record the last one.
+    """
+
+    def __init__(self, step: Callable[..., Any], finish: Callable[..., Any]) -> None:
+        self.step, self.finish = step, finish
         self._last = -1
         self._scalars: dict[str, Any] = {}
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Count the step that training begins with, 0 or that of a checkpoint."""
         self._last, self._scalars = trainer.global_step, {"epoch": float(trainer.current_epoch)}
-        self.watch.step(self._last, **self._scalars)
+        self.step(self._last, **self._scalars)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -43,12 +44,11 @@ class LightningWatch(Callback):  # type: ignore[misc]
         if trainer.global_step != self._last:
             epoch = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
             self._last, self._scalars = trainer.global_step, {**_loss(outputs), "epoch": epoch}
-            self.watch.step(self._last, **self._scalars)
+            self.step(self._last, **self._scalars)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Record the network at the end, unless that has been done."""
-        if self._last not in self.watch.run.steps[-1:]:
-            self.watch.snapshot(self._last, **self._scalars)
+        """Record the network at the end, unless the last step was recorded."""
+        self.finish(self._last, **self._scalars)
 
 
 def _loss(outputs: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Every", "chooser", "log_steps"]
+__all__ = ["Every", "log_steps", "step_filter"]
 
 Every = int | str | Iterable[int] | Callable[[int], bool]
 """Which steps: every so many, ``"log"``, given ones, or a function of the step's number."""
@@ -16,7 +16,7 @@ Every = int | str | Iterable[int] | Callable[[int], bool]
 _PER_DECADE = 20  # of "log"
 
 
-def chooser(every: Every) -> Callable[[int], bool]:
+def step_filter(every: Every) -> Callable[[int], bool]:
     """A function that says whether a step is recorded.
 
     every: a number n for the steps 0, n, 2n, ...; ``"log"`` for 0, 1, 2, ... and later about 20

@@ -1,10 +1,10 @@
-"""Where snapshots are kept: in memory, or in a folder that others read while training goes on.
+"""Stores of snapshots: in memory, or in a folder that others read while training goes on.
 
 The folder has a file per partition (``part.save``, which writes atomically) and ``run.jsonl``, to
 which a line is appended when a partition is complete. The first line describes the run; each other
-one is a JSON object with the keys ``step``, ``file``, ``scalars`` and ``around``. A line without an
-end was cut off and is ignored. A line supersedes earlier lines of the same or a later step, so that
-a training run resumed from a checkpoint replaces what came after the checkpoint.
+one is a JSON object with the keys ``step``, ``file``, ``scalars`` and ``around``. A line without a
+newline was cut off and is ignored. A line supersedes earlier lines of the same or a later step, so
+that a training run resumed from a checkpoint replaces what came after the checkpoint.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from typing import Any
 from splinecam._partition import Partition, load
 from splinecam.errors import FileError
 from splinecam.geometry.domain import Domain
-from splinecam.training.snapshots import Run, Snapshot
+from splinecam.training.runs import Run
+from splinecam.training.snapshots import Snapshot
 
-__all__ = ["Folder", "Memory", "open_run"]
+__all__ = ["FolderStore", "MemoryStore", "open_run"]
 
 INDEX = "run.jsonl"
 _FORMAT, _VERSION = "splinecam run", 1
@@ -34,8 +35,8 @@ Scalars = Mapping[str, float]
 Around = Mapping[str, tuple[int, ...]]
 
 
-class Memory:
-    """Snapshots in memory: partitions up to so many bytes, and all scalars."""
+class MemoryStore:
+    """Keeps snapshots in memory: all scalars, and partitions up to a limit in bytes."""
 
     folder = None
 
@@ -44,7 +45,7 @@ class Memory:
         self.left: int | None = limit
 
     def keep(self, step: int, part: Partition, scalars: Scalars, around: Around) -> Snapshot:
-        """Keep a partition, on the CPU and without its model; a warning when memory is full."""
+        """Keep a partition, on the CPU and without its model; warn when the limit is reached."""
         file, source = BytesIO(), None
         if self.left is not None:
             part.save(file)
@@ -64,17 +65,13 @@ class Memory:
         return snapshot
 
 
-class Folder:
-    """Snapshots in a folder, which is made if it is not there, or continued."""
+class FolderStore:
+    """Keeps snapshots in a folder, which is created, or continued if it has a run."""
 
     def __init__(self, folder: Path, domain: Domain, side: float | None) -> None:
         self.folder = folder
-        self.head = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "domain": _fingerprint(domain),
-            "side": side,
-        }
+        self.head = {"format": _FORMAT, "version": _VERSION}
+        self.head |= {"domain": _fingerprint(domain), "side": side}
         self.snapshots: list[Snapshot] = []
         if (folder / INDEX).exists():
             head, self.snapshots = _read(folder)
@@ -85,7 +82,7 @@ class Folder:
                     )
 
     def keep(self, step: int, part: Partition, scalars: Scalars, around: Around) -> Snapshot:
-        """Write the partition, then a line of the index."""
+        """Write the partition to a file, and then a line to the index."""
         path = self.folder / f"step-{step:08d}.npz"
         self._begin()
         part.save(path)
@@ -97,7 +94,7 @@ class Folder:
         return snapshot
 
     def _begin(self) -> None:
-        """Make the folder and its index, unless they are there."""
+        """Create the folder and its index, unless they exist."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -110,12 +107,8 @@ class Folder:
         """Append a line in one write; a line that was cut off earlier is ended first."""
         try:
             with (self.folder / INDEX).open("a+b") as file:
-                file.seek(0, os.SEEK_END)
-                if file.tell():
-                    file.seek(-1, os.SEEK_END)
-                    cut_off = file.read(1) != b"\n"
-                else:
-                    cut_off = False
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+                cut_off = file.read(1) not in (b"\n", b"")
                 file.write(b"\n" * cut_off + json.dumps(line).encode() + b"\n")
         except OSError as error:
             raise FileError(f"{self.folder / INDEX} cannot be written: {error.strerror}.") from None
@@ -196,7 +189,7 @@ def _supersede(snapshots: list[Snapshot], newest: Snapshot) -> None:
 
 
 def _fingerprint(domain: Domain) -> str:
-    """The same for equal domains, and different for others."""
+    """A hash of a domain, the same for equal domains only."""
     arrays = (domain.origin, domain.basis, domain.corners)
     content = b"".join(array.cpu().numpy().tobytes() for array in arrays)
     return hashlib.sha256(content + repr(domain.input_shape).encode()).hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,12 @@ from splinecam._partition import Partition, partition, require_module
 from splinecam._util.options import kind_of
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
-from splinecam.training.around import Neighbourhoods
-from splinecam.training.snapshots import Run, Snapshot, around_means
-from splinecam.training.steps import Every, chooser
-from splinecam.training.store import Folder, Memory
-from splinecam.training.undisturbed import undisturbed
+from splinecam.training.eval_mode import temporary_eval_mode
+from splinecam.training.neighbourhoods import Neighbourhoods
+from splinecam.training.runs import Run
+from splinecam.training.snapshots import Snapshot, around_means
+from splinecam.training.steps import Every, step_filter
+from splinecam.training.store import FolderStore, MemoryStore
 from splinecam.training.writers import check_writer, write_scalars
 
 if TYPE_CHECKING:
@@ -102,26 +104,21 @@ def watch(
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_writer(writer)
     near = Neighbourhoods.of(domain, points, radius)
-    side = None if near is None else near.side
-    kept = Memory() if store is None else Folder(Path(store), domain, side)
     names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
-    look = _Look(model, domain, near, names, {"progress": False, **options})
-    return Watch(look, chooser(every), kept, writer)
+    observer = _Observer(model, domain, near, names, {"progress": False, **options})
+    kept = MemoryStore() if store is None else FolderStore(Path(store), domain, observer.side)
+    return Watch(observer, step_filter(every), kept, writer)
 
 
-class _Look:
-    """How a model is looked at: its partition, statistics, and regions around points."""
+@dataclass(frozen=True)
+class _Observer:
+    """Computes the partition of a model, its statistics, and the regions around points."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        domain: Domain,
-        near: Neighbourhoods | None,
-        statistics: tuple[str, ...],
-        options: Mapping[str, Any],
-    ) -> None:
-        self.model, self.domain, self.near = model, domain, near
-        self.statistics, self.options = statistics, options
+    model: nn.Module
+    domain: Domain
+    near: Neighbourhoods | None
+    statistics: tuple[str, ...]
+    options: Mapping[str, Any]
 
     def __call__(
         self, given: Mapping[str, Any]
@@ -129,7 +126,7 @@ class _Look:
         """The partition, the given scalars with the statistics, and regions around points."""
         if taken := given.keys() & self.statistics:
             raise ValueError(f"{min(taken)} is a statistic: give the scalar another name")
-        with undisturbed(self.model):
+        with temporary_eval_mode(self.model):
             part = partition(self.model, self.domain, **self.options)
             scalars = {name: _number(name, value) for name, value in given.items()}
             scalars |= _numbers(part, self.statistics)
@@ -137,40 +134,47 @@ class _Look:
             part.maps  # noqa: B018 (they are saved, and need the network as it is now)
         return part, scalars, around
 
+    @property
+    def side(self) -> float | None:
+        """The side of the squares around points, if there are any."""
+        return None if self.near is None else self.near.side
+
 
 class Watch:
-    """What ``sc.watch`` gives: it counts training steps and records the chosen ones.
+    """Counts training steps and records the chosen ones; made by ``sc.watch``.
 
     In distributed training only the first process records; the others just count.
     """
 
     def __init__(
-        self, look: _Look, chosen: Callable[[int], bool], kept: Memory | Folder, writer: Any
+        self,
+        observer: _Observer,
+        chosen: Callable[[int], bool],
+        store: MemoryStore | FolderStore,
+        writer: Any,
     ) -> None:
-        self._look, self._chosen, self._kept, self._writer = look, chosen, kept, writer
+        self._observer, self._chosen, self._store, self._writer = observer, chosen, store, writer
         self._next = 0
-        self._unnumbered = bool(kept.snapshots)  # a run that is continued, from an unknown step
+        self._unnumbered = bool(store.snapshots)  # a run that is continued, from an unknown step
         self._recorded = False
 
     @property
     def model(self) -> nn.Module:
         """The network that is watched."""
-        return self._look.model
+        return self._observer.model
 
     @property
     def domain(self) -> Domain:
         """What is partitioned."""
-        return self._look.domain
+        return self._observer.domain
 
     @property
     def run(self) -> Run:
         """What has been recorded so far."""
-        near = self._look.near
-        side = None if near is None else near.side
-        return Run(tuple(self._kept.snapshots), side, self._kept.folder)
+        return Run(tuple(self._store.snapshots), self._observer.side, self._store.folder)
 
     def step(self, step: int | None = None, **scalars: Any) -> Snapshot | None:
-        """Count a training step; what was recorded if it is a chosen one, else None.
+        """Count a training step; return what is recorded if it is a chosen one, else None.
 
         step: its number, by default the number of earlier calls; it must be given when a run in a
         store is continued. scalars: numbers, tensors of one number, or functions that give one;
@@ -206,7 +210,7 @@ class Watch:
         """
         from splinecam.training.lightning_callback import LightningWatch
 
-        return LightningWatch(self)
+        return LightningWatch(self.step, self._finish)
 
     def huggingface(self) -> Any:
         """A ``TrainerCallback`` for the ``Trainer`` of Hugging Face, which counts its steps here.
@@ -216,19 +220,22 @@ class Watch:
         """
         from splinecam.training.huggingface_callback import HuggingFaceWatch
 
-        return HuggingFaceWatch(self)
+        return HuggingFaceWatch(self.step, self._finish)
 
     def __repr__(self) -> str:
         return f"Watch({type(self.model).__name__}, next step {self._next:,}, {self.run!r})"
 
-    # -- recording ----------------------------------------------------------------------------
+    def _finish(self, step: int, **scalars: Any) -> None:
+        """Record the last step, unless it was recorded."""
+        if step not in self.run.steps[-1:]:
+            self.snapshot(step, **scalars)
 
     def _count(self, step: int | None) -> int:
         """The number of a step; the next one follows it."""
         if step is None and self._unnumbered:
             raise ValueError(
-                f"{self._kept.folder} already holds a run, up to step "
-                f"{self._kept.snapshots[-1].step:,}. To continue it, say at which step training "
+                f"{self._store.folder} already holds a run, up to step "
+                f"{self._store.snapshots[-1].step:,}. To continue it, say at which step training "
                 "resumes, watch.step(step, loss=...); otherwise choose another folder."
             )
         number = self._next if step is None else int(step)
@@ -241,7 +248,7 @@ class Watch:
         if not _is_first_process():
             return None
         try:
-            snapshot = self._kept.keep(step, *self._look(given))
+            snapshot = self._store.keep(step, *self._observer(given))
         except (SplineCamError, MemoryError, torch.OutOfMemoryError) as error:
             if not self._recorded:
                 raise
@@ -254,7 +261,7 @@ class Watch:
 
 
 def _is_first_process() -> bool:
-    """Whether this process is the one that records in distributed training."""
+    """Whether this process records in distributed training."""
     distributed = torch.distributed
     return not (
         distributed.is_available() and distributed.is_initialized() and distributed.get_rank()
@@ -262,7 +269,7 @@ def _is_first_process() -> bool:
 
 
 def _numbers(part: Partition, names: tuple[str, ...]) -> dict[str, float]:
-    """Some of a partition's statistics; all of them are computed only if that is needed."""
+    """The named statistics of a partition."""
     if set(names) <= {"num_regions", "NR"}:
         return dict.fromkeys(names, len(part))
     stats, found = part.stats(), {}

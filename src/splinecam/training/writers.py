@@ -1,4 +1,4 @@
-"""Scalars on their way to TensorBoard, Weights & Biases or a logger of Lightning."""
+"""Writing scalars to TensorBoard, Weights & Biases or a logger of Lightning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _METHODS = ("add_scalar", "log_metrics", "log")
 
 
 def check_writer(writer: Any) -> None:
-    """Raise a ``TypeError`` for what takes no scalars."""
+    """Raise a ``TypeError`` for an object that does not take scalars."""
     if writer is not None and not any(callable(getattr(writer, k, None)) for k in _METHODS):
         raise TypeError(
             "writer must be a SummaryWriter of TensorBoard (add_scalar), a run of Weights & Biases "
@@ -22,7 +22,7 @@ def check_writer(writer: Any) -> None:
 
 
 def write_scalars(writer: Any, step: int, scalars: Mapping[str, float]) -> None:
-    """Give the scalars of a step to a writer, with names that begin with ``splinecam/``."""
+    """Pass the scalars of a step to a writer, with names that begin with ``splinecam/``."""
     named = {f"splinecam/{name}": value for name, value in scalars.items()}
     if callable(getattr(writer, "add_scalar", None)):
         for name, value in named.items():

@@ -14,7 +14,7 @@ from splinecam._util.text_table import number_text
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.notebook.pictures import Picture, by_class, curves_picture, partition_picture
 from splinecam.plot.notebook.png import data_uri
-from splinecam.plot.palette import CLASSES, hues
+from splinecam.plot.palette import CLASSES, class_palette
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -106,7 +106,7 @@ def class_regions_card(found: ClassRegions) -> str:
     share = areas / areas.sum()
     order = np.argsort(-share, kind="stable")
     order = order[share[order] > 0]
-    colors = hues(found.n_classes)
+    colors = class_palette(found.n_classes)
     rows = [
         (_swatch(colors[k], _name(part, k)), f"{100 * share[k]:.3g} %")
         for k in order[:_FEW].tolist()
@@ -216,7 +216,7 @@ def _table(rows: Iterable[tuple[str, str]], *, escaped: bool = False) -> str:
 
 def _legend(part: PartitionData, picture: Picture) -> str:
     """The colours of the classes that are seen."""
-    colors = hues(max(picture.classes, default=0) + 1)
+    colors = class_palette(max(picture.classes, default=0) + 1)
     shown = [_swatch(colors[k], _name(part, k)) for k in picture.classes[:_FEW]]
     if not shown:
         return ""

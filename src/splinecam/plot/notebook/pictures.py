@@ -18,7 +18,7 @@ from splinecam.analysis.boundary import LevelSet
 from splinecam.analysis.neurons import NeuronCurves
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.geometry.subdivision import polygon_mesh
-from splinecam.plot.palette import CLASSES, INK, PAPER, hues
+from splinecam.plot.palette import CLASSES, INK, PAPER, class_palette
 from splinecam.plot.raster import Cells, Grid
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _class_colors(values: Floats, level: float) -> tuple[Whole, Floats]:
     typical = float(np.median(lead))
     strength = lead / (lead + typical) if typical > 0 else np.ones_like(lead)
     share = (_PALEST + (_STRONGEST - _PALEST) * strength)[..., None]
-    return winner, 1 - share * (1 - hues(int(winner.max()) + 1)[winner])
+    return winner, 1 - share * (1 - class_palette(int(winner.max()) + 1)[winner])
 
 
 def _output_colors(values: Floats, inside: NDArray[np.bool_], level: float) -> Floats:
@@ -209,7 +209,7 @@ def _curve_colors(curves: Curves) -> tuple[Whole, Floats]:
         shades = _rgb(CLASSES[0]) + share * (_rgb(CLASSES[4]) - _rgb(CLASSES[0]))
         return curves.label.cpu().numpy(), shades
     if isinstance(curves, NeuronCurves):
-        return curves.layer.cpu().numpy(), hues(len(curves.partition.layers))
+        return curves.layer.cpu().numpy(), class_palette(len(curves.partition.layers))
     return np.zeros(len(curves), np.int64), _rgb(INK)[None]
 
 

@@ -1,37 +1,31 @@
-"""Numbers for cells such that neighbours always differ."""
+"""Random numbers for the nodes of a graph such that neighbours differ."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from splinecam.plot.arrays import Ints
 
-    Whole = NDArray[np.int64]
+__all__ = ["color_graph"]
 
-__all__ = ["color_apart"]
-
-_COLORS = 14  # to choose from at first; more where neighbours have them all
+_COLORS = 14  # to choose from at first; more where the neighbours of a node have them all
 
 
-def color_apart(count: int, pairs: Whole, seed: int = 0) -> Whole:
-    """Random numbers 0, 1, ... for cells so that the two of each pair (N, 2) differ, (count,).
+def color_graph(count: int, pairs: Ints, seed: int = 0) -> Ints:
+    """Random colours 0, 1, ... of nodes, (count,), such that the two of each pair (N, 2) differ.
 
-    Pairs with -1 say nothing. In each round those cells choose that come before all of their
-    neighbours that are still to choose: cells with many neighbours first, then by chance.
+    Pairs with -1 are ignored. In each round those nodes choose a colour that come before all of
+    their neighbours without one: nodes with many neighbours first, then in random order.
 
-    >>> a, b, c = color_apart(3, np.array([[0, 1], [1, 2], [2, 0], [-1, 0]]))
+    >>> a, b, c = color_graph(3, np.array([[0, 1], [1, 2], [2, 0], [-1, 0]]))
     >>> len({int(a), int(b), int(c)})
     3
     """
     random = np.random.default_rng(seed)
     pairs = pairs[(pairs >= 0).all(1) & (pairs[:, 0] != pairs[:, 1])]
+    degree = np.bincount(pairs.ravel(), minlength=count)
     turn = np.empty(count, np.int64)
-    turn[np.lexsort((random.random(count), -np.bincount(pairs.ravel(), minlength=count)))] = (
-        np.arange(count)
-    )
+    turn[np.lexsort((random.random(count), -degree))] = np.arange(count)
     color = np.full(count, -1)
     taken = np.zeros((count, _COLORS), bool)
     open_ = np.arange(count)

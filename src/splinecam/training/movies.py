@@ -15,9 +15,10 @@ import torch
 from splinecam._partition import Partition
 from splinecam._util.options import kind_of
 from splinecam._util.progress import progress_bar
-from splinecam.plot import require_matplotlib
-from splinecam.training.encoders import FORMATS, Reel, encode
-from splinecam.training.snapshots import Run, Snapshot
+from splinecam.plot.figures import require_matplotlib
+from splinecam.training.encoders import FORMATS, FrameSequence, encode
+from splinecam.training.runs import Run
+from splinecam.training.snapshots import Snapshot
 from splinecam.training.store import open_run
 from splinecam.training.watching import Watch
 
@@ -75,7 +76,7 @@ def movie(
     3
     """
     require_matplotlib()
-    from splinecam.training.frames import Stage
+    from splinecam.training.frame_renderer import FrameRenderer
 
     target = Path(path)
     if target.suffix.lower() not in FORMATS:
@@ -84,16 +85,13 @@ def movie(
         raise ValueError("fps, width and dpi must be positive, and hold must not be negative")
     if "ax" in plot:
         raise ValueError("a movie has its own figure: give width= and dpi= instead of ax=")
-    shots = _shots(parts, title)
-    with progress_bar(2 * len(shots), "frame", progress) as bar, torch.no_grad():
-        stage = Stage.of(_parts(shots, bar.update), plot, width=width, dpi=dpi)
-        frames = (
-            stage.draw(part, shot.title)
-            for part, shot in zip(_parts(shots, bar.update), shots, strict=True)
-        )
-        titles = [shot.title for shot in shots]
-        encode(Reel(frames, titles, fps, max(1, round(hold * fps))), target)
-    return Movie(target, len(shots), stage.pixels)
+    shown = _titled(parts, title)
+    titles, snapshots = [name for name, _ in shown], [each for _, each in shown]
+    with progress_bar(2 * len(shown), "frame", progress) as bar, torch.no_grad():
+        renderer = FrameRenderer.of(_loaded(snapshots, bar.update), plot, width=width, dpi=dpi)
+        frames = map(renderer.draw, _loaded(snapshots, bar.update), titles)
+        encode(FrameSequence(frames, titles, fps, max(1, round(hold * fps))), target)
+    return Movie(target, len(shown), renderer.pixels)
 
 
 @dataclass(frozen=True)
@@ -130,16 +128,8 @@ class Movie:
         return f"<video controls loop muted {size}>{source}</video>"
 
 
-@dataclass(frozen=True)
-class _Shot:
-    """A frame to be: its title, and what its partition comes from."""
-
-    title: str
-    source: Snapshot
-
-
-def _shots(parts: Any, title: Title | None) -> list[_Shot]:
-    """The frames, in order, with their titles."""
+def _titled(parts: Any, title: Title | None) -> list[tuple[str, Snapshot]]:
+    """The titles and the snapshots of all frames, in order."""
     if isinstance(parts, str | os.PathLike):
         parts = open_run(parts)
     if isinstance(parts, Watch):
@@ -153,29 +143,29 @@ def _shots(parts: Any, title: Title | None) -> list[_Shot]:
     items: list[Any] = list(parts.items()) if isinstance(parts, Mapping) else list(enumerate(parts))
     if not items:
         raise ValueError("there is nothing to show: no step has been recorded, or no part is given")
-    shots = []
+    found = []
     for k, (name, each) in enumerate(items):
-        shot = Snapshot(k, {}, source=each) if isinstance(each, Partition) else each
-        if not isinstance(shot, Snapshot):
+        snapshot = Snapshot(k, {}, source=each) if isinstance(each, Partition) else each
+        if not isinstance(snapshot, Snapshot):
             raise TypeError(f"parts[{name!r}] must be a partition, not {kind_of(each)}")
-        words = title(shot) if title else f"{name}" if named else _title(shot)
-        shots.append(_Shot(str(words), shot))
-    return shots
+        words = title(snapshot) if title else f"{name}" if named else _title(snapshot)
+        found.append((str(words), snapshot))
+    return found
 
 
-def _title(shot: Snapshot) -> str:
-    """Step, number of regions, and the loss, as far as they are known."""
-    regions = shot.scalars.get("num_regions")
-    if regions is None and isinstance(shot.source, Partition):
-        regions = len(shot.source)
+def _title(snapshot: Snapshot) -> str:
+    """The step, the number of regions, and the loss, as far as they are known."""
+    regions = snapshot.scalars.get("num_regions")
+    if regions is None and isinstance(snapshot.source, Partition):
+        regions = len(snapshot.source)
     words = [] if regions is None else [f"{int(regions):,} regions"]
-    if "loss" in shot.scalars:
-        words.append(f"loss {shot.scalars['loss']:.3g}")
-    return f"step {shot.step:,}{': ' * bool(words)}{', '.join(words)}"
+    if "loss" in snapshot.scalars:
+        words.append(f"loss {snapshot.scalars['loss']:.3g}")
+    return f"step {snapshot.step:,}{': ' * bool(words)}{', '.join(words)}"
 
 
-def _parts(shots: list[_Shot], done: Callable[[], Any]) -> Iterator[Partition]:
-    """The partitions, one by one, as they are needed."""
-    for shot in shots:
-        yield shot.source.partition
+def _loaded(snapshots: list[Snapshot], done: Callable[[], Any]) -> Iterator[Partition]:
+    """The partitions of snapshots, read one by one."""
+    for snapshot in snapshots:
+        yield snapshot.partition
         done()

@@ -1,4 +1,4 @@
-"""A model looked at in eval mode while it trains, without a trace."""
+"""Eval mode for a while, after which the model and all random states are as before."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import nn
 
 from splinecam.network.capture.isolation import unwrap
 
-__all__ = ["undisturbed"]
+__all__ = ["temporary_eval_mode"]
 
 
 @contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Put a model into eval mode, and leave its modes and all random states as they were.
+def temporary_eval_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model into eval mode, and restore its modes and all random states at the end.
 
     The flags ``training`` are set one by one: ``train`` and ``eval`` of a module may do more, such
     as merging weights. Gradients and autocast are off inside.

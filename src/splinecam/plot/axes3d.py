@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from matplotlib import rcParams
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_rgba
 from matplotlib.transforms import Bbox
-from mpl_toolkits.mplot3d import proj3d
+from mpl_toolkits.mplot3d import Axes3D, proj3d
 
-from splinecam.plot.decorations import add_colorbar, add_legend
+from splinecam.geometry.domain import Domain
+from splinecam.plot.arrays import Floats
+from splinecam.plot.colors import Coloring
+from splinecam.plot.decorations import add_colorbar, add_legend, axis_names
 from splinecam.plot.figures import new_figure
-from splinecam.plot.palette import text_color
+from splinecam.plot.palette import text_color, tick_colors
 from splinecam.plot.scene import Scene
 
-if TYPE_CHECKING:
-    from mpl_toolkits.mplot3d import Axes3D
-
-    from splinecam.plot.colors import Coloring
-
-__all__ = ["Fit", "explain_colors", "fit_height", "label_axes", "place_axes"]
+__all__ = ["AxesFit", "explain_colors", "label_axes", "place_axes"]
 
 _SMALL, _TINY, _WIDE = 8.0, 5.5, 260.0  # sizes of numbers, the first on axes of so many points
 _GREY, _FAINT = "#9aa1aa", 0.16  # of axes, and how much ink the grid has
@@ -32,30 +29,27 @@ _WIDTH, _HIGHEST, _BESIDE, _MARGIN, _GAP = 6.0, 6.5, 0.9, 0.1, 0.08
 _ROUNDS, _EXACT = 6, 0.5  # of fitting, until nothing is off by so many pixels
 
 
-def place_axes(ax: Axes3D | None, beside: bool) -> tuple[Axes3D, Fit]:
-    """New axes, or those given, which will fill their place but for some room beside them."""
+def place_axes(ax: Axes3D | None, beside: bool) -> tuple[Axes3D, AxesFit]:
+    """New axes, or the given ones, which fill their place except for some room beside them."""
     if ax is not None:
         before = ax.get_axes_locator()
-        before = before.before if isinstance(before, Fit) else before
-        fit = Fit(ax, before=before, beside=_BESIDE * beside)
+        before = before.before if isinstance(before, AxesFit) else before
+        fit = AxesFit(ax, before=before, beside=_BESIDE * beside)
     else:
         figure = new_figure(figsize=(_WIDTH + _BESIDE * beside, _WIDTH), layout="none")
         ax = figure.add_subplot(projection="3d")
-        fit = Fit(ax, own=True, beside=_BESIDE * beside)
+        fit = AxesFit(ax, own=True, beside=_BESIDE * beside)
         fit.fill_figure()
     ax.set_axes_locator(fit)
     return ax, fit
 
 
-# -- their place ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
-class Fit:
-    """Finds the place of axes whenever they are drawn, such that box and labels fill their cell.
+class AxesFit:
+    """Places axes whenever they are drawn, such that their box and labels fill a cell.
 
-    own: whether the figure is theirs, so that titles need room; before: what placed them before;
-    beside: inches of the cell that are kept free at its right.
+    own: whether the figure has no other axes, so that titles need room; before: the locator that
+    the axes had before; beside: inches of the cell that are kept free at its right.
     """
 
     ax: Axes3D
@@ -64,19 +58,19 @@ class Fit:
     beside: float = 0.0
 
     def __call__(self, _: Any, renderer: Any) -> Bbox:
-        """The square of the axes, in shares of the figure; their view is fitted to the cell."""
+        """Fit the view to the cell; the square of the axes, in shares of the figure."""
         ax = self.ax
-        if ax.button_pressed is None:  # what is turned by hand keeps its size
-            ax.apply_aspect(ax.get_position())  # figures of another shape leave no square
+        if ax.button_pressed is None:  # axes keep their size while they are turned
+            ax.apply_aspect(ax.get_position())  # in case the figure was resized
             cell = self.cell(renderer)
-            for _ in range(_ROUNDS):  # letters keep their size, so that the first is not exact
+            for _ in range(_ROUNDS):  # not exact, as letters keep their size
                 if self._fill(cell, self.content(renderer)):
                     break
         place: Bbox = ax.bbox.transformed(ax.figure.transSubfigure.inverted())
         return place
 
     def get_subplotspec(self) -> Any:
-        """The place in a grid, for which layouts ask whoever finds that of axes."""
+        """The axes' place in a grid, for layout engines."""
         return self.ax.get_subplotspec()
 
     def fill_figure(self, high: float = _WIDTH) -> None:
@@ -87,7 +81,7 @@ class Fit:
         self.ax.set_position((x, y, 1 - 2 * x, 1 - 2 * y))
 
     def cell(self, renderer: Any) -> Bbox:
-        """What the axes are to fill, in pixels."""
+        """The box that the axes have to fill, in pixels."""
         ax, figure = self.ax, self.ax.figure
         share = ax.get_position(original=True)
         share = self.before(ax, renderer) if self.before is not None else share
@@ -100,7 +94,7 @@ class Fit:
         return Bbox.from_extents(left, low, right - self.beside * figure.dpi, top)
 
     def content(self, renderer: Any = None) -> Bbox:
-        """What is to fill the cell, as it lies now, in pixels: the box and its labels."""
+        """The current box of the axes and their labels, in pixels."""
         ax = self.ax
         ax.M = ax.get_proj()
         limits = ax.get_xlim(), ax.get_ylim(), ax.get_zlim()
@@ -116,7 +110,7 @@ class Fit:
         return Bbox.union([box, *(each for each in boxes if each is not None)])
 
     def _fill(self, cell: Bbox, content: Bbox) -> bool:
-        """Change the view such that the content moves into the cell; whether it was there.
+        """Move the content into the cell by changing the view; whether it was there already.
 
         The square of the axes goes to the content's top, where matplotlib puts a title.
         """
@@ -135,7 +129,7 @@ class Fit:
         return bool(off.max() < _EXACT)
 
     def _heads(self, renderer: Any, top: float) -> float:
-        """The height of titles, in pixels, those of the figure from the top of a cell."""
+        """The height of the titles of the axes and of the figure, in pixels."""
         ax, figure, gap = self.ax, self.ax.figure, _GAP * self.ax.figure.dpi
         titles = (ax.title, *(getattr(ax, f"_{side}_title") for side in ("left", "right")))
         shown = [title.get_window_extent(renderer).height for title in titles if title.get_text()]
@@ -146,7 +140,7 @@ class Fit:
 
 
 def _gutter(ax: Axes3D) -> float:
-    """Room between columns of a grid, or beside a single one, as a share of the figure."""
+    """Room between the columns of a grid, or beside a single one, as a share of the figure."""
     place = ax.get_subplotspec()
     if place is None:
         return 0.0
@@ -155,12 +149,12 @@ def _gutter(ax: Axes3D) -> float:
     return max(0.0, float(gap))
 
 
-# -- their looks ---------------------------------------------------------------------------------
+def label_axes(fit: AxesFit, domain: Domain, limits: Floats, name: str, height: float) -> None:
+    """Set the limits (3, 2), names and ticks of axes over a domain, and fit a new figure to them.
 
-
-def label_axes(fit: Fit, limits: Any, height: float, names: tuple[str, str, str]) -> None:
-    """Limits (3, 2) of the axes, their names, and the height for a plane of width 1."""
-    ax = fit.ax
+    name: of the third axis; height: of the box over a plane of width 1.
+    """
+    ax, names = fit.ax, (*axis_names(domain), name)
     (left, right), (low, top), (least, most) = limits
     if least == most:
         least, most = least - 0.5, most + 0.5
@@ -168,11 +162,11 @@ def label_axes(fit: Fit, limits: Any, height: float, names: tuple[str, str, str]
     ax.set_box_aspect((1.0, (top - low) / (right - left), height), zoom=1.0)
     wide = 72 * min(fit.cell(None).size) / ax.figure.dpi
     size = float(np.clip(_SMALL * wide / _WIDE, _TINY, _SMALL))
-    colors = [_number_color(ax, kind) for kind in ("xtick", "ytick", "xtick")]
+    colors = [tick_colors(ax.figure, axis)[1] for axis in "xyx"]
     ink = text_color(ax.figure, "axes.labelcolor")
     ax.patch.set_visible(False)  # a square that labels overhang, before what is below the axes
-    for axis, name, color in zip((ax.xaxis, ax.yaxis, ax.zaxis), names, colors, strict=True):
-        axis.set_label_text(name, fontsize=size + 1, color=ink)
+    for axis, label, color in zip((ax.xaxis, ax.yaxis, ax.zaxis), names, colors, strict=True):
+        axis.set_label_text(label, fontsize=size + 1, color=ink)
         axis.set_tick_params(labelsize=size, labelcolor=color, color=_GREY)
         axis.get_offset_text().set(size=size, color=color)
         axis.get_major_locator().set_params(nbins=5 if size == _SMALL else 4)
@@ -180,16 +174,12 @@ def label_axes(fit: Fit, limits: Any, height: float, names: tuple[str, str, str]
         axis.line.set(color=_GREY, linewidth=0.1 * size)
         axis._axinfo["grid"].update(color=to_rgba(ink, _FAINT), linewidth=0.06 * size)
     _pad_labels(fit, size)
+    if fit.own:
+        _fit_height(fit)
 
 
-def _number_color(ax: Axes3D, kind: str) -> Any:
-    settings: Any = rcParams
-    own = settings[f"{kind}.labelcolor"] != "inherit"
-    return text_color(ax.figure, f"{kind}.labelcolor" if own else f"{kind}.color")
-
-
-def _pad_labels(fit: Fit, size: float) -> None:
-    """Keep labels at a distance that suits letters of a size, beside the numbers."""
+def _pad_labels(fit: AxesFit, size: float) -> None:
+    """Set the distance of numbers and labels from the axes for letters of a size."""
     ax = fit.ax
     fit(ax, None)
     # Distances are shares of the box, which matplotlib takes for half as wide as the axes.
@@ -206,11 +196,8 @@ def _pad_labels(fit: Fit, size: float) -> None:
     ax.zaxis.labelpad += max(0.0, wide - 2.5 * size) / stretch
 
 
-def fit_height(fit: Fit) -> None:
-    """Make a figure as high as its content is when it is as wide as the figure.
-
-    A box that is much higher than wide gets narrower.
-    """
+def _fit_height(fit: AxesFit) -> None:
+    """Make a figure as high as its content is at the full width, up to a limit."""
     figure = fit.ax.figure
     for _ in range(3):
         fit(fit.ax, None)
@@ -219,24 +206,25 @@ def fit_height(fit: Fit) -> None:
         fit.fill_figure(min(scale * high + 2 * _MARGIN, _HIGHEST))
 
 
-def explain_colors(fit: Fit, made: Coloring) -> None:
-    """A colour bar or a legend beside the axes, in the room that is kept for it."""
+def explain_colors(fit: AxesFit, coloring: Coloring) -> None:
+    """Add a colour bar or a legend in the room that is kept free beside the axes."""
     figure = fit.ax.figure
     beside = figure.add_axes((0, 0, 1, 1), zorder=fit.ax.get_zorder() - 1)  # below, for the mouse
     beside.set_axes_locator(_Middle(fit))
     beside.apply_aspect(beside.get_axes_locator()(beside, None))
     beside.set_axis_off()
-    if made.norm is not None:
-        add_colorbar(beside, ScalarMappable(made.norm, made.cmap), made.label, extend=made.extend)
-    if made.legend:
-        add_legend(beside, made.legend, made.label)
+    if coloring.norm is not None:
+        mappable = ScalarMappable(coloring.norm, coloring.cmap)
+        add_colorbar(beside, mappable, coloring.label, extend=coloring.extend)
+    if coloring.legend:
+        add_legend(beside, coloring.legend, coloring.label)
 
 
 @dataclass(frozen=True, eq=False)
 class _Middle:
-    """Finds the place of axes behind others: the middle of their cell."""
+    """Places axes in the middle of the cell of other axes."""
 
-    fit: Fit
+    fit: AxesFit
 
     def __call__(self, _: Any, renderer: Any) -> Bbox:
         cell = self.fit.cell(renderer)

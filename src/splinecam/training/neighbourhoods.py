@@ -1,4 +1,4 @@
-"""How many regions there are around chosen points, such as training, test and random inputs."""
+"""The number of regions around chosen points, such as training, test and random inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHARE = 1 / 20  # of the domain's diameter: the default radius
 class Neighbourhoods:
     """Squares of one size around the points of several groups.
 
-    groups: by name, the squares of its points; side: of the squares.
+    groups: the squares around the points of each group, by name; side: of the squares.
     """
 
     groups: Mapping[str, Sequence[Domain]]
@@ -79,7 +79,7 @@ class Neighbourhoods:
 
 
 def _inputs(domain: Domain, name: str, x: Any) -> Tensor:
-    """Some of the inputs x as (n, *input_shape) in float64 on the CPU."""
+    """At most 100 of the inputs x as (n, *input_shape) in float64 on the CPU."""
     points = as_float64(x, name).cpu()
     shape = tuple(points.shape)
     if shape[1:] not in (domain.input_shape, (domain.dim,)) or not shape[0]:

@@ -1,4 +1,4 @@
-"""A page of HTML that plays frames: everything is in one file, and works without a network."""
+"""A page of HTML that plays frames; everything is in one file, and works without a network."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ import html
 import json
 from collections.abc import Iterable, Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from splinecam.plot.arrays import Pixels
 
 __all__ = ["page"]
 
@@ -80,7 +76,7 @@ show(0);
 """
 
 
-def page(frames: Iterable[NDArray[np.uint8]], titles: Sequence[str], fps: float) -> str:
+def page(frames: Iterable[Pixels], titles: Sequence[str], fps: float) -> str:
     """HTML with the frames (h, w, 3), a button that plays them, and a slider.
 
     The button and the slider are those of the browser, so that they work with a keyboard and are
@@ -94,7 +90,7 @@ def page(frames: Iterable[NDArray[np.uint8]], titles: Sequence[str], fps: float)
     pictures = []
     for frame in frames:
         pictures.append(_data_uri(frame))
-    high, wide = frame.shape[:2]
+        high, wide = frame.shape[:2]
     return _PAGE.format(
         title=html.escape(titles[0]),
         alt=html.escape(titles[0]),
@@ -110,11 +106,11 @@ def page(frames: Iterable[NDArray[np.uint8]], titles: Sequence[str], fps: float)
 
 
 def _script(values: Sequence[str]) -> str:
-    """Strings as an array of JavaScript, which cannot end the script."""
+    """Strings as an array of JavaScript, escaped such that they cannot end the script."""
     return json.dumps(list(values)).replace("</", "<\\/").replace("<!--", "<\\!--")
 
 
-def _data_uri(frame: NDArray[np.uint8]) -> str:
+def _data_uri(frame: Pixels) -> str:
     """A picture as a lossless WebP, or as a PNG where that is not supported."""
     from PIL import Image, features
 

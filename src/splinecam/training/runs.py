@@ -1,34 +1,35 @@
-"""A training run as one plot: regions around training, test and random points, and the loss."""
+"""The recorded steps of a training run, as a sequence, a table and a plot."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import numpy as np
 
-from splinecam.plot.palette import CLASSES, require_matplotlib, text_color
-from splinecam.training.snapshots import Run
+from splinecam.plot.arrays import Floats
+from splinecam.plot.figures import given_axes, plain_spines, require_matplotlib
+from splinecam.plot.palette import CLASSES, GREY, text_color
+from splinecam.training.snapshots import Snapshot, around_means
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
-
-__all__ = ["plot_run"]
+__all__ = ["Run", "plot_run"]
 
 Measure = Literal["regions", "area"]
 Band = Literal["mean", "points"]
 
 _CONFIDENCE = 1.96  # standard errors
 _MIDDLE = (10, 90)  # percentiles
-_DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))  # seen in grey print, too
+_DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))  # differ in grey print
 _TALL, _LOW, _WIDE = 2.7, 1.25, 5.6  # inches: of the first panel, of the others, of all
 _UNEVEN = 8.0  # the largest gap between steps, by the median one, for a logarithmic axis
 _SPREAD = 20.0  # the largest number, by the least, for a logarithmic axis
-_GREY = "#888888"
 
 
 def plot_run(
@@ -82,8 +83,7 @@ def plot_run(
     _draw_regions(panels[0], run, at, measure, band)
     for ax, name in zip(panels[1:], names, strict=True):
         values = _column(run, name)
-        color = text_color(ax.figure)
-        ax.plot(at, values, color=color, linewidth=1.2)
+        ax.plot(at, values, color=text_color(ax.figure), linewidth=1.2)
         ax.set_ylabel(name.replace("_", " "), fontsize=9)
         if _is_wide(values):
             ax.set_yscale("log")
@@ -96,8 +96,68 @@ def plot_run(
     return figure  # type: ignore[no-any-return]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(Sequence[Snapshot]):
+    """The recorded steps of a training run, in order.
+
+    snapshots: one per recorded step; side: of the squares around points, if there are any;
+    folder: where the run is kept, if it is in a store.
+
+    Slices are runs again, so that ``run[::10].plot()`` and ``sc.movie(run[50:], ...)`` work.
+    """
+
+    snapshots: tuple[Snapshot, ...]
+    side: float | None = None
+    folder: Path | None = None
+
+    @overload
+    def __getitem__(self, index: int) -> Snapshot: ...
+    @overload
+    def __getitem__(self, index: slice) -> Run: ...
+    def __getitem__(self, index: int | slice) -> Snapshot | Run:
+        if isinstance(index, slice):
+            return Run(self.snapshots[index], self.side, self.folder)
+        return self.snapshots[index]
+
+    def __len__(self) -> int:
+        return len(self.snapshots)
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        return iter(self.snapshots)
+
+    @property
+    def steps(self) -> list[int]:
+        """The numbers of the recorded steps."""
+        return [snapshot.step for snapshot in self.snapshots]
+
+    def table(self) -> Any:
+        """One row per recorded step: a pandas DataFrame, or without pandas a dict of lists.
+
+        Columns are the scalars, and for each group of points the mean number of regions around
+        them (``around_train``, ...); nan where a step has no such number. Rows are indexed by step.
+        """
+        rows = [{**each.scalars, **around_means(each)} for each in self.snapshots]
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name, math.nan) for row in rows] for name in names}
+        try:
+            import pandas
+        except ImportError:
+            return {"step": self.steps, **columns}
+        return pandas.DataFrame(columns, index=pandas.Index(self.steps, name="step"))
+
+    def __repr__(self) -> str:
+        steps = self.steps
+        span = f", {steps[0]:,} to {steps[-1]:,}" if steps else ""
+        kept = f", in {self.folder}" if self.folder else ""
+        return f"Run({len(steps):,} step{'s' * (len(steps) != 1)}{span}{kept})"
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw regions around points, and the loss, over the steps: see ``plot_run``."""
+        return plot_run(self, **options)
+
+
 def _draw_regions(ax: Axes, run: Run, at: Floats, measure: Measure, band: Band) -> None:
-    """A line and a band for each group of points, or the number of regions of the domain."""
+    """Draw a line and a band for each group of points, or the number of regions of the domain."""
     groups = list(dict.fromkeys(group for each in run for group in each.around))
     if not groups:
         total = [each.scalars.get("num_regions", np.nan) for each in run]
@@ -114,26 +174,18 @@ def _draw_regions(ax: Axes, run: Run, at: Floats, measure: Measure, band: Band) 
         mean = np.array([each.mean() for each in values])
         low, high = np.array([_band(each, band) for each in values]).T
         color = CLASSES[k % len(CLASSES)]
+        dash: Any = _DASHES[k % len(_DASHES)]
         label = f"{group} ({len(counts[-1])})"
         ax.fill_between(place, low, high, color=color, alpha=0.18, linewidth=0)
-        dash: Any = _DASHES[k % len(_DASHES)]
         ax.plot(place, mean, color=color, linewidth=1.8, linestyle=dash, label=label)
         means.append(mean)
     if measure == "area" or _is_wide(np.concatenate(means)):
         ax.set_yscale("log")
     what = "mean area of regions" if measure == "area" else "regions"
     ax.set_ylabel(f"{what}\nin a square of side {side:.3g}", fontsize=9)
-    ax.legend(
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        ncols=len(groups),
-        frameon=False,
-        fontsize=8.5,
-        borderpad=0.2,
-        handlelength=2.4,
-        columnspacing=1.4,
-        labelcolor=text_color(ax.figure),
-    )
+    space: Any = {"borderpad": 0.2, "handlelength": 2.4, "columnspacing": 1.4}
+    look: Any = {"frameon": False, "fontsize": 8.5, "labelcolor": text_color(ax.figure)}
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(groups), **space, **look)
 
 
 def _band(values: Floats, band: Band) -> tuple[float, float]:
@@ -147,7 +199,7 @@ def _band(values: Floats, band: Band) -> tuple[float, float]:
 
 
 def _column(run: Run, name: str) -> Floats:
-    """The step's number, or a scalar, of each step; nan where there is none."""
+    """The number or a scalar of each step; nan where there is none."""
     if name == "step":
         return np.array(run.steps, np.float64)
     if not any(name in each.scalars for each in run):
@@ -161,48 +213,29 @@ def _panels(axes: Sequence[Axes] | None, count: int) -> list[Axes]:
     import matplotlib.pyplot as plt
 
     if axes is not None:
-        given: list[Axes] = list(np.atleast_1d(np.asarray(axes, dtype=object)).ravel())
-        if len(given) != count:
-            raise ValueError(f"{len(given)} axes were given, but {count} panels are drawn")
-        return given
+        return given_axes(axes, count)
     heights = [_TALL] + [_LOW] * (count - 1)
-    _, panels = plt.subplots(
-        count,
-        1,
-        figsize=(_WIDE, sum(heights) + 0.5),
-        height_ratios=heights,
-        sharex=True,
-        layout="constrained",
-        squeeze=False,
-    )
+    grid: Any = {"height_ratios": heights, "sharex": True, "squeeze": False}
+    size = (_WIDE, sum(heights) + 0.5)
+    _, panels = plt.subplots(count, 1, figsize=size, layout="constrained", **grid)
     return list(panels[:, 0])
 
 
 def _style(ax: Axes, at: Floats) -> None:
-    """The scale of the abscissa, the limits, and what surrounds the curves."""
-    from matplotlib.ticker import FuncFormatter
-
+    """Set the scale of the abscissa, the limits, the grid and the spines."""
     known = np.unique(at[np.isfinite(at)])
     gaps = np.diff(known)
     if len(gaps) >= 4 and gaps.max() >= _UNEVEN * np.median(gaps) and known[0] >= 0:
-        first = known[known > 0][0]
         if known[0] > 0:
             ax.set_xscale("log")
         else:
-            ax.set_xscale("symlog", linthresh=first, linscale=0.3)
-        ax.xaxis.set_major_formatter(FuncFormatter(_plain))
+            ax.set_xscale("symlog", linthresh=known[known > 0][0], linscale=0.3)
+        ax.xaxis.set_major_formatter("{x:,g}")
     ax.margins(x=0.015)
     if ax.get_yscale() == "linear":
         ax.set_ylim(bottom=0)
-    ax.tick_params(labelsize=8, color=_GREY, which="both")
-    ax.grid(axis="y", color=_GREY, alpha=0.18, linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(_GREY)
-
-
-def _plain(value: float, _: Any) -> str:
-    return f"{value:,g}"
+    ax.grid(axis="y", color=GREY, alpha=0.18, linewidth=0.6)
+    plain_spines(ax, GREY)
 
 
 def _is_wide(values: Floats) -> bool:
