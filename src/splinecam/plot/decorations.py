@@ -19,6 +19,7 @@ from matplotlib.transforms import IdentityTransform
 
 from splinecam.geometry.domain import Domain
 from splinecam.plot.arrays import to_numpy
+from splinecam.plot.figures import is_input_plane
 from splinecam.plot.lines import figure_of
 from splinecam.plot.palette import background, ink_on, text_color, tick_colors
 from splinecam.plot.scale_bar import PLAIN, ScaleBar, letters, scale_of
@@ -101,9 +102,7 @@ def _set_ticks(ax: Axes, domain: Domain) -> None:
 
 def axis_names(domain: Domain) -> tuple[str, str]:
     """The names of the plane's coordinates: those of the inputs where they are the same."""
-    same = domain.dim == 2 and bool((domain.basis.diagonal() == 1).all())
-    same = same and not bool(domain.origin.any())
-    return ("x₁", "x₂") if same else ("u", "v")
+    return ("x₁", "x₂") if is_input_plane(domain) else ("u", "v")
 
 
 def _color_ticks(ax: Axes, axis: Any) -> None:

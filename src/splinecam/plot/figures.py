@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "flat_axes",
     "given_axes",
+    "is_input_plane",
     "new_axes",
     "new_figure",
     "plain_spines",
@@ -116,3 +117,8 @@ def plain_spines(ax: Axes, color: str) -> None:
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(color)
+
+
+def is_input_plane(domain: Domain) -> bool:
+    """Whether the coordinates in the plane are the inputs themselves."""
+    return domain.dim == 2 and not domain.origin.any() and bool(domain.basis.diagonal().eq(1).all())

@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -114,9 +114,6 @@ def _weights(part: PartitionData, *, by_area: bool, shares: bool) -> Floats:
     return 100 * weight / weight.sum() if shares else weight
 
 
-# -- bins ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Bins:
     """edges: (B + 1,) of the bins of a column; numbers not above ``floor`` are in none of them."""
@@ -144,7 +141,13 @@ class _Bins:
             log = log and bool(positive.max() > 10**_DECADES * positive.min())
         if log and len(positive):
             return cls(column, _log_edges(positive, bins), floor, True, whole)
-        edges = _whole_edges(values) if whole else _even_edges(values, bins)
+        low, high = (values.min(), values.max()) if len(values) else (0.0, 0.0)
+        if whole:  # a bin for each number, or for a few
+            step = math.ceil((high - low + 1) / _MOST_WHOLE)
+            edges = np.arange(low - 0.5, high + step, step)
+        else:
+            margin = 0.0 if high > low else 0.5 * abs(low) or 0.5
+            edges = np.linspace(low - margin, high + margin, bins + 1)
         return cls(column, edges, -math.inf, False, whole)
 
     def count(self, values: Floats, weight: Floats) -> tuple[Floats, float]:
@@ -161,26 +164,11 @@ def _log_edges(values: Floats, bins: int) -> Floats:
     return edges
 
 
-def _whole_edges(values: Floats) -> Floats:
-    low, high = (values.min(), values.max()) if len(values) else (0.0, 0.0)
-    step = math.ceil((high - low + 1) / _MOST_WHOLE)
-    return np.arange(low - 0.5, high + step, step)
-
-
-def _even_edges(values: Floats, bins: int) -> Floats:
-    low, high = (values.min(), values.max()) if len(values) else (0.0, 0.0)
-    margin = 0.0 if high > low else 0.5 * abs(low) or 0.5
-    return np.linspace(low - margin, high + margin, bins + 1)
-
-
 def _median(values: Floats, weight: Floats) -> float:
     """The number below which half of the weight lies."""
     if weight.min() == weight.max():
         return float(np.median(values))
     return float(weighted_quantiles(values, [0.5], weight)[0])
-
-
-# -- drawing -------------------------------------------------------------------------------------
 
 
 def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
@@ -196,7 +184,9 @@ def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
 
 def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floats) -> None:
     """Draw the bars and the median of one partition, and a note of what has no bar."""
-    color, dash = _color(ax, k), _DASHES[k % len(_DASHES)]
+    lighter = 0.0 if ink_on(background(ax)) == INK else _LIGHTER
+    color: Any = 1 - (1 - lighter) * (1 - rgb(CLASSES[k % len(CLASSES)]))
+    dash = _DASHES[k % len(_DASHES)]
     heights, aside = bars.count(values, weight)
     middle, ordered = _median(values, weight), bars.column != "class"
     ax.stairs(heights, bars.edges, fill=True, color=color, alpha=0.12 if name else 0.35)
@@ -210,12 +200,6 @@ def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floa
         amount = f"{aside:.2g} %" if name else f"{aside:,.0f}"
         note, height = f"at 0: {amount}", 0.93 - 0.09 * len(ax.texts)
         ax.text(0.03, height, note, transform=ax.transAxes, fontsize=7, color=color)
-
-
-def _color(ax: Axes, k: int) -> tuple[float, ...]:
-    """The colour of the k-th partition, lighter on dark paper."""
-    share = 0.0 if ink_on(background(ax)) == INK else _LIGHTER
-    return tuple(c + share * (1 - c) for c in rgb(CLASSES[k % len(CLASSES)]).tolist())
 
 
 def _describe(ax: Axes, bars: _Bins, *, by_area: bool, shares: bool) -> None:

@@ -7,16 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
+from matplotlib.colors import is_color_like
+from torch import Tensor
 
+from splinecam._util.csr import lengths
 from splinecam.analysis.boundary import decision_boundary
 from splinecam.analysis.class_names import class_number
 from splinecam.analysis.partition_data import PartitionData
-from splinecam.plot import decorations, edges
+from splinecam.plot import decorations
+from splinecam.plot.arrays import to_numpy
 from splinecam.plot.cell_image import CellImage, ink_over
 from splinecam.plot.colors import Coloring, ColorOptions, color_regions
 from splinecam.plot.decorations import AxesStyle, add_legend, fit_figure, is_flat
-from splinecam.plot.palette import BOUNDARY, BOUNDARY_ON_DARK, INK
+from splinecam.plot.lines import Lines, LineWidth
+from splinecam.plot.palette import BOUNDARY, BOUNDARY_ON_DARK, INK, PAPER
 from splinecam.plot.points import Classes, Samples, draw_points, draw_thumbnails, samples_of
 from splinecam.plot.side_layout import SideLegend
 
@@ -31,6 +37,16 @@ __all__ = [
     "fit_figure",
     "limits_pair",
 ]
+
+
+# Widths in points, and as a share of the lines' spacing, from the first layer to the last.
+_WIDEST, _NARROWEST = 0.6, 0.35
+_SHARE = 0.06
+_STRONG, _WEAK = 0.6, 0.45  # opacity
+_EDGES = "give True, False, the numbers of the edges to draw, or the name of a colour for all"
+
+_BOUNDARY, _LEAST_BOUNDARY, _RIM = 1.9, 0.5, 1.6
+_BOUNDARY_SHARE, _APART = 0.25, 0.02
 
 
 @dataclass(frozen=True)
@@ -97,23 +113,76 @@ def draw_cells(ax: Axes, content: Content, style: AxesStyle) -> CellImage:
     return image
 
 
-def draw_edges(ax: Axes, content: Content, chosen: Any, width: float | None) -> None:
-    """Draw the edges and the border of the domain; by default the edges of the colouring."""
-    if chosen is None:
-        chosen = True if content.coloring.edges is None else content.coloring.edges
-    edges.draw_edges(content.part, ax, chosen, width, ink_over(ax))
-    decorations.draw_border(ax, content.part.domain)
+def draw_edges(ax: Axes, content: Content, edges: Any, width: float | None) -> None:
+    """Draw edges by layer, the first layer on top, and the border of the domain.
+
+    Later layers are lighter and thinner. The width of a layer's lines follows from how close the
+    lines of this layer and of those before are, so that the first layers stay visible where the
+    last ones are dense. edges: the numbers of those to draw, the colour of all, or a flag; by
+    default those of the colouring.
+    """
+    part, ink = content.part, ink_over(ax)
+    if edges is None:
+        edges = True if content.coloring.edges is None else content.coloring.edges
+    if isinstance(edges, str):
+        if not is_color_like(edges):
+            raise TypeError(f"edges is {edges!r}, which is no colour; {_EDGES}")
+        edges, ink = True, edges
+    chosen = _chosen(part, edges)
+    layer, segments = part.edge_layer[chosen], part.vertices[part.edges[chosen]]
+    length = lengths(segments[:, 1] - segments[:, 0])
+    inner = layer >= 0
+    total = length.new_zeros(len(part.layers)).index_add_(0, layer[inner], length[inner])
+    spacing = (part.domain.area / total.cumsum(0)).cpu().tolist()
+    depth = max(len(part.layers) - 1, 1)
+    for k in reversed(range(len(part.layers))):
+        late = k / depth
+        most = _WIDEST + (_NARROWEST - _WIDEST) * late
+        style: dict[str, Any] = {"line_width": LineWidth(spacing[k], _SHARE, most)}
+        if width is not None:
+            style = {"linewidths": width}
+        style |= {"alpha": _STRONG + (_WEAK - _STRONG) * late, "zorder": 2 + (1 - late) / 2}
+        lines = Lines(to_numpy(segments[layer == k]), colors=ink, **style)
+        ax.add_collection(lines, autolim=False)
+    decorations.draw_border(ax, part.domain)
+
+
+def _chosen(part: PartitionData, edges: Any) -> Tensor:
+    """Indices of the edges to draw, (N,)."""
+    device = part.edges.device
+    if isinstance(edges, (bool, np.bool_)):
+        return torch.arange(part.edges.shape[0] if edges else 0, device=device)
+    index = torch.as_tensor(edges, device=device).reshape(-1)
+    if index.dtype == torch.bool and index.shape[0] == part.edges.shape[0]:
+        return index.nonzero()[:, 0]
+    if index.is_floating_point() or index.dtype == torch.bool:
+        raise TypeError(f"edges: {_EDGES}")
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < part.edges.shape[0]:
+        raise IndexError(f"edges: the partition has {part.edges.shape[0]:,}, numbered from 0")
+    return index.long()
 
 
 def draw_boundary(ax: Axes, content: Content, wanted: bool | None, color: Any) -> None:
-    """Draw the decision boundary, by default on classes and where there are several outputs."""
-    several = content.part.values.shape[1] > 1
-    if (content.by_class or several) if wanted is None else wanted:
-        light = ink_over(ax) == INK
-        if color is None:
-            color = BOUNDARY if light else BOUNDARY_ON_DARK
-        curves = decision_boundary(content.part, level=content.level)
-        edges.draw_boundary(ax, curves, color, rim=light and not content.by_class)
+    """Draw the decision boundary, by default on classes and where there are several outputs.
+
+    A white rim makes it visible on the dark colours of numbers.
+    """
+    part, light = content.part, ink_over(ax) == INK
+    if not (content.by_class or part.values.shape[1] > 1 if wanted is None else wanted):
+        return
+    curves = decision_boundary(part, level=content.level)
+    if not len(curves):
+        return
+    if color is None:
+        color = BOUNDARY if light else BOUNDARY_ON_DARK
+    spacing = part.domain.area / max(curves.length, np.finfo(np.float64).tiny)
+    spacing = min(spacing, _APART * part.domain.diameter)  # thinner lines on small pictures
+    segments, rim = to_numpy(curves.ends), light and not content.by_class
+    for ink, extra, zorder in [(color, 0.0, 3.2)] + [(PAPER, _RIM, 3.1)] * rim:
+        width = LineWidth(spacing, _BOUNDARY_SHARE, _BOUNDARY, _LEAST_BOUNDARY, extra)
+        lines = Lines(segments, colors=ink, line_width=width, zorder=zorder)
+        ax.add_collection(lines, autolim=False)
+        decorations.clip_to(lines, ax, part.domain)
 
 
 def draw_samples(

@@ -111,6 +111,32 @@ class Items:
     line: Floats
     width: Floats
 
+    @classmethod
+    def of(
+        cls,
+        points: Floats,
+        corners: Ints,
+        cells: Ints,
+        half: Any,
+        *,
+        rank: int = 0,
+        face: Any = None,
+        line: Any = 0.0,
+        width: Any = 0.0,
+    ) -> Items:
+        """Polygons, if ``face`` is given, or lines; single values hold for all of them."""
+        count, line = len(corners), line if face is None else face
+        return cls(
+            points,
+            corners,
+            cells,
+            rank=np.full(count, rank),
+            half=np.broadcast_to(half, (count,)),
+            face=np.broadcast_to(0.0 if face is None else face, (count, 4)),
+            line=np.broadcast_to(line, (count, 4)),
+            width=np.broadcast_to(width, (count,)),
+        )
+
     def order(self, pairs: Neighbours, projection: Floats, level: float) -> Ints:
         """The items from back to front, (I,): first what is beyond the level, then the rest."""
         eye = eye_of(projection)

@@ -153,25 +153,14 @@ def _cell_colors(coloring: Coloring) -> Floats:
     return np.asarray(coloring.cmap(coloring.norm(numbers)), np.float64)
 
 
-# -- items ---------------------------------------------------------------------------------------
-
-
 def facets(surface: Surface, colors: Floats) -> Items:
     """The cells, padded to the largest number of corners."""
     vertex, offsets = to_numpy(surface.mesh.corner_vertices()), to_numpy(surface.mesh.offsets)
     last = np.diff(offsets)[:, None] - 1
     place = np.minimum(np.arange(int(last.max()) + 1), last)
     cell = np.arange(len(last))
-    return Items(
-        points=surface.points,
-        corners=vertex[offsets[:-1, None] + place],
-        cells=np.stack([cell, cell], 1),
-        rank=np.zeros_like(cell),
-        half=surface.half,
-        face=colors,
-        line=colors,
-        width=np.zeros(len(cell)),
-    )
+    corners = vertex[offsets[:-1, None] + place]
+    return Items.of(surface.points, corners, np.stack([cell, cell], 1), surface.half, face=colors)
 
 
 def edges(surface: Surface) -> Items:
@@ -188,7 +177,8 @@ def edges(surface: Surface) -> Items:
     width = np.minimum(_EDGE[0] + (_EDGE[1] - _EDGE[0]) * late, _EDGE_SHARE * spacing)
     width[surface.layer[shown] < 0] = _EDGE[0]
     cells = surface.beside[shown]
-    return _lines(surface.points, ends, cells, surface.half[cells[:, 0]], 1, color, width)
+    half = surface.half[cells[:, 0]]
+    return Items.of(surface.points, ends, cells, half, rank=1, line=color, width=width)
 
 
 def boundary(surface: Surface, color: Any, colors: Floats) -> Items:
@@ -197,50 +187,25 @@ def boundary(surface: Surface, color: Any, colors: Floats) -> Items:
     if not color:
         lightness = surface.areas @ colors[:, :3].mean(1) / surface.areas.sum()
         color = BOUNDARY if lightness > _LIGHTNESS else BOUNDARY_ON_DARK
-    style = NEAREST, 2, to_rgba(color), _BOUNDARY_WIDTH
+    style: Any = {"rank": 2, "line": to_rgba(color), "width": _BOUNDARY_WIDTH}
     if surface.winners is not None:  # the boundary runs along edges of the cells
         edge = to_numpy(surface.winners.borders().edge)
         ends = to_numpy(surface.mesh.edges)[edge]
-        return _lines(surface.points, ends, surface.beside[edge], *style)
+        return Items.of(surface.points, ends, surface.beside[edge], NEAREST, **style)
     found = decision_boundary(part, level=surface.level)
     cells = _twice(to_numpy(found.regions))
     maps, inside = part.maps, torch.as_tensor(cells[:, :1], device=found.points.device)
     shift = found.local_ends - maps.anchor[inside]
     z = maps.value[inside, k] + (maps.weight[inside, k] * shift).sum(2)
     points = np.concatenate([to_numpy(found.ends), to_numpy(z)[:, :, None]], 2).reshape(-1, 3)
-    return _lines(points, np.arange(len(points)).reshape(-1, 2), cells, *style)
-
-
-def _lines(
-    points: Floats, ends: Ints, cells: Ints, half: Any, rank: int, color: Any, width: Any
-) -> Items:
-    """Lines between points (P, 3) with ends (N, 2), drawn after cells (N, 2)."""
-    count = len(ends)
-    return Items(
-        points=points,
-        corners=ends,
-        cells=cells,
-        rank=np.full(count, rank),
-        half=np.broadcast_to(half, (count,)),
-        face=np.zeros((count, 4)),
-        line=np.broadcast_to(color, (count, 4)),
-        width=np.broadcast_to(width, (count,)),
-    )
+    return Items.of(points, np.arange(len(points)).reshape(-1, 2), cells, NEAREST, **style)
 
 
 def plane(part: PartitionData, level: float) -> Items:
     """The domain at the height of the level."""
-    uv, zero = to_numpy(part.domain.corners), np.zeros(1, np.int64)
-    return Items(
-        points=np.concatenate([uv, np.full((len(uv), 1), level)], 1),
-        corners=np.arange(len(uv))[None],
-        cells=np.zeros((1, 2), np.int64),
-        rank=zero,
-        half=zero,
-        face=np.array([_PLANE]),
-        line=np.zeros((1, 4)),
-        width=np.zeros(1),
-    )
+    uv = to_numpy(part.domain.corners)
+    points = np.concatenate([uv, np.full((len(uv), 1), level)], 1)
+    return Items.of(points, np.arange(len(uv))[None], np.zeros((1, 2), np.int64), 0, face=_PLANE)
 
 
 def joined(parts: list[Items]) -> Items:

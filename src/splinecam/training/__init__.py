@@ -1,8 +1,7 @@
 """Networks watched while they train: partitions at chosen steps, curves and movies."""
 
 from splinecam.training.movies import Movie, movie
-from splinecam.training.runs import Run, plot_run
-from splinecam.training.snapshots import Snapshot
+from splinecam.training.runs import Run, Snapshot, plot_run
 from splinecam.training.steps import log_steps
 from splinecam.training.store import open_run
 from splinecam.training.watching import Watch, watch

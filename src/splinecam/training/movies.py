@@ -17,8 +17,7 @@ from splinecam._util.options import kind_of
 from splinecam._util.progress import progress_bar
 from splinecam.plot.figures import require_matplotlib
 from splinecam.training.encoders import FORMATS, FrameSequence, encode
-from splinecam.training.runs import Run
-from splinecam.training.snapshots import Snapshot
+from splinecam.training.runs import Run, Snapshot
 from splinecam.training.store import open_run
 from splinecam.training.watching import Watch
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import numpy as np
 
+from splinecam._partition import Partition, load
+from splinecam.errors import SplineCamError
 from splinecam.plot.arrays import Floats
 from splinecam.plot.figures import given_axes, plain_spines, require_matplotlib
 from splinecam.plot.palette import CLASSES, GREY, text_color
-from splinecam.training.snapshots import Snapshot, around_means
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Run", "plot_run"]
+__all__ = ["Run", "Snapshot", "around_means", "plot_run"]
 
 Measure = Literal["regions", "area"]
 Band = Literal["mean", "points"]
@@ -97,6 +98,35 @@ def plot_run(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Snapshot:
+    """One recorded step of a training run.
+
+    step: its number; scalars: numbers by name, those that were given and statistics of the
+    partition; around: for each group of points, the number of regions around each of them.
+    source: the partition itself, the file that holds it, or None if it was not kept.
+    """
+
+    step: int
+    scalars: Mapping[str, float]
+    around: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    source: Partition | Path | None = None
+
+    @property
+    def partition(self) -> Partition:
+        """The partition, without its model; from a store it is read anew each time."""
+        if self.source is None:
+            raise SplineCamError(
+                f"The partition of step {self.step} was not kept, as memory for partitions was "
+                "full. Keep them in files: sc.watch(..., store='runs/a')."
+            )
+        return load(self.source) if isinstance(self.source, Path) else self.source
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in self.scalars.items())
+        return f"Snapshot(step {self.step:,}{': ' * bool(numbers)}{numbers})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Run(Sequence[Snapshot]):
     """The recorded steps of a training run, in order.
 
@@ -154,6 +184,11 @@ class Run(Sequence[Snapshot]):
     def plot(self, **options: Any) -> Figure:
         """Draw regions around points, and the loss, over the steps: see ``plot_run``."""
         return plot_run(self, **options)
+
+
+def around_means(snapshot: Snapshot) -> dict[str, float]:
+    """The mean number of regions around the points of each group, by ``around_<group>``."""
+    return {f"around_{group}": sum(n) / len(n) for group, n in snapshot.around.items()}
 
 
 def _draw_regions(ax: Axes, run: Run, at: Floats, measure: Measure, band: Band) -> None:

@@ -22,8 +22,7 @@ from typing import Any
 from splinecam._partition import Partition, load
 from splinecam.errors import FileError
 from splinecam.geometry.domain import Domain
-from splinecam.training.runs import Run
-from splinecam.training.snapshots import Snapshot
+from splinecam.training.runs import Run, Snapshot
 
 __all__ = ["FolderStore", "MemoryStore", "open_run"]
 

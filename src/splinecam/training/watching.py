@@ -18,8 +18,7 @@ from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.training.eval_mode import temporary_eval_mode
 from splinecam.training.neighbourhoods import Neighbourhoods
-from splinecam.training.runs import Run
-from splinecam.training.snapshots import Snapshot, around_means
+from splinecam.training.runs import Run, Snapshot, around_means
 from splinecam.training.steps import Every, step_filter
 from splinecam.training.store import FolderStore, MemoryStore
 from splinecam.training.writers import check_writer, write_scalars

@@ -1,29 +1,29 @@
-"""What notebooks show: a small picture beside the main numbers, in the colours of the page."""
+"""Cards for notebooks: a small picture beside the main numbers, in the colours of the page."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from splinecam._util.backend import is_cpu
 from splinecam._util.text_table import number_text
+from splinecam.analysis.boundary import Boundary, LevelSet
+from splinecam.analysis.class_regions import ClassRegions
+from splinecam.analysis.curves import Curves
+from splinecam.analysis.neurons import NeuronCurves
 from splinecam.analysis.partition_data import PartitionData
-from splinecam.plot.notebook.pictures import Picture, by_class, curves_picture, partition_picture
+from splinecam.analysis.regions import Region
+from splinecam.geometry.domain import Domain
+from splinecam.plot.arrays import to_numpy
+from splinecam.plot.figures import is_input_plane
+from splinecam.plot.notebook.pictures import Picture, curves_picture, partition_picture
 from splinecam.plot.notebook.png import data_uri
 from splinecam.plot.palette import CLASSES, class_palette
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from splinecam.analysis.boundary import Boundary
-    from splinecam.analysis.class_regions import ClassRegions
-    from splinecam.analysis.curves import Curves
-    from splinecam.analysis.regions import Region
-    from splinecam.geometry.domain import Domain
+from splinecam.plot.regions import default_color
 
 __all__ = ["class_regions_card", "curves_card", "domain_card", "partition_card", "region_card"]
 
@@ -38,14 +38,15 @@ Rows = list[tuple[str, str]]  # of text, or HTML where they are made by ``_swatc
 
 
 def partition_card(part: PartitionData) -> str:
-    """The regions with their classes or output, and how many there are of everything."""
+    """A picture of the regions, and the sizes of the partition."""
     picture, mesh = partition_picture(part), part.mesh
+    stripped = f" (final {part.stripped} left out)" if part.stripped else ""
     rows = [
         ("regions", f"{len(part):,}"),
         ("edges", f"{mesh.num_edges:,}"),
         ("vertices", f"{mesh.num_vertices:,}"),
         ("layers", f"{len(part.layers):,} ({_list(part.layers)})" if part.layers else "0"),
-        ("outputs", _outputs(part)),
+        ("outputs", f"{part.values.shape[1]:,}{stripped}"),
         ("input shape", str(part.domain.input_shape)),
         ("domain area", f"{part.domain.area:.4g}"),
     ]
@@ -59,7 +60,7 @@ def partition_card(part: PartitionData) -> str:
 
 
 def region_card(region: Region) -> str:
-    """The region among its neighbours, its sizes and its outputs."""
+    """A picture of the region among its neighbours, its sizes and its outputs."""
     part, corners = region.partition, region.vertices
     (u, v), neighbours = region.centroid.tolist(), region.neighbours
     start, end = part.face_offsets[region.index], part.face_offsets[region.index + 1]
@@ -70,9 +71,9 @@ def region_card(region: Region) -> str:
         ("share of the domain", f"{100 * region.area / part.domain.area:.3g} %"),
         ("centroid", f"({u:.4g}, {v:.4g})"),
         ("neighbours", _list([str(k) for k in neighbours])),
-        ("output inside", _numbers(middle)),
+        ("output inside", _list([number_text(float(x)) for x in middle[: _FEW + 1]], len(middle))),
     ]
-    if by_class(part):
+    if default_color(part) == "class":
         winner = int(middle.argmax()) if len(middle) > 1 else int(middle[0] > 0)
         name = part.names[winner] if part.names else str(winner)
         rows.append(("class inside", _short(name)))
@@ -81,10 +82,7 @@ def region_card(region: Region) -> str:
 
 
 def curves_card(curves: Curves) -> str:
-    """Curves on the domain, how long they are, and which."""
-    from splinecam.analysis.boundary import Boundary, LevelSet
-    from splinecam.analysis.neurons import NeuronCurves
-
+    """A picture of the curves, their length, and what they are."""
     rows = [("segments", f"{len(curves):,}"), ("length", f"{curves.length:.4g}")]
     if isinstance(curves, Boundary):
         rows = [("kind", curves.kind), *rows, *_pairs(curves)]
@@ -92,7 +90,7 @@ def curves_card(curves: Curves) -> str:
         levels = [f"{level:.4g}" for level in curves.levels]
         rows = [("output", str(curves.output)), ("levels", _list(levels)), *rows]
     if isinstance(curves, NeuronCurves):
-        layers = [curves.partition.layers[k] for k in np.unique(curves.layer.cpu().numpy())]
+        layers = [curves.partition.layers[k] for k in np.unique(to_numpy(curves.layer))]
         rows = [("units", f"{len(curves.units):,}"), ("layers", _list(layers)), *rows]
     if getattr(curves, "unresolved", ()):
         rows.append(("unresolved places", f"{len(curves.unresolved):,}"))  # type: ignore[attr-defined]
@@ -100,21 +98,18 @@ def curves_card(curves: Curves) -> str:
 
 
 def class_regions_card(found: ClassRegions) -> str:
-    """The classes, and the share of the domain that each has."""
+    """A picture of the classes, and the share of the domain that each has."""
     part = found.partition
-    areas = found.areas.cpu().numpy()
+    areas = to_numpy(found.areas)
     share = areas / areas.sum()
     order = np.argsort(-share, kind="stable")
     order = order[share[order] > 0]
     colors = class_palette(found.n_classes)
-    rows = [
-        (_swatch(colors[k], _name(part, k)), f"{100 * share[k]:.3g} %")
-        for k in order[:_FEW].tolist()
-    ]
+    some = order[:_FEW].tolist()
+    rows = [(_swatch(colors[k], _name(part, k)), f"{100 * share[k]:.3g} %") for k in some]
     body = _table(rows, escaped=True)
-    more = len(order) - _FEW
-    if more > 0:
-        body += f"<div>and {more:,} more</div>"
+    if len(order) > _FEW:
+        body += f"<div>and {len(order) - _FEW:,} more</div>"
     image = ""
     if found.kind == "argmax":
         image = _image(partition_picture(part, edges=False, level=found.level), "classes")
@@ -122,11 +117,9 @@ def class_regions_card(found: ClassRegions) -> str:
 
 
 def domain_card(domain: Domain) -> str:
-    """The polygon, its size, and the plane that it lies in."""
+    """A picture of the polygon, its size, and the plane that it lies in."""
     low, high = domain.corners.amin(0).tolist(), domain.corners.amax(0).tolist()
-    plane = (
-        "plane coordinates are the inputs" if _is_input_plane(domain) else "x = origin + uv @ basis"
-    )
+    inputs = is_input_plane(domain)
     rows = [
         ("corners", f"{len(domain.corners):,}"),
         ("u", f"{low[0]:.4g} to {high[0]:.4g}"),
@@ -134,31 +127,15 @@ def domain_card(domain: Domain) -> str:
         ("area", f"{domain.area:.4g}"),
         ("diameter", f"{domain.diameter:.4g}"),
         ("input shape", str(domain.input_shape)),
-        ("plane", plane),
+        ("plane", "plane coordinates are the inputs" if inputs else "x = origin + uv @ basis"),
     ]
-    corners = domain.corners.cpu().numpy()
-    outline = _polygon(corners, f"fill:{CLASSES[0]};fill-opacity:.15;stroke:currentColor")
+    style = f"fill:{CLASSES[0]};fill-opacity:.15;stroke:currentColor"
+    outline = _polygon(to_numpy(domain.corners), style)
     return _card("Domain", _svg([outline], low, high), _table(rows))
 
 
-# -- what is said --------------------------------------------------------------------------------
-
-
-def _outputs(part: PartitionData) -> str:
-    count = f"{part.values.shape[1]:,}"
-    return f"{count} (final {part.stripped} left out)" if part.stripped else count
-
-
-def _is_input_plane(domain: Domain) -> bool:
-    return domain.dim == 2 and not domain.origin.any() and bool(domain.basis.diagonal().eq(1).all())
-
-
-def _numbers(values: Tensor) -> str:
-    return _list([number_text(float(x)) for x in values[: _FEW + 1]], len(values))
-
-
 def _list(words: Sequence[str], count: int | None = None) -> str:
-    """The first of some words, and how many there are if they are many."""
+    """The first few of some words, with their number if there are more."""
     count = len(words) if count is None else count
     if not count:
         return "none"
@@ -177,7 +154,7 @@ def _name(part: PartitionData, k: int) -> str:
 
 
 def _pairs(boundary: Boundary) -> Rows:
-    """The pairs of classes that meet on most of the boundary, and how long they do."""
+    """The pairs of classes with the longest common boundaries, and these lengths."""
     pairs = sorted(boundary.pairs().items(), key=lambda item: -item[1])
     rows = [
         (" | ".join(_name(boundary.partition, k) for k in pair), f"{size:.4g}")
@@ -191,7 +168,7 @@ def _pairs(boundary: Boundary) -> Rows:
 
 
 def _card(title: str, image: str, *bodies: str) -> str:
-    """A picture at the left, a title and the rest at the right, below each other where narrow."""
+    """A picture at the left, a title and the rest at the right, or below on narrow pages."""
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start;margin:4px 0">'
         f'{image}<div style="flex:1 1 240px;min-width:0">'
@@ -200,8 +177,8 @@ def _card(title: str, image: str, *bodies: str) -> str:
     )
 
 
-def _table(rows: Iterable[tuple[str, str]], *, escaped: bool = False) -> str:
-    """Labels and values; inline styles, as each notebook has its own for tables."""
+def _table(rows: Rows, *, escaped: bool = False) -> str:
+    """A table of labels and values. Its styles are inline, as notebooks have their own."""
     cell = "border:none;background:none;padding:1px 14px 1px 0;text-align:left;vertical-align:top"
     body = "".join(
         '<tr style="background:none">'
@@ -215,16 +192,13 @@ def _table(rows: Iterable[tuple[str, str]], *, escaped: bool = False) -> str:
 
 
 def _legend(part: PartitionData, picture: Picture) -> str:
-    """The colours of the classes that are seen."""
+    """A legend of the classes that are seen."""
     colors = class_palette(max(picture.classes, default=0) + 1)
     shown = [_swatch(colors[k], _name(part, k)) for k in picture.classes[:_FEW]]
-    if not shown:
-        return ""
-    more = len(picture.classes) - _FEW
-    if more > 0:
-        shown.append(f"and {more:,} more")
+    if len(picture.classes) > _FEW:
+        shown.append(f"and {len(picture.classes) - _FEW:,} more")
     items = "".join(f'<span style="margin-right:12px">{item}</span>' for item in shown)
-    return f'<div style="margin-top:4px">{items}</div>'
+    return f'<div style="margin-top:4px">{items}</div>' if items else ""
 
 
 def _swatch(color: Any, name: str) -> str:
@@ -247,16 +221,12 @@ def _image(picture: Picture, what: str) -> str:
 
 def _region_svg(region: Region, neighbours: tuple[int, ...]) -> str:
     """The region in colour among the outlines of its neighbours."""
-    corners = region.vertices.cpu().numpy()
+    corners = to_numpy(region.vertices)
     low, high = corners.min(0), corners.max(0)
     room = _ROOM * (float((high - low).max()) or 1.0)
-    others = [
-        _polygon(
-            replace(region, index=k).vertices.cpu().numpy(),
-            "fill:none;stroke:currentColor;stroke-opacity:.45",
-        )
-        for k in neighbours[:_NEIGHBOURS]
-    ]
+    shown = [replace(region, index=k) for k in neighbours[:_NEIGHBOURS]]
+    style = "fill:none;stroke:currentColor;stroke-opacity:.45"
+    others = [_polygon(to_numpy(each.vertices), style) for each in shown]
     style = f"fill:{CLASSES[0]};fill-opacity:.45;stroke:currentColor;stroke-width:1.5"
     return _svg([*others, _polygon(corners, style)], low - room, high + room)
 

@@ -1,13 +1,14 @@
 """Small pictures of partitions and curves as arrays of pixels.
 
-The cell at each point of a grid is found as for ``part.plot``, and the outputs there follow from
-those at the corners of the cell: nothing is computed for cells that no point lies in.
+The cell at each point of a grid is found as for ``part.plot``. The outputs at the point follow from
+those at the corners of the cell, so that nothing is computed for cells without a point.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,32 +16,24 @@ import torch
 from splinecam._util.csr import owners_of, take_rows
 from splinecam._util.tolerances import EPS
 from splinecam.analysis.boundary import LevelSet
+from splinecam.analysis.curves import Curves
 from splinecam.analysis.neurons import NeuronCurves
 from splinecam.analysis.partition_data import PartitionData
-from splinecam.geometry.subdivision import polygon_mesh
-from splinecam.plot.palette import CLASSES, INK, PAPER, class_palette
+from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.plot.arrays import Bools, Floats, Ints, Pixels, Singles, to_numpy
+from splinecam.plot.palette import CLASSES, INK, PAPER, class_palette, paler, rgb
 from splinecam.plot.raster import Cells, Grid
+from splinecam.plot.regions import default_color
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from splinecam.analysis.curves import Curves
-    from splinecam.geometry.subdivision import Mesh
-
-    Floats = NDArray[np.float64]
-    Pixels = NDArray[np.uint8]
-    Whole = NDArray[np.int64]
-
-__all__ = ["Picture", "by_class", "curves_picture", "partition_picture"]
+__all__ = ["Picture", "curves_picture", "partition_picture"]
 
 _SIDE, _FINE = 440, 2  # pixels of the longer side, and points per pixel and axis
-_MANY = 200_000  # regions from which on a pixel has one point
-_NUMBERS = 2_000_000  # outputs computed for a picture, at most: more of them on a coarser grid
-_PALEST, _STRONGEST = 0.12, 0.80  # how much of its colour a class has, as in part.plot
+_MANY = 200_000  # regions above which a pixel has one point
+_NUMBERS = 2_000_000  # outputs computed for a picture, at most; more are on a coarser grid
 _LINE, _BOUNDARY = 0.6, 0.9  # opacity of lines where there are few
-_CROWDED = 0.2  # share of the picture that lines take up before they get fainter
+_CROWDED = 0.2  # share of the picture above which lines are fainter
 _GREY, _BORDER = "#7d838b", 0.9  # of the border, which is seen on light and dark pages
-_BALANCE = 0.1  # the shorter side of zero, of the longer one, for two colours
+_BALANCE = 0.1  # two colours are used if the shorter side of the level is more than this share
 
 
 @dataclass(frozen=True)
@@ -51,34 +44,28 @@ class Picture:
     classes: tuple[int, ...] = ()
 
 
-def by_class(part: PartitionData) -> bool:
-    """Whether a picture shows the classes: of several outputs, or where a sigmoid was left out."""
-    return part.values.shape[1] > 1 or part.stripped is not None
-
-
 def partition_picture(part: PartitionData, *, edges: bool = True, level: float = 0.0) -> Picture:
     """The regions, coloured by class or by their single output."""
     with torch.no_grad():
         fine = _FINE if len(part) < _MANY else 1
         grid = _grid(part.mesh, fine)
         owner = _owners(part.mesh, grid)
-        step = _coarseness(owner, int(part.values.shape[1]))
-        coarse = owner[step // 2 :: step, step // 2 :: step]
-        values = _values(part, coarse, grid.x()[step // 2 :: step], grid.y(0, grid.rows), step)
-    if by_class(part):
+        step = max(_FINE, int(np.ceil((owner.size * part.values.shape[1] / _NUMBERS) ** 0.5)))
+        some = slice(step // 2, None, step)  # the points for which outputs are computed
+        coarse = owner[some, some]
+        values = _values(part, coarse, grid.x()[some], grid.y(0, grid.rows)[some])
+    ink = _faded(_borders(owner), _LINE) if edges else np.zeros(owner.shape, np.float32)
+    seen: list[int] = []
+    if default_color(part) == "class":
         winner, light = _class_colors(values, level)
         seen = np.unique(winner[coarse >= 0]).tolist()
+        if step == _FINE:
+            lines = _borders(np.where(owner >= 0, _spread(winner, step, owner.shape), -1))
+            ink = np.maximum(ink, _faded(lines, _BOUNDARY))
     else:
-        winner, light = None, _output_colors(values[..., 0], coarse >= 0, level)
-        seen = []
-    ink = np.zeros(owner.shape, np.float32)
-    if edges:
-        ink = _faded(_borders(owner), _LINE)
-    if winner is not None and step == _FINE:
-        lines = _borders(np.where(owner >= 0, _spread(winner, step, owner.shape), -1))
-        ink = np.maximum(ink, _faded(lines, _BOUNDARY))
+        light = _output_colors(values[..., 0], coarse >= 0, level)
     light = _spread(light, step, owner.shape)
-    light += ink[..., None] * (_rgb(INK) - light)
+    light += ink[..., None] * (rgb(INK) - light)
     return Picture(_reduced(light, owner >= 0, fine), tuple(seen))
 
 
@@ -86,11 +73,10 @@ def curves_picture(curves: Curves) -> Picture:
     """Curves on white paper of the shape of the domain."""
     with torch.no_grad():
         part = curves.partition
-        corners = part.frame.to_local(part.domain.corners)
-        paper = polygon_mesh(corners.cpu())
+        paper = polygon_mesh(part.frame.to_local(part.domain.corners).cpu())
         grid = _grid(paper, _FINE)
         inside = _owners(paper, grid) >= 0
-        ends = curves.local_ends.cpu().numpy()
+        ends = to_numpy(curves.local_ends)
         color, palette = _curve_colors(curves)
     kind = np.full(inside.shape, -1)
     for column, row, segment in _points_along(ends, grid):
@@ -98,8 +84,8 @@ def curves_picture(curves: Curves) -> Picture:
     if (kind >= 0).mean() < _CROWDED:
         kind = _wider(_wider(kind))
     ink = _faded(kind >= 0, _BOUNDARY)[..., None]
-    paper_color = np.asarray(_rgb(PAPER), np.float32)
-    light = paper_color + ink * (np.asarray(palette, np.float32)[np.maximum(kind, 0)] - paper_color)
+    white = np.asarray(rgb(PAPER), np.float32)
+    light = white + ink * (np.asarray(palette, np.float32)[np.maximum(kind, 0)] - white)
     return Picture(_reduced(light, inside, _FINE))
 
 
@@ -107,7 +93,7 @@ def curves_picture(curves: Curves) -> Picture:
 
 
 def _grid(mesh: Mesh, fine: int) -> Grid:
-    """The points of a picture of a mesh, so many per pixel and axis."""
+    """The points of a mesh's picture, with so many per pixel and axis."""
     low, high = mesh.uv.amin(0).tolist(), mesh.uv.amax(0).tolist()
     extent = np.subtract(high, low)
     pixels = np.maximum(1, np.round(_SIDE * extent / extent.max())).astype(int)
@@ -116,27 +102,20 @@ def _grid(mesh: Mesh, fine: int) -> Grid:
     return Grid(low[0] + step[0] / 2, low[1] + step[1] / 2, step[0], step[1], columns, rows)
 
 
-def _owners(mesh: Mesh, grid: Grid) -> Whole:
+def _owners(mesh: Mesh, grid: Grid) -> Ints:
     """The cell of each point, (rows, columns) from below, -1 outside."""
     return np.concatenate([owner for _, _, owner in Cells.of(mesh, grid).bands(grid)])
 
 
-def _coarseness(owner: Whole, outputs: int) -> int:
-    """How many points, in each direction, have one colour."""
-    return max(_FINE, int(np.ceil((owner.size * outputs / _NUMBERS) ** 0.5)))
-
-
-def _values(part: PartitionData, owner: Whole, x: Floats, y: Floats, step: int) -> Floats:
+def _values(part: PartitionData, owner: Ints, x: Floats, y: Floats) -> Floats:
     """The outputs (rows, columns, n) at points of a grid, in the coordinates of the mesh."""
     regions, place = np.unique(np.maximum(owner, 0), return_inverse=True)
     fit = _fitted(part, torch.from_numpy(regions).to(part.mesh.uv.device))
-    middle, mean, slope = (tensor.cpu().numpy() for tensor in fit)
+    middle, mean, slope = map(to_numpy, fit)
     place = place.reshape(owner.shape)
-    dx = x[None, :] - middle[place, 0]
-    dy = y[step // 2 :: step][:, None] - middle[place, 1]
     found: Floats = mean[place]
-    found += slope[place, 0] * dx[..., None]
-    found += slope[place, 1] * dy[..., None]
+    found += slope[place, 0] * (x - middle[place, 0])[..., None]
+    found += slope[place, 1] * (y[:, None] - middle[place, 1])[..., None]
     return found
 
 
@@ -169,11 +148,7 @@ def _fitted(part: PartitionData, regions: torch.Tensor) -> tuple[torch.Tensor, .
 # -- colours -------------------------------------------------------------------------------------
 
 
-def _rgb(color: str) -> Floats:
-    return np.array([int(color[k : k + 2], 16) for k in (1, 3, 5)]) / 255
-
-
-def _class_colors(values: Floats, level: float) -> tuple[Whole, Floats]:
+def _class_colors(values: Floats, level: float) -> tuple[Ints, Floats]:
     """The largest output at each point, and its colour, paler where it leads by little."""
     if values.shape[-1] == 1:
         lead = values[..., 0] - level
@@ -182,13 +157,10 @@ def _class_colors(values: Floats, level: float) -> tuple[Whole, Floats]:
         winner = values.argmax(-1)
         two = np.partition(values, -2, -1)
         lead = two[..., -1] - two[..., -2]
-    typical = float(np.median(lead))
-    strength = lead / (lead + typical) if typical > 0 else np.ones_like(lead)
-    share = (_PALEST + (_STRONGEST - _PALEST) * strength)[..., None]
-    return winner, 1 - share * (1 - class_palette(int(winner.max()) + 1)[winner])
+    return winner, paler(winner, lead, float(np.median(lead)))
 
 
-def _output_colors(values: Floats, inside: NDArray[np.bool_], level: float) -> Floats:
+def _output_colors(values: Floats, inside: Bools, level: float) -> Floats:
     """Two colours on both sides of the level, or one where it is on one side."""
     low, high = np.quantile(values[inside], (0.01, 0.99)) if inside.any() else (0.0, 1.0)
     below, above = level - low, high - level
@@ -197,50 +169,46 @@ def _output_colors(values: Floats, inside: NDArray[np.bool_], level: float) -> F
         ends, place = (CLASSES[0], PAPER, CLASSES[1]), (values - level) / (2 * reach) + 0.5
     else:
         ends, place = (CLASSES[0], "#7fc4c9", "#fbf7d8"), (values - low) / (high - low or 1.0)
-    stops = np.array([_rgb(end) for end in ends])
+    stops = np.array([rgb(end) for end in ends])
     at = np.linspace(0, 1, len(stops))
     return np.stack([np.interp(place, at, channel) for channel in stops.T], -1)
 
 
-def _curve_colors(curves: Curves) -> tuple[Whole, Floats]:
+def _curve_colors(curves: Curves) -> tuple[Ints, Floats]:
     """The number of each segment's colour (S,), and the colours."""
     if isinstance(curves, LevelSet) and len(curves.levels) > 1:
         share = np.linspace(0, 1, len(curves.levels))[:, None]
-        shades = _rgb(CLASSES[0]) + share * (_rgb(CLASSES[4]) - _rgb(CLASSES[0]))
+        shades = rgb(CLASSES[0]) + share * (rgb(CLASSES[4]) - rgb(CLASSES[0]))
         return curves.label.cpu().numpy(), shades
     if isinstance(curves, NeuronCurves):
         return curves.layer.cpu().numpy(), class_palette(len(curves.partition.layers))
-    return np.zeros(len(curves), np.int64), _rgb(INK)[None]
+    return np.zeros(len(curves), np.int64), rgb(INK)[None]
 
 
 # -- lines ---------------------------------------------------------------------------------------
 
 
-def _borders(kind: Whole) -> NDArray[np.bool_]:
-    """The points beside which another kind begins; what is outside, -1, has no border."""
+def _borders(kind: Ints) -> Bools:
+    """The points next to another kind; what is outside, -1, has no border."""
     found = np.zeros(kind.shape, bool)
-    for a, b in (
-        ((slice(None), slice(None, -1)), (slice(None), slice(1, None))),
-        ((slice(None, -1), slice(None)), (slice(1, None), slice(None))),
-    ):
-        differ = (kind[a] != kind[b]) & (kind[a] >= 0) & (kind[b] >= 0)
-        found[a] |= differ
-        found[b] |= differ
+    for kinds, marks in ((kind, found), (kind.T, found.T)):
+        differ = (kinds[1:] != kinds[:-1]) & (kinds[1:] >= 0) & (kinds[:-1] >= 0)
+        marks[1:] |= differ
+        marks[:-1] |= differ
     return found
 
 
-def _wider(kind: Whole) -> Whole:
-    """Every drawn point, at or above 0, with its four neighbours."""
+def _wider(kind: Ints) -> Ints:
+    """Every point of a kind, at or above 0, with its four neighbours."""
     found = kind.copy()
-    np.maximum(found[1:], kind[:-1], out=found[1:])
-    np.maximum(found[:-1], kind[1:], out=found[:-1])
-    np.maximum(found[:, 1:], kind[:, :-1], out=found[:, 1:])
-    np.maximum(found[:, :-1], kind[:, 1:], out=found[:, :-1])
+    for kinds, wide in ((kind, found), (kind.T, found.T)):
+        np.maximum(wide[1:], kinds[:-1], out=wide[1:])
+        np.maximum(wide[:-1], kinds[1:], out=wide[:-1])
     return found
 
 
-def _faded(lines: NDArray[np.bool_], share: float) -> NDArray[np.float32]:
-    """How much ink lines have, less where they take up much of the picture."""
+def _faded(lines: Bools, share: float) -> Singles:
+    """The strength of lines, less where they take up much of the picture."""
     share *= min(1.0, _CROWDED / (float(lines.mean()) or 1.0))
     return lines * np.float32(share)
 
@@ -250,7 +218,7 @@ def _spread(values: Any, step: int, shape: tuple[int, ...]) -> Any:
     return values.repeat(step, 0).repeat(step, 1)[: shape[0], : shape[1]].copy()
 
 
-def _points_along(ends: Floats, grid: Grid) -> Any:
+def _points_along(ends: Floats, grid: Grid) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Columns, rows and segments of points along segments (S, 2, 2), a few at a time."""
     place = (ends - (grid.left, grid.low)) / (grid.step, grid.rise)
     reach = np.abs(place[:, 1] - place[:, 0]).max(1)
@@ -265,9 +233,11 @@ def _points_along(ends: Floats, grid: Grid) -> Any:
         yield column, row, segment
 
 
-def _reduced(light: Floats, inside: NDArray[np.bool_], fine: int) -> Pixels:
+def _reduced(light: Floats, inside: Bools, fine: int) -> Pixels:
     """The pixels (h, w, 4) from the top, each the mean of a few points; clear outside."""
-    light = light + (_BORDER * _rim(inside))[..., None] * (_rgb(_GREY) - light)
+    outside = np.pad(np.where(inside, -1, 0), 2)
+    rim = (_wider(_wider(outside))[2:-2, 2:-2] >= 0) & inside
+    light = light + (_BORDER * rim)[..., None] * (rgb(_GREY) - light)
     pixels = np.zeros((inside.shape[0] // fine, inside.shape[1] // fine, 4), np.float32)
     for i in range(fine):
         for j in range(fine):
@@ -277,10 +247,3 @@ def _reduced(light: Floats, inside: NDArray[np.bool_], fine: int) -> Pixels:
     pixels[..., :3] /= np.maximum(pixels[..., 3:], 1)
     pixels[..., 3] /= fine**2
     return np.asarray(255 * np.clip(pixels[::-1], 0, 1) + 0.5, np.uint8)
-
-
-def _rim(inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The points at the border of the domain."""
-    outside = np.pad(~inside, 2, constant_values=True)
-    near = np.where(outside, 0, -1)
-    return (_wider(_wider(near))[2:-2, 2:-2] >= 0) & inside

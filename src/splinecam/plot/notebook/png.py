@@ -1,31 +1,32 @@
-"""Small pictures as PNG files of at most 256 colours, inside of HTML."""
+"""Small pictures as PNG files of at most 256 colours, embedded in HTML.
+
+Python and numpy have no PNG writer, and matplotlib, which has one, need not be installed.
+"""
 
 from __future__ import annotations
 
 import base64
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Pixels = NDArray[np.uint8]
+from splinecam.plot.arrays import Pixels
 
 __all__ = ["data_uri", "png"]
 
 _COLORS = 256
 _MOST = 60_000  # bytes of a file; larger pictures are made coarser
-_CODES = 1 << 21  # colours that are told apart when the palette is chosen
+_CODES = 1 << 21  # different colours when the palette is chosen
 
 
 def data_uri(pixels: Pixels) -> str:
     """A picture (h, w, 4) as the source of an image element, of bounded length."""
     file = png(pixels)
-    if len(file) > _MOST:
-        file = png(_halved(pixels))
+    if len(file) > _MOST:  # every pixel becomes the mean of four
+        high, wide = (size // 2 * 2 for size in pixels.shape[:2])
+        four = pixels[:high, :wide].reshape(high // 2, 2, wide // 2, 2, 4).astype(np.float32)
+        file = png(np.asarray(four.mean((1, 3)) + 0.5, np.uint8))
     return f"data:image/png;base64,{base64.b64encode(file).decode()}"
 
 
@@ -60,8 +61,8 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 def _indexed(pixels: Pixels) -> tuple[Pixels, Pixels]:
     """Up to 256 colours (n, 4), and the number of each pixel's colour (h, w).
 
-    The most frequent colour of each part of the colour space is among them, so that a hue of which
-    there is little is not lost; the others are the most frequent ones.
+    The most frequent colour of each part of the colour space is among them, so that rare hues are
+    not lost; the others are the most frequent ones.
     """
     flat = pixels.reshape(-1, 4).astype(np.int64)
     r, g, b, a = flat.T
@@ -78,19 +79,7 @@ def _indexed(pixels: Pixels) -> tuple[Pixels, Pixels]:
     first = np.zeros(len(found), bool)
     first[np.unique(coarse, return_index=True)[1]] = True
     chosen = by_count[np.argsort(~first, kind="stable")[:_COLORS]]
-    nearest = _nearest(mean, mean[chosen])
+    x, y = mean.astype(np.float32), mean[chosen].astype(np.float32)
+    nearest = ((y**2).sum(1) - 2 * (x @ y.T)).argmin(1)
     palette = np.asarray(np.round(mean[chosen]), np.uint8)
     return palette, nearest[which].astype(np.uint8).reshape(pixels.shape[:2])
-
-
-def _nearest(colors: NDArray[Any], palette: NDArray[Any]) -> NDArray[np.int64]:
-    """The closest entry of a palette (m, 4) to each colour (n, 4), (n,)."""
-    x, y = colors.astype(np.float32), palette.astype(np.float32)
-    return np.asarray(((y**2).sum(1) - 2 * (x @ y.T)).argmin(1))
-
-
-def _halved(pixels: Pixels) -> Pixels:
-    """The mean of every four pixels."""
-    high, wide = (size // 2 * 2 for size in pixels.shape[:2])
-    four = pixels[:high, :wide].reshape(high // 2, 2, wide // 2, 2, 4).astype(np.float32)
-    return np.asarray(four.mean((1, 3)) + 0.5, np.uint8)
