@@ -82,6 +82,7 @@ def page(frames: Iterable[Pixels], titles: Sequence[str], fps: float) -> str:
     The button and the slider are those of the browser, so that they work with a keyboard and are
     read out: the title of the frame is the text of the slider's value and of the picture.
 
+    >>> import numpy as np
     >>> black = np.zeros((2, 4, 3), np.uint8)
     >>> text = page([black, 255 - black], ["step 0", "step 1"], fps=10)
     >>> text.count("data:image/"), "http" in text

@@ -22,9 +22,9 @@ def step_filter(every: Every) -> Callable[[int], bool]:
     every: a number n for the steps 0, n, 2n, ...; ``"log"`` for 0, 1, 2, ... and later about 20
     steps per power of ten; the steps themselves; or a function of the step's number.
 
-    >>> [step for step in range(1000) if chooser(250)(step)]
+    >>> [step for step in range(1000) if step_filter(250)(step)]
     [0, 250, 500, 750]
-    >>> [step for step in range(20, 40) if chooser("log")(step)]
+    >>> [step for step in range(20, 40) if step_filter("log")(step)]
     [22, 25, 28, 31, 35, 39]
     """
     if callable(every):
