@@ -56,7 +56,10 @@ class Segments:
         return label
 
     def select(self, chosen: Tensor) -> Self:
-        """Only some of the segments, given by their indices (N,) or by a mask (S,)."""
+        """Return some of the segments.
+
+        chosen: their indices (N,), or a mask (S,).
+        """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         rows: dict[str, Any] = {
             name: value[chosen]
