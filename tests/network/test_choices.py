@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import splinecam as sc
 from splinecam.errors import UnsupportedOpError
 from splinecam.network.capture import capture
-from splinecam.network.choices import ChoiceNonlinearity
+from splinecam.network.nonlinearities import ChoiceNonlinearity
 from splinecam.network.ops import Bound
 
 where = torch.where

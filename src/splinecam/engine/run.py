@@ -300,7 +300,8 @@ class Run:
         low, high, signs = layer_input.low, layer_input.high, layer_input.signs
         kernel = cutting_kernel(place, signs)
         if kernel is not None and signs is not None and isinstance(layer, PiecewiseScalar):
-            clear = ClearLayer(z, signs.positive, error, layer.jump)
+            difference = None if layer.rectifies else layer.slope_differences[0]
+            clear = ClearLayer(z, signs.positive, error, difference)
             made = refine_compiled(kernel, mesh, clear, index, max_faces=max_faces)
             if made is not None:
                 return made

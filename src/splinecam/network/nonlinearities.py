@@ -1,9 +1,10 @@
-"""The non-linearities of a captured network: along what they cut, and what they then compute.
+"""The layers of a captured network: where they cut, and what they compute.
 
-PiecewiseScalar   functions of one variable: borders where a unit passes a knot
-MaxNonlinearity    maxima (or minima) over groups of units: borders where the winner changes
-SortNonlinearity   sorting groups of units: borders where two units of a group change their order
-CustomNonlinearity   taught by the user: borders where given functions vanish
+PiecewiseScalar     functions of one variable: borders where a unit passes a knot
+MaxNonlinearity     maxima (or minima) over groups of units: borders where the winner changes
+SortNonlinearity    sorting groups of units: borders where two units of a group change their order
+CustomNonlinearity  registered by the user: borders where given functions vanish
+ChoiceNonlinearity  one of two values: borders where the function that chooses changes sign
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,24 +29,26 @@ from splinecam.network.ops.measure import measured_bound
 from splinecam.network.values import Ref, Rows, map_tensors, resolve
 
 __all__ = [
+    "ChoiceNonlinearity",
     "CustomNonlinearity",
     "MaxNonlinearity",
     "Nonlinearity",
     "Operation",
     "PiecewiseScalar",
     "SortNonlinearity",
+    "choose",
 ]
 
 _PLAIN = Rows()
 _RELU = torch.ops.aten.relu.default
-_SMALL_WINDOW = 9  # members up to which taking their columns is faster than pooling
+_SMALL_WINDOW = 9  # units of a group up to which taking their columns is faster than pooling
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A call with one variable; what it takes and what it gives have the batch in front.
+    """A call with one variable; its argument and its result have the batch in front.
 
-    part: which of the call's results counts, if it has several.
+    part: which of the call's results is meant, if it has several.
     """
 
     run: Callable[..., Any]
@@ -67,7 +70,7 @@ class Operation:
         return result if self.result_rows.plain else self.result_rows.out(result)
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Operation:
-        """The same with its constants moved to another device."""
+        """The same with ``move`` applied to its constants."""
         return replace(
             self, args=map_tensors(self.args, move), kwargs=map_tensors(self.kwargs, move)
         )
@@ -75,11 +78,11 @@ class Operation:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Nonlinearity(ABC):
-    """A piecewise-linear operation between two affine stages.
+    """A layer: a piecewise-linear operation between two affine stages.
 
-    name: readable; target: the operation. source: the live value, (B, *shape), whose n units say
-    where the borders are; argument: the live value that the operation takes; result: what it gives.
-    after: the module, or operation, that made the source.
+    name: for readers; target: the operation. source: the live value, (B, *shape), whose n units
+    determine the borders; argument: the live value that the operation takes; result: the one that
+    it gives. after: the module, or operation, that made the source.
     """
 
     name: str
@@ -97,37 +100,40 @@ class Nonlinearity(ABC):
 
     @property
     def rectifies(self) -> bool:
-        """Whether the operation is to take positive parts, and nothing else."""
+        """Whether the operation is the positive part (ReLU)."""
         return False
 
     @abstractmethod
     def functions(
         self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
     ) -> Functions | None:
-        """What to cut by: z (V, n), its error and range (n,); None if not by straight lines.
+        """The functions whose zero sets are the borders; None if these are not straight lines.
 
-        signs: of all units, if they are known.
+        z: (V, n) at the vertices; error, low, high: (n,) its error and range; signs: of all units,
+        if they are known.
         """
 
     @abstractmethod
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
-        """The piece on which each unit is at z (B, *shape): whole numbers (B, units).
+        """The number of the piece on which each unit is at z (B, *shape): integers (B, units).
 
-        A unit beyond a border by no more than its rounding ``error``, (n,), counts as on it, so
-        that one which lies on the border in a whole region is on one piece there.
+        A unit beyond a border by no more than its rounding ``error``, (n,), counts as on the
+        border, so that a unit that lies on it in a whole region is on one piece there.
         """
 
-    @abstractmethod
     def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
         """Whether each unit is surely on different pieces at two points of (B, *shape) each."""
+        low, high = ([self.pieces(z, e) for z in (first, second)] for e in (error, -error))
+        return (low[0] > high[1]) | (low[1] > high[0])
 
-    @abstractmethod
     def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
         """Whether each unit is within ``near`` of a border or beyond ``far``, not between, (n,)."""
+        above = self.pieces(z, near) == self.pieces(z, far)
+        return above & (self.pieces(z, -near) == self.pieces(z, -far))
 
     @abstractmethod
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """The result's bound from the argument's; low, high (n,) are the source's range."""
+        """The bound of the result from that of the argument; low, high: (n,) the source's range."""
 
     def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Nonlinearity:
         """The same on another device; ``move`` moves the operation's constants."""
@@ -140,25 +146,14 @@ class Nonlinearity(ABC):
         return z.reshape(z.shape[0], prod(self.shape))
 
 
-class _Pieces(NamedTuple):
-    """The straight pieces of functions of one variable, (K + 1, n).
-
-    Where each begins and ends, how steep it is, and jumps, (K, n), by how much the slope changes.
-    """
-
-    begins: Tensor
-    ends: Tensor
-    steepness: Tensor
-    jumps: Tensor
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PiecewiseScalar(Nonlinearity):
     """A piecewise-linear function of one variable, applied to the n units of a live value.
 
-    ``levels`` is ``(K, n)``: the knots of every unit, ascending. A unit with fewer knots than
-    others has ``inf`` in the last places. ``slopes`` is ``(K + 1, n)``. With a ``period`` the knots
-    repeat, and the last slope is that before the first knot.
+    levels: (K, n) the knots of every unit, ascending, with ``inf`` in the last places of a unit
+    with fewer knots; slopes: (K + 1, n) before, between and after the knots; exact: whether the
+    operation does not round. With a ``period`` the knots repeat, and the last slope is that before
+    the first knot.
     """
 
     levels: Tensor
@@ -175,10 +170,10 @@ class PiecewiseScalar(Nonlinearity):
     def rectifies(self) -> bool:
         return self.operation.run is _RELU
 
-    @property
-    def jump(self) -> Tensor | None:
-        """By how much the slope changes at the first knot, (n,); None for 1."""
-        return None if self.rectifies else self._pieces.jumps[0]
+    @cached_property
+    def slope_differences(self) -> Tensor:
+        """By how much the slope changes at each knot, (K, n)."""
+        return self.slopes.diff(dim=0)
 
     @cached_property
     def at_zero(self) -> bool:
@@ -192,8 +187,10 @@ class PiecewiseScalar(Nonlinearity):
     ) -> Functions:
         levels = self._levels_between(low, high)
         turns = levels.shape[0] // self.levels.shape[0] if self.levels.shape[0] else 1
-        jumps = self._pieces.jumps if turns == 1 else self._pieces.jumps.repeat(turns, 1)
-        return Functions.crossing(z, levels, error, low, high, jumps, signs)
+        differences = (
+            self.slope_differences if turns == 1 else self.slope_differences.repeat(turns, 1)
+        )
+        return Functions.crossing(z, levels, error, low, high, differences, signs)
 
     def _levels_between(self, low: Tensor, high: Tensor) -> Tensor:
         """At least all knots of each unit between its lowest and its highest value, (K', n)."""
@@ -223,16 +220,8 @@ class PiecewiseScalar(Nonlinearity):
             count += level < flat
         return count
 
-    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
-        low, high = ([self.pieces(z, e) for z in (first, second)] for e in (error, -error))
-        return (low[0] > high[1]) | (low[1] > high[0])
-
-    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
-        above = self.pieces(z, near) == self.pieces(z, far)
-        return above & (self.pieces(z, -near) == self.pieces(z, -far))
-
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """A dead unit passes no error on: only the pieces that a unit visits count."""
+        """Only the pieces that a unit reaches count: one that is never positive has no error."""
         if self.rectifies:
             high = high.view(1, *self.shape)
             return Bound(high.clamp(min=0), bound.error * (high >= 0))
@@ -246,18 +235,12 @@ class PiecewiseScalar(Nonlinearity):
         return Bound(magnitude, error if self.exact else error + EPS * magnitude)
 
     def _steepest(self, low: Tensor, high: Tensor) -> Tensor:
-        """The largest slope of the pieces that each unit visits."""
+        """The largest slope of the pieces that each unit reaches, (n,)."""
         if self.period is not None:
             return self.slopes.abs().amax(0)
-        visited = (self._pieces.begins <= high) & (self._pieces.ends >= low)
-        return (self._pieces.steepness * visited).amax(0)
-
-    @cached_property
-    def _pieces(self) -> _Pieces:
-        """What does not change from run to run."""
         outer = self.levels.new_full((1, self.levels.shape[1]), torch.inf)
         begins, ends = torch.cat([-outer, self.levels]), torch.cat([self.levels, outer])
-        return _Pieces(begins, ends, self.slopes.abs(), self.slopes.diff(dim=0))
+        return (self.slopes.abs() * ((begins <= high) & (ends >= low))).amax(0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -265,8 +248,8 @@ class MaxNonlinearity(Nonlinearity):
     """The largest of each group of units, or the smallest.
 
     members: (G, R) the units of each group, in the order of the flattened result; a group with
-    fewer than R units names one of them more than once. places: gives something that tells where
-    each group's winner is, if that is faster than to compare its members.
+    fewer than R units has one of them more than once. places: computes something that identifies
+    each group's winner, if that is faster than to compare its units.
     """
 
     members: Tensor
@@ -274,7 +257,7 @@ class MaxNonlinearity(Nonlinearity):
     places: Operation | None = None
 
     def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
-        """The same as the operation, which is slow for small windows of float64 on a CPU."""
+        """The operation, or the same by columns where that is slow."""
         if not backend_of(argument.device).slow_windows or self.members.shape[1] > _SMALL_WINDOW:
             return self.operation(argument)
         pick = torch.minimum if self.smallest else torch.maximum
@@ -302,7 +285,7 @@ class MaxNonlinearity(Nonlinearity):
         return Functions.differences(z, first, second, group, error, low, high)
 
     def winners(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
-        """Which members of each group may be its winner at z (B, *shape): (B, G, R)."""
+        """Which units of each group may be its winner at z (B, *shape): (B, G, R)."""
         flat, members = self._flat(z), self.members.view(-1)
         values = flat.index_select(1, members).view(-1, *self.members.shape)
         slack = error[self.members] if isinstance(error, Tensor) else error
@@ -310,7 +293,7 @@ class MaxNonlinearity(Nonlinearity):
         return values + slack >= (values - slack).amax(2, keepdim=True)
 
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
-        """The unit that wins each group, of equals the group's first: (B, G)."""
+        """The winner of each group, the first of several: (B, G)."""
         place = self.winners(z, error).to(torch.int8).argmax(2)
         return self.members.expand(z.shape[0], -1, -1).gather(2, place[..., None])[..., 0].int()
 
@@ -321,20 +304,20 @@ class MaxNonlinearity(Nonlinearity):
         return (self.winners(z, near) == self.winners(z, far)).all(2)
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """The result grows with every unit; its error is that of a unit that can win."""
+        """The result is monotone in every unit; its error is that of a unit that can win."""
         ends = self.apply(torch.stack([low, high]).view(-1, *self.shape))
         magnitude = ends.abs().amax(0, keepdim=True)
         own = bound.error.flatten()
         low, high = (-high, -low) if self.smallest else (low, high)
         least = (low - own)[self.members].amax(1, keepdim=True)
-        visited = (high + own)[self.members] >= least
-        error = (own[self.members] * visited).amax(1)
+        can_win = (high + own)[self.members] >= least
+        error = (own[self.members] * can_win).amax(1)
         return Bound(magnitude, error.view(magnitude.shape))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SortNonlinearity(Nonlinearity):
-    """Each group of units in order; the result's units stand where the group's units stood.
+    """Each group of units in order, at the places of the group's units.
 
     members: (G, R) the units of each group.
     """
@@ -354,23 +337,11 @@ class SortNonlinearity(Nonlinearity):
         first, second = self.pairs
         return Functions.differences(z, first, second, first, error, low, high)
 
-    def _above(self, z: Tensor, error: Tensor | float) -> Tensor:
-        flat = self._flat(z)
-        first, second = self.pairs
-        slack = error[first] + error[second] if isinstance(error, Tensor) else 2 * error
-        return flat[:, first] - flat[:, second] > slack
-
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
         """For every two units of a group whether the first is the larger: (B, P)."""
-        return self._above(z, error).to(torch.int8)
-
-    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
-        surely, maybe = ([self._above(z, e) for z in (first, second)] for e in (error, -error))
-        return (surely[0] & ~maybe[1]) | (surely[1] & ~maybe[0])
-
-    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
-        above = self._above(z, near) == self._above(z, far)
-        return above & (self._above(z, -near) == self._above(z, -far))
+        flat, (first, second) = self._flat(z), self.pairs
+        slack = error[first] + error[second] if isinstance(error, Tensor) else 2 * error
+        return (flat[:, first] - flat[:, second] > slack).to(torch.int8)
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         ends = self.apply(torch.stack([low, high]).view(-1, *self.shape))
@@ -393,14 +364,31 @@ class CustomNonlinearity(Nonlinearity):
         """Whether each function is positive: (B, n)."""
         return (self._flat(z) > error).to(torch.int8)
 
-    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
-        a, b = self._flat(first), self._flat(second)
-        return ((a > error) & (b < -error)) | ((a < -error) & (b > error))
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        """The bound is measured: nothing is known of the operation but that it can be run."""
+        return measured_bound(self.apply, bound)
 
-    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
-        size = self._flat(z).abs()
-        return (size <= near) | (size > far)
+
+def choose(parts: Tensor) -> Tensor:
+    """Of parts (B, 3, ...), the second where the first is positive, else the third: (B, ...)."""
+    by, true, false = parts.unbind(1)
+    return torch.where(by > 0, true, false)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChoiceNonlinearity(CustomNonlinearity):
+    """One of two values, by the sign of the source's units.
+
+    The argument is (B, 3, *shape): the source, the value where it is positive, and the other value.
+    steepness: (n,) by how much the two values differ at most, per unit of the source.
+    """
+
+    steepness: Tensor
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """Nothing is known of the operation but that it can be run."""
-        return measured_bound(self.apply, bound)
+        """Only a value that is chosen somewhere counts; rounding may make the choice wrong."""
+        (_, *magnitude), (by, *error) = (part.reshape(3, -1) for part in bound)
+        visited = torch.stack([high.flatten() >= -by, low.flatten() <= by])
+        largest = (torch.stack(magnitude) * visited).amax(0)
+        off = (torch.stack(error) * visited).amax(0) + self.steepness * by * visited.all(0)
+        return Bound(largest.view(1, *self.shape), off.view(1, *self.shape))

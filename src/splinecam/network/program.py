@@ -1,9 +1,8 @@
-"""A captured network: affine stages, each but the last ended by a piecewise-linear cut."""
+"""A captured network: affine stages, each but the last followed by a layer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
@@ -20,12 +19,16 @@ __all__ = ["Program", "Stage", "Step"]
 
 
 _LINEAR = torch.ops.aten.linear.default
-_ENTRYWISE = ("self", "other")  # factors of products that add nothing up
+_ENTRYWISE = ("self", "other")  # factors of products that sum over nothing
 
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the program; ``rule`` is None where the result does not depend on the input."""
+    """One call of the program.
+
+    rule: None if the result does not depend on the input; roles: of the positional and of the named
+    arguments, see ``role_of``; frees: values that no later step needs.
+    """
 
     name: str
     run: Callable[..., Any]
@@ -36,51 +39,50 @@ class Step:
     roles: tuple[tuple[str, ...], dict[str, str]]
     frees: tuple[str, ...] = ()
 
-    def call(self, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
+    def _arguments(
+        self, env: Mapping[str, Any], batch: int, device: torch.device
+    ) -> tuple[list[Any], dict[str, Any]]:
         args = [resolve(item, env, batch, device) for item in self.args]
         kwargs = {key: resolve(item, env, batch, device) for key, item in self.kwargs.items()}
+        return args, kwargs
+
+    def call(self, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
+        """The result for values ``env`` of so many points."""
+        args, kwargs = self._arguments(env, batch, device)
         return self.run(*args, **kwargs)
 
     def fill(self, env: Mapping[str, Any], batch: int, device: torch.device, out: Tensor) -> Tensor:
-        """Call it with the result in ``out``."""
-        if self.run is not _LINEAR:
-            return out.copy_(self.call(env, batch, device))
-        x, weight, *bias = (resolve(item, env, batch, device) for item in self.args)
-        if x.dim() != 2:
-            return out.copy_(self.call(env, batch, device))
+        """Put the result in ``out``."""
+        args, kwargs = self._arguments(env, batch, device)
+        if self.run is not _LINEAR or args[0].dim() != 2:
+            return out.copy_(self.run(*args, **kwargs))
+        x, weight, *bias = args
         if bias and bias[0] is not None:
             return torch.addmm(bias[0], x, weight.T, out=out)
         return torch.mm(x, weight.T, out=out)
 
     def bound(self, env: Mapping[str, Any], device: torch.device) -> Any:
-        args = [resolve(item, env, 1, device) for item in self.args]
-        kwargs = {key: resolve(item, env, 1, device) for key, item in self.kwargs.items()}
+        """The bound of the result from the bounds ``env`` of values."""
+        args, kwargs = self._arguments(env, 1, device)
         if self.rule is None:
             return self.run(*args, **kwargs)
         if self.rule.bound is None:
             return affine_bound(self.rule, self.run, args, kwargs, self.roles)
         call = dict(zip(self.arg_names, args, strict=False)) | kwargs
-        call |= {key: _as_bound(call[key]) for key in self.rule.data if key in call}
-        call["run"] = partial(self.run, *map(_magnitude, args), **kwargs)
+        for key in self.rule.data:
+            if isinstance(call.get(key), Tensor):
+                call[key] = Bound(call[key].abs(), torch.zeros_like(call[key]))
+        magnitudes = [x.magnitude if isinstance(x, Bound) else x for x in args]
+        call["run"] = partial(self.run, *magnitudes, **kwargs)
         return _bounds_of(self.rule.bound(call))
 
 
 def _multiplied(step: Step, result: Any) -> int:
-    """About how many numbers a step multiplies with those of a constant matrix."""
+    """About how many multiplications with a constant matrix a step makes."""
     if step.rule is None or step.rule.product in ((), _ENTRYWISE) or not isinstance(result, Tensor):
         return 0
     constants = [x for x in step.args if isinstance(x, Tensor) and x.dim() > 1 and x.numel()]
     return max((result.numel() * x.numel() // x.shape[0] for x in constants), default=0)
-
-
-def _magnitude(value: Any) -> Any:
-    return value.magnitude if isinstance(value, Bound) else value
-
-
-def _as_bound(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return Bound(value.abs(), torch.zeros_like(value))
-    return value
 
 
 def _bounds_of(value: Any) -> Any:
@@ -91,9 +93,10 @@ def _bounds_of(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Stage:
-    """An affine part of the network and the cut that ends it (None for the last).
+    """An affine part of the network and the layer that follows it (None for the last).
 
-    ``live_out`` is what later stages need, and the cut's source; of the last stage, the output.
+    live_in, live_out: the values that it takes and gives. The latter are those that later stages
+    need, and the layer's source; for the last stage, the output.
     """
 
     live_in: tuple[str, ...]
@@ -102,8 +105,12 @@ class Stage:
     steps: tuple[Step, ...] = ()
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Program:
-    """A network in float64, ready to be run stage by stage on any number of points.
+    """A network in float64 that is run stage by stage on any number of points.
+
+    stripped: the final function that is not part of the program, in words; the model's output is
+    ``final(program(x))``.
 
     >>> from torch import nn
     >>> from splinecam.network.capture import capture
@@ -112,31 +119,19 @@ class Program:
     torch.Size([5, 1])
     """
 
-    def __init__(
-        self,
-        *,
-        input_shape: tuple[int, ...],
-        output_shape: tuple[int, ...],
-        input_name: str,
-        output_name: str,
-        stages: tuple[Stage, ...],
-        stripped: str | None,
-        final: Callable[[Tensor], Tensor] | None,
-        device: torch.device,
-    ) -> None:
-        self.input_shape = input_shape
-        self.output_shape = output_shape
-        self.input_name = input_name
-        self.output_name = output_name
-        self.stages = stages
-        self.stripped = stripped
-        self.final = final  # what was stripped: the model's output is final(self(x))
-        self.device = device
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    input_name: str
+    output_name: str
+    stages: tuple[Stage, ...]
+    stripped: str | None
+    final: Callable[[Tensor], Tensor] | None
+    device: torch.device
 
     def __repr__(self) -> str:
         units = sum(prod(layer.shape) for layer in self.layers)
         shapes = f"{self.input_shape} -> {self.output_shape}"
-        return f"Program({shapes}, {len(self.layers)} cuts, {units} units)"
+        return f"Program({shapes}, {len(self.layers)} layers, {units} units)"
 
     def to(self, device: torch.device | str) -> Program:
         """The same program with its constants on another device."""
@@ -161,17 +156,14 @@ class Program:
             )
             for stage in self.stages
         )
-        made = copy(self)
-        made.stages, made.device = stages, device
-        return made
+        return replace(self, stages=stages, device=device)
 
     def advance(
         self, i: int, live: Mapping[str, Tensor], out: Mapping[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
-        """Run the affine steps of stage i on a batch; results may be views of what is given.
+        """The results (B, ...) of the affine steps of stage i on a batch of values (B, ...).
 
-        Every value of ``live`` and of the result is ``(B, ...)``. Results that have room in ``out``
-        are put there.
+        They may be views of ``live``. Those that are in ``out`` are put there.
         """
         stage = self.stages[i]
         env: dict[str, Any] = {name: live[name] for name in stage.live_in}
@@ -187,12 +179,12 @@ class Program:
 
     @property
     def widths(self) -> list[int]:
-        """Numbers per vertex that are alive after each stage."""
+        """How many numbers per vertex are live after each stage."""
         return [width for width, _ in self._sizes]
 
     @property
     def products(self) -> list[int]:
-        """About how many numbers each stage multiplies per vertex with those of constants."""
+        """About how many multiplications with constants each stage makes per vertex."""
         return [products for _, products in self._sizes]
 
     @cached_property
@@ -206,11 +198,11 @@ class Program:
                 products += _multiplied(step, env[step.name])
             live = {name: env[name] for name in stage.live_out}
             sizes.append((sum(value.numel() for value in live.values()), products))
-            live = self._past_cut(i, live)
+            live = self._apply_layer(i, live)
         return sizes
 
     def columns(self, i: int, name: str, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What stage i makes of each unit of one live value alone: results -> (n, m).
+        """The results of stage i for each unit of one live value alone, less the offset: (n, m).
 
         live: (1, ...) each; of that value about how large its units are, so that little is lost to
         rounding.
@@ -226,14 +218,14 @@ class Program:
         return {key: (value[:n] - value[n:]).reshape(n, -1) / scale for key, value in made.items()}
 
     def mixes(self, i: int) -> bool:
-        """Whether stage i adds up units, rather than to move, scale or shift each of them."""
+        """Whether stage i adds units to each other, rather than to move, scale or shift them."""
         products = [step.rule.product for step in self.stages[i].steps if step.rule is not None]
         return any(product and product != _ENTRYWISE for product in products)
 
     def dense(self, i: int) -> tuple[str, Step] | None:
-        """The value that stage i multiplies with a constant matrix, and the step that does.
+        """The name of the value that stage i multiplies with a constant matrix, and the step.
 
-        None if the stage does anything else; the value may have another shape before.
+        None if the stage does anything else but reshape the value first.
         """
         stage = self.stages[i]
         if not stage.steps or stage.live_out != (stage.steps[-1].name,):
@@ -262,32 +254,32 @@ class Program:
         """The network on ``(B, *input_shape)`` in float64: ``(B, *output_shape)``."""
         live = self._entry(x)
         for i in range(len(self.stages)):
-            live = self._past_cut(i, self.advance(i, live))
+            live = self._apply_layer(i, self.advance(i, live))
         return live[self.output_name]
 
     def walk(self, x: Tensor) -> Iterator[tuple[Nonlinearity, Tensor]]:
-        """The cuts in order, each with what it cuts by at the points ``(B, *input_shape)``.
+        """Yield the layers in order, each with its source at the points ``(B, *input_shape)``.
 
-        The network is run no further than the cuts are asked for.
+        The network is run no further than the layers are asked for.
         """
         live = self._entry(x)
         for i, stage in enumerate(self.stages):
             if stage.layer is not None:
                 live = self.advance(i, live)
                 yield stage.layer, live[stage.layer.source]
-                live = self._past_cut(i, live)
+                live = self._apply_layer(i, live)
 
     def _entry(self, x: Tensor) -> dict[str, Tensor]:
         return {self.input_name: x.to(device=self.device, dtype=torch.float64)}
 
-    def _past_cut(self, i: int, live: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _apply_layer(self, i: int, live: dict[str, Tensor]) -> dict[str, Tensor]:
         layer = self.stages[i].layer
         return live if layer is None else {**live, layer.result: layer.apply(live[layer.argument])}
 
     def patterns(self, x: Tensor, errors: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Which piece every unit of every cut is on: cut name -> whole numbers ``(B, units)``.
+        """The pieces that the units of each layer are on: name -> integers ``(B, units)``.
 
-        ``errors``: cut name -> rounding error ``(n,)``, see :meth:`Cut.pieces`.
+        errors: name -> rounding error ``(n,)``, see :meth:`Nonlinearity.pieces`.
         """
         error = errors or {}
         return {
@@ -296,5 +288,5 @@ class Program:
 
     @property
     def layers(self) -> tuple[Nonlinearity, ...]:
-        """The non-linearities, in order."""
+        """The layers, in order."""
         return tuple(stage.layer for stage in self.stages if stage.layer is not None)

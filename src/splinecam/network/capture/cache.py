@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -131,6 +130,4 @@ def _with_arguments(program: Program, change: Callable[[Any], Any]) -> Program:
     def stage(item: Stage) -> Stage:
         return replace(item, steps=tuple(map(step, item.steps))) if item.steps else item
 
-    changed = copy(program)
-    changed.stages = tuple(map(stage, program.stages))
-    return changed
+    return replace(program, stages=tuple(map(stage, program.stages)))

@@ -22,8 +22,7 @@ from torch import Tensor, fx
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.network.capture.reading.graph_builder import GraphBuilder
 from splinecam.network.capture.reading.stages import refs
-from splinecam.network.choices import ChoiceNonlinearity
-from splinecam.network.nonlinearities import PiecewiseScalar
+from splinecam.network.nonlinearities import ChoiceNonlinearity, PiecewiseScalar
 from splinecam.network.ops import Bound
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, Rows, resolve

@@ -17,8 +17,7 @@ from splinecam.network.capture.reading.continuity import Choice, slope_of, steep
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, Mask, NodeCall
 from splinecam.network.capture.reading.scalar_functions import spread_knots
 from splinecam.network.capture.reading.stages import refs
-from splinecam.network.choices import ChoiceNonlinearity, choose
-from splinecam.network.nonlinearities import Operation, PiecewiseScalar
+from splinecam.network.nonlinearities import ChoiceNonlinearity, Operation, PiecewiseScalar, choose
 from splinecam.network.ops import Affine, Knots, target_name
 from splinecam.network.ops.rejected import CHOICE, MASK, MIXES
 from splinecam.network.values import Ref, Rows
