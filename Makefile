@@ -45,10 +45,11 @@ test-tensors: $(STAMP)  ## run the tests of the geometry without the compiled ke
 	SPLINECAM_KERNEL=off $(BIN)/python -m pytest -q -n 2 tests/engine/test_line_values.py \
 	  $(addprefix tests/arrangement/test_,properties.py degenerate.py refine.py blocks.py)
 
-lint: $(STAMP)  ## check format, style and types
+lint: $(STAMP)  ## check format, style, types and the order of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 
 bench: $(STAMP)  ## time the workloads against plain forward passes; options: BENCH_FLAGS
 	$(BIN)/python benchmarks/bench.py $(BENCH_FLAGS)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["default_color", "plot"]
 
 
-def plot(
+def plot(  # noqa: PLR0913 - the options of a picture, each given by its name
     part: PartitionData,
     *,
     ax: Axes | None = None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_surface"]
 
 
-def plot_surface(
+def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its name
     part: PartitionData,
     *,
     output: int | None = None,
