@@ -69,7 +69,7 @@ def density(part: PartitionData, x: Any, radius: float) -> Density:
     points = frame.to_local(part.domain.project(x)[0].to(mesh.uv))
     corners = frame.to_local(part.domain.corners.to(points))
     local = float(radius) / frame.scale
-    tree = BoxTree(*_boxes(mesh))
+    tree = BoxTree(*mesh.boxes().split(2, 1))
     count, area = torch.zeros_like(points[:, 0], dtype=torch.int64), torch.zeros_like(points[:, 0])
     for block in torch.split(tree.sorted(points), _BLOCK):
         centre = points[block]
@@ -77,13 +77,6 @@ def density(part: PartitionData, x: Any, radius: float) -> Density:
         area[block] = _disk_in_polygon(centre, local, corners)
     area = torch.where(count > 0, area * frame.scale**2, 0.0)
     return Density(count, area, float(radius))
-
-
-def _boxes(mesh: Mesh) -> tuple[Tensor, Tensor]:
-    """Bounding boxes of the faces: their least and largest coordinates, (F, 2) each."""
-    points = mesh.uv[mesh.corner_vertices()]
-    low, high = (torch.segment_reduce(points, way, offsets=mesh.offsets) for way in ("min", "max"))
-    return low, high
 
 
 def _met(mesh: Mesh, tree: BoxTree, centre: Tensor, home: Tensor, radius: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Whether a mesh is what it should be: convex faces that cover a disc once, without gaps."""
+"""Check that the faces of a mesh are convex and cover a disc once, without gaps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Check", "check_mesh"]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked: the worst violation found, and the limit of what is allowed."""
+    """The result of one check: the worst violation, and the largest that is allowed."""
 
     name: str
     worst: float
@@ -36,14 +36,15 @@ class Check:
 
 
 def check_mesh(mesh: Mesh, area: float, trusted: Tensor | None = None) -> list[Check]:
-    """Twins, cycles, border, Euler's formula, convexity, areas; integers until the last two.
+    """Check the twins, cycles, border, Euler's formula, convexity and areas of a mesh.
 
-    trusted: (F,) the faces whose shape is checked, by default all.
+    trusted: (F,) the faces whose shape is checked, by default all. All checks but the last two are
+    exact.
 
-    Together they prove that the mesh is one disc. Each side of an edge has one face, so that the
-    faces make up surfaces. A surface without a border has as much negative area as positive, and
-    no face has any. All others share the one cycle of the border, so that there is one surface,
-    and by Euler's formula it has no holes and no handles.
+    Together the checks prove that the mesh is one disc. Each side of an edge has one face, so that
+    the faces form surfaces. A surface without a border has as much negative area as positive, and
+    no face has negative area. All other surfaces share the single cycle of the border, so that
+    there is one surface, and by Euler's formula it has no holes and no handles.
     """
     checks = _check_indices(mesh)
     if checks[0].ok:
@@ -65,7 +66,7 @@ def _check_indices(mesh: Mesh) -> list[Check]:
 
 
 def _check_topology(mesh: Mesh, start: Tensor) -> list[Check]:
-    """Checks in whole numbers; start: (H,) the vertex at which each corner's half-edge starts."""
+    """The checks of integers; start: (H,) the vertex at which each corner's half-edge starts."""
     E, V, F = mesh.num_edges, mesh.num_vertices, mesh.num_faces
     ends = mesh.edges.view(-1)
     used = torch.zeros(2 * E, dtype=torch.bool, device=ends.device)
@@ -77,18 +78,19 @@ def _check_topology(mesh: Mesh, start: Tensor) -> list[Check]:
     unused = torch.ones(V, dtype=torch.bool, device=ends.device).index_fill_(0, ends, False)
     edge = border.nonzero()[:, 0]
     half = 2 * edge + take(right, edge)
+    off_cycle = _off_cycle(take(ends, half), ends[half ^ 1])
     return [
         Check("half-edges not used once by one face on each side", twins, 0),
         Check("breaks in the cycles of half-edges", breaks, 0),
-        Check("edges of the border beside its cycle", _astray(take(ends, half), ends[half ^ 1]), 0),
+        Check("edges of the border beside its cycle", off_cycle, 0),
         Check("vertices without an edge", _count(unused), 0),
         Check("edges from a vertex to itself", _count(ends[0::2] == ends[1::2]), 0),
         Check("|V - E + F - 1|", abs(V - E + F - 1), 0),
     ]
 
 
-def _astray(start: Tensor, end: Tensor) -> int:
-    """How many of the edges (B,) from vertex to vertex do not lie on one and the same cycle."""
+def _off_cycle(start: Tensor, end: Tensor) -> int:
+    """The number of edges (B,), from start to end, that are not on their longest cycle."""
     start, order = torch.sort(start)
     end = take(end, order)
     if not start.shape[0] or not torch.equal(start, torch.sort(end).values):
@@ -121,16 +123,16 @@ def _check_geometry(mesh: Mesh, area: float, trusted: Tensor, start: Tensor) -> 
 
 
 def _shape(x: Tensor, y: Tensor, offsets: Tensor, trusted: Tensor) -> list[float]:
-    """Total area of faces with corners (x, y), (H,) each, and what is wrong with those trusted.
+    """The total area of faces with corners (x, y), (H,) each, and violations of the trusted ones.
 
-    The largest negative area, the depth of the deepest reflex corner, how many faces wind more than
-    once, and how many sides have no length.
+    These are the largest negative area, the depth of the deepest reflex corner, the number of faces
+    that wind more than once, and the number of sides without length.
     """
     dx, dy = _ahead(offsets, x) - x, _ahead(offsets, y) - y
     ex, ey = _ahead(offsets, dx), _ahead(offsets, dy)
     turn = dx * ey - dy * ex
     owner = owners_of(offsets.diff(), x.shape[0])
-    # It rounds in proportion to the length of the sides, so that small areas are precise.
+    # This rounds in proportion to the length of the sides, so that small areas are precise.
     areas = x.new_zeros(trusted.shape).index_add_(0, owner, x * dy - y * dx) / 2
     everything = bool(trusted.all())
 
@@ -140,9 +142,9 @@ def _shape(x: Tensor, y: Tensor, offsets: Tensor, trusted: Tensor) -> list[float
 
     reflex = of_trusted(turn < 0)
     side, following = (torch.stack([a[reflex], b[reflex]], 1) for a, b in ((dx, dy), (ex, ey)))
-    # How far a reflex corner sticks into its face: height of the triangle over the longer side.
+    # The depth of a reflex corner is the height of the triangle over the longer side.
     depth = -turn[reflex] / torch.maximum(lengths(side), lengths(following))
-    # Where all corners turn left, sides turn upwards once in each round.
+    # If all corners turn left, sides turn upwards once in each round.
     upper = (dy > 0) | ((dy == 0) & (dx > 0))
     upwards = take(owner, (_ahead(offsets, upper) > upper).nonzero()[:, 0])
     odd = torch.bincount(upwards, minlength=trusted.shape[0]) != 1
@@ -160,7 +162,7 @@ def _shape(x: Tensor, y: Tensor, offsets: Tensor, trusted: Tensor) -> list[float
 
 
 def _ahead(offsets: Tensor, x: Tensor) -> Tensor:
-    """What the corner that follows each corner around its face has of x, (H,)."""
+    """The value of x (H,) at the corner that follows each corner around its face, (H,)."""
     out = x.roll(-1)
     return out.index_copy_(0, offsets[1:] - 1, take(x, offsets[:-1]))
 

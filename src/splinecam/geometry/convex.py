@@ -1,4 +1,4 @@
-"""The corners of a convex polygon, in order and without needless ones, or the reason against it."""
+"""The strictly convex corners of a polygon in order, or an error that says what is wrong."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from splinecam.errors import DomainError
 
 __all__ = ["convex_corners", "cross", "fan", "require_resolved", "require_size"]
 
-_LISTED = 12  # points up to which an error lists the order that makes them a convex polygon
-_PAIRS = 1 << 22  # pairs of sides that are compared at once
+_LISTED = 12  # points up to which an error lists the order of a convex polygon
+_PAIRS = 1 << 22  # pairs of sides in a block
 
 
 def cross(p: Tensor, q: Tensor) -> Tensor:
@@ -28,13 +28,13 @@ def cross(p: Tensor, q: Tensor) -> Tensor:
 
 
 def fan(corners: Tensor) -> tuple[Tensor, Tensor]:
-    """The sides ``p, q: (k - 2, 2)`` of the triangles that fan out from the first corner."""
+    """The sides ``p, q: (k - 2, 2)`` of the triangles between the first corner and the others."""
     rays = corners[1:] - corners[0]
     return rays[:-1], rays[1:]
 
 
 def require_resolved(x: Tensor, extent: float) -> None:
-    """An error for points ``(k, D)`` that float64 cannot tell apart, or whose area it cannot hold.
+    """Raise an error if points ``(k, D)`` are equal up to rounding, or of an extreme size.
 
     extent: the largest difference of two coordinates.
     """
@@ -50,7 +50,7 @@ def require_resolved(x: Tensor, extent: float) -> None:
 
 
 def require_size(extent: float) -> None:
-    """An error for a polygon so large or so small that its area may leave the range of float64."""
+    """Raise an error if the area of a polygon may leave the range of float64."""
     if SMALLEST_DOMAIN <= extent <= LARGEST_DOMAIN:
         return
     size = "large" if extent > LARGEST_DOMAIN else "small"
@@ -64,8 +64,8 @@ def require_size(extent: float) -> None:
 def convex_corners(corners: Tensor, magnitude: float) -> Tensor:
     """Counter-clockwise, strictly convex corners ``(k, 2)``, or an error that names the corner.
 
-    Repeated points and points on a straight side are dropped. ``magnitude`` is the size of the
-    input coordinates behind the corners: what is below its rounding is no bend.
+    Repeated points and points on a straight side are dropped. magnitude: the size of the input
+    coordinates, whose rounding may make a straight side appear to turn.
     """
     if len(corners) < 3:
         raise DomainError(f"A polygon needs at least three corners, got {len(corners)}.")
@@ -74,7 +74,7 @@ def convex_corners(corners: Tensor, magnitude: float) -> Tensor:
     index = torch.arange(len(corners))
     step = (corners - corners.roll(-1, 0)).abs().amax(1)
     index = index[step > DEGENERATE * extent]
-    # Scaled to unit extent so that products neither underflow nor overflow.
+    # With unit extent, products neither underflow nor overflow.
     unit = (corners - corners[0]) / extent
     if len(index) >= 3:
         p, q = fan(unit[index])
@@ -100,9 +100,9 @@ def convex_corners(corners: Tensor, magnitude: float) -> Tensor:
 
 
 def _turns(unit: Tensor, index: Tensor, noise: float) -> Tensor:
-    """Which of the corners ``unit[index]`` turn left, ``(k,)``; right turns are an error.
+    """Whether each of the corners ``unit[index]`` turns left, ``(k,)``; right turns are an error.
 
-    ``noise`` is the rounding error of the corners, which may bend a straight side.
+    noise: the rounding error of the corners.
     """
     ring = unit[index]
     before, after = ring - ring.roll(1, 0), ring.roll(-1, 0) - ring
@@ -131,7 +131,7 @@ def _turns(unit: Tensor, index: Tensor, noise: float) -> Tensor:
 
 
 def _require_simple(unit: Tensor, index: Tensor) -> None:
-    """An error for a polygon ``unit[index]`` of unit extent, two of whose sides cross."""
+    """Raise an error if two sides of a polygon ``unit[index]`` of unit extent cross."""
     found = _crossing(unit[index])
     if found is None:
         return
@@ -154,20 +154,20 @@ def _crossing(ring: Tensor) -> tuple[int, int] | None:
         a, b = ring[block, None], end[block, None]
         apart = _side(a, b, ring) * _side(a, b, end)
         divided = _side(ring, end, a) * _side(ring, end, b)
-        hits = ((apart < 0) & (divided < 0)).nonzero()
-        if len(hits):
-            return start + int(hits[0, 0]), int(hits[0, 1])
+        pairs = ((apart < 0) & (divided < 0)).nonzero()
+        if len(pairs):
+            return start + int(pairs[0, 0]), int(pairs[0, 1])
     return None
 
 
 def _side(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """On which side of the line from a to b the points c lie: 1, -1, or 0 if that is unclear."""
+    """The side of the line from a to b on which the points c lie: 1, -1, or 0 if it is unclear."""
     turn = cross(b - a, c - a)
     return torch.where(turn.abs() <= DEGENERATE, 0.0, turn.sign())
 
 
 def _advice(unit: Tensor, index: Tensor) -> str:
-    """The order in which the points make a convex polygon, if there is one."""
+    """Say in which order the points make a convex polygon, if there is one."""
     ring = unit[index]
     offset = ring - ring.mean(0)
     order = torch.atan2(offset[:, 1], offset[:, 0]).argsort()

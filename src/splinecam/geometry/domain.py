@@ -261,13 +261,13 @@ class Domain:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        """The same for equal domains: which corner comes first does not matter, nor -0.0."""
+        """A key of the domain, whichever corner comes first, and with 0.0 for -0.0."""
         first = min(range(len(self.corners)), key=self.corners.tolist().__getitem__)
         arrays = (self.origin, self.basis, self.corners.roll(-first, 0))
         return self.input_shape, *((array + 0.0).numpy().tobytes() for array in arrays)
 
     def _repr_html_(self) -> str:
-        """The polygon and its sizes, as notebooks show it."""
+        """The picture and the sizes that notebooks show."""
         from splinecam.plot.notebook import domain_card
 
         return domain_card(self)
@@ -303,7 +303,7 @@ def _frame(x: Tensor) -> Tensor:
         raise DomainError("The samples a and b are identical. Give three that span a plane.")
     u = d1 / (scale * n1)
     rest = d2 / scale
-    # Twice is enough: the second pass removes what rounding left of u in the difference.
+    # The second pass removes what rounding left of u in the difference.
     v = rest - (rest @ u) * u
     v = v - (v @ u) * u
     n2 = float(torch.linalg.vector_norm(v))
@@ -313,7 +313,11 @@ def _frame(x: Tensor) -> Tensor:
 
 
 def _plane_basis(x: Tensor) -> Tensor:
-    """The frame of three well-spread points of ``x: (k, D)``: 0, its farthest, the most off."""
+    """Orthonormal rows ``(2, D)`` that span the plane of points ``x: (k, D)``.
+
+    The plane contains the first point, the one farthest from it, and the one farthest from the line
+    through both.
+    """
     rays = x - x[0]
     scale = float(rays.abs().max())
     require_resolved(x, scale)
@@ -327,7 +331,7 @@ def _plane_basis(x: Tensor) -> Tensor:
 
 
 def _require_planar(x: Tensor, flat: Tensor) -> None:
-    """Every point ``x: (k, D)`` must equal its image ``flat`` in the plane, relative to extent."""
+    """Raise an error if points ``x: (k, D)`` differ from their projections ``flat``."""
     off = torch.linalg.vector_norm(x - flat, dim=1)
     extent = float(torch.linalg.vector_norm(x - x[0], dim=1).max())
     worst = int(off.argmax())

@@ -1,4 +1,4 @@
-"""The coordinates that computations use: centred, and scaled by a power of two."""
+"""The engine's coordinates: centred, and scaled by a power of two."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Frame"]
 
 @dataclass(frozen=True)
 class Frame:
-    """The engine's own coordinates, in which the domain is centred and spans about [-1, 1].
+    """Coordinates in which the domain is centred and spans about [-1, 1].
 
-    plane = center + scale * local; the scale is a power of two, so scaling never rounds.
+    plane = center + scale * local; the scale is a power of two, so that scaling does not round.
     """
 
     center: Tensor

@@ -1,4 +1,4 @@
-"""New vertices as points of lines between older ones, and where functions vanish on those lines."""
+"""New vertices on lines between older ones, and the breakpoints of functions on these lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Breakpoints", "InterpolatedVertices"]
 
 @dataclass(frozen=True)
 class InterpolatedVertices:
-    """New vertices as points between two older ones: ``lerp(x[p], x[q], t)``, all (N,)."""
+    """New vertices between two older ones each: ``lerp(x[p], x[q], t)``, all (N,)."""
 
     p: Tensor
     q: Tensor
@@ -29,9 +29,9 @@ class InterpolatedVertices:
     def interpolate(
         self, x: Tensor, out: Tensor | None = None, spare: Tensor | None = None
     ) -> Tensor:
-        """Values at the new vertices from the values x of the older ones.
+        """The values at the new vertices from the values x at the older ones.
 
-        out: where to put them; spare: as much room again, to save the time of finding it.
+        out, spare: memory for the result, and as much for intermediate values.
         """
         t = self.t.view(-1, *[1] * (x.dim() - 1))
         p = torch.index_select(x, 0, self.p, out=out)
@@ -41,11 +41,12 @@ class InterpolatedVertices:
 
 @dataclass(frozen=True)
 class Breakpoints:
-    """Where the results of units bend on the lines that new vertices lie on.
+    """Where the slopes of units' results change on the lines that new vertices lie on.
 
-    offsets: (L + 1,) the kinks of each line. Per kink, (K,), in order along each line: its fraction
-    t of the line, the unit, and bend, by how much the slope of its result changes there, per whole
-    line. Per new vertex, (N,): its line, and place, one of the kinks where it is.
+    offsets: (L + 1,) the breakpoints of each line. Per breakpoint, (K,), in order along each line:
+    its fraction t of the line, the unit, and slope_change, the change of the slope of the unit's
+    result there, per length of the line. Per new vertex, (N,): its line, and place, one of the
+    breakpoints at its position.
     """
 
     offsets: Tensor
@@ -57,7 +58,7 @@ class Breakpoints:
 
     @classmethod
     def none(cls, interpolated: InterpolatedVertices) -> Breakpoints:
-        """Straight lines to new vertices."""
+        """No breakpoints: all lines are straight."""
         line = torch.zeros_like(interpolated.p)
         return cls(line.new_zeros(2), interpolated.t[:0], line[:0], interpolated.t[:0], line, line)
 
@@ -66,6 +67,6 @@ class Breakpoints:
         return int(self.t.shape[0])
 
     def per_vertex(self) -> Tensor:
-        """How many kinks the line of each new vertex has, (N,)."""
+        """The number of breakpoints on the line of each new vertex, (N,)."""
         begin, end = self.offsets[:-1], self.offsets[1:]
         return end.index_select(0, self.line) - begin.index_select(0, self.line)

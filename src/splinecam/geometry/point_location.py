@@ -1,8 +1,12 @@
-"""Find the region of many points: a grid that is fine where the vertices are dense.
+"""Point location: the face of each of many points, with a grid that adapts to the vertices.
 
-Most points lie to the left of the lines through all sides of their face, which is quick to see. The
-few others are found by distances from the sides themselves: a side about as short as rounding has
-no direction, and the line through it may pass a point of the face on the wrong side.
+A point that lies farther than ``_SURE`` to the left of the lines through all sides of a face is in
+that face. A point on an edge or at a vertex belongs to the face in which it lies deepest; distances
+that are equal, as on an edge, give the face with the lowest number. A point that is outside all
+faces by no more than rounding belongs to the nearest face; farther outside there is no face (-1).
+
+Near edges the distances are those of the sides themselves: a side about as short as rounding has
+no direction, so that the line through it may pass a point of the face on the wrong side.
 """
 
 from __future__ import annotations
@@ -17,29 +21,29 @@ from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["Locator", "signed_distances"]
 
-_MOST_LINES = 2048  # grid lines per axis
-_CROWD = 8  # faces per face that the grid may list, before it gets coarser
-_CHUNK = 1 << 21  # corners looked at in one go
-_SURE = SAFETY * UV_ERROR  # distance that rounding cannot explain
+_MAX_LINES = 2048  # grid lines per axis
+_MAX_LISTED = 8  # entries of the grid per face; with more the grid gets coarser
+_BLOCK = 1 << 21  # corners in a block
+_SURE = SAFETY * UV_ERROR  # the largest distance that rounding may explain
 
 
 class Locator:
-    """Lists, for each cell of a grid, the faces whose bounding box meets the cell.
+    """A grid that lists for each cell the faces whose bounding boxes meet the cell.
 
-    Grid lines run through quantiles of the vertices' coordinates, so a cell holds few faces even
-    when the regions crowd in one corner of the domain.
+    The grid lines are quantiles of the vertices' coordinates, so that a cell has few faces even if
+    most regions lie in one corner of the domain.
     """
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
-        self.boxes = _boxes(mesh)
+        self.boxes = mesh.boxes()
         low, high = self.boxes[:, :2], self.boxes[:, 2:]
-        lines = min(_MOST_LINES, max(1, int(mesh.num_faces**0.5)))
+        lines = min(_MAX_LINES, max(1, int(mesh.num_faces**0.5)))
         while True:
             self.lines = _quantiles(mesh.uv, lines)
             first, last = self._cells(low), self._cells(high)
             total = int((last - first + 1).prod(1).sum())
-            if lines == 1 or total <= _CROWD * (mesh.num_faces + _CROWD):
+            if lines == 1 or total <= _MAX_LISTED * (mesh.num_faces + _MAX_LISTED):
                 break
             lines //= 2
         self.columns = self.lines[1].shape[0] + 1
@@ -50,21 +54,18 @@ class Locator:
         self.offsets = offsets_of(torch.bincount(cell, minlength=cells))
 
     def __call__(self, uv: Tensor) -> Tensor:
-        """Face of each point (N, 2) in the mesh's coordinates, -1 outside the mesh.
-
-        The polygon of the face contains the point, or the point is off it by rounding.
-        """
+        """The face of each point (N, 2) in the mesh's coordinates, -1 outside the mesh, (N,)."""
         corners = self.mesh.corners.shape[0] / self.mesh.num_faces
-        crowd = self.faces.shape[0] / max(1, self.offsets.shape[0] - 1)
-        step = max(1, int(_CHUNK / (corners * (1 + crowd))))
+        listed = self.faces.shape[0] / max(1, self.offsets.shape[0] - 1)
+        step = max(1, int(_BLOCK / (corners * (1 + listed))))
         found = [self._locate(part) for part in torch.split(uv, step)]
         return torch.cat(found) if found else self.faces[:0]
 
     def _locate(self, uv: Tensor) -> Tensor:
         point, face = self._candidates(uv, 0.0)
-        # Left of all sides beyond rounding, and hence inside, also where sides are short.
+        # Points that are surely to the left of all sides are inside, even where sides are short.
         found = self._deepest(uv.shape[0], point, face, self._depth(uv, point, face), _SURE)
-        # What is left lies on a side, outside, or where a short side has a wrong direction.
+        # The others lie on a side, outside, or where a short side has a wrong direction.
         low, high = self.boxes[:, :2].amin(0) - _SURE, self.boxes[:, 2:].amax(0) + _SURE
         rest = ((found < 0) & (uv >= low).all(1) & (uv <= high).all(1)).nonzero()[:, 0]
         if rest.shape[0]:
@@ -77,7 +78,7 @@ class Locator:
     # -- the grid -----------------------------------------------------------------------------
 
     def _cells(self, uv: Tensor) -> Tensor:
-        """Row and column of the cell of each point, (N, 2)."""
+        """The row and the column of the cell of each point, (N, 2)."""
         return torch.stack(
             [
                 torch.searchsorted(line, uv[:, axis].contiguous())
@@ -87,7 +88,10 @@ class Locator:
         )
 
     def _rectangles(self, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
-        """The cells from ``first`` to ``last``, (N, 2) each: which of the N it is, and the cell."""
+        """All cells between the corners ``first`` and ``last`` (N, 2) of N rectangles.
+
+        Returns the rectangle of each cell, and the cell.
+        """
         span = last - first + 1
         count = span.prod(1)
         owner = owners_of(count)
@@ -97,7 +101,7 @@ class Locator:
         return owner, row * self.columns + take(first[:, 1], owner) + place % across
 
     def _candidates(self, uv: Tensor, slack: float) -> tuple[Tensor, Tensor]:
-        """Pairs (point, face) of points (N, 2) and faces whose box is within the slack of them."""
+        """Pairs of points (N, 2) and faces whose bounding boxes are within the slack of them."""
         if slack:
             point, cell = self._rectangles(self._cells(uv - slack), self._cells(uv + slack))
         else:
@@ -110,24 +114,24 @@ class Locator:
         near = ((box[:, :2] <= at + slack) & (box[:, 2:] >= at - slack)).all(1).nonzero()[:, 0]
         return take(owner, near), take(face, near)
 
-    # -- the faces of candidates --------------------------------------------------------------
+    # -- distances ----------------------------------------------------------------------------
 
     def _deepest(
         self, points: int, point: Tensor, face: Tensor, depth: Tensor, least: float
     ) -> Tensor:
-        """Of each point the face in which it lies deepest, -1 if less deep than that, (points,).
+        """The face in which each point lies deepest, -1 if its depth is below ``least``, (points,).
 
-        Of equals the one with the lowest number.
+        Of equally deep faces it is the one with the lowest number.
         """
         best = depth.new_full((points,), -torch.inf).scatter_reduce_(0, point, depth, "amax")
         deep = ((depth == take(best, point)) & (depth >= least)).nonzero()[:, 0]
-        nowhere = self.mesh.num_faces
-        found = face.new_full((points,), nowhere)
+        outside = self.mesh.num_faces
+        found = face.new_full((points,), outside)
         found.scatter_reduce_(0, take(point, deep), take(face, deep), "amin")
-        return torch.where(found == nowhere, -1, found)
+        return torch.where(found == outside, -1, found)
 
     def _depth(self, uv: Tensor, point: Tensor, face: Tensor) -> Tensor:
-        """How far points are to the left of the lines through the sides of their faces, (N,)."""
+        """How far points lie to the left of the lines through all sides of their faces, (N,)."""
         mesh = self.mesh
         entries, count = take_rows(mesh.offsets, face)
         pair = owners_of(count, entries.shape[0])
@@ -141,7 +145,7 @@ class Locator:
 
 
 def signed_distances(mesh: Mesh, uv: Tensor, face: Tensor) -> Tensor:
-    """Distance of each point (N, 2) from the outline of its face (N,), negative outside it, (N,).
+    """The distance of each point (N, 2) from the boundary of a face (N,), negative outside, (N,).
 
     >>> from splinecam.geometry.subdivision import polygon_mesh
     >>> square = polygon_mesh(torch.tensor([[0.0, 0.0], [4.0, 0.0], [4.0, 4.0], [0.0, 4.0]]))
@@ -155,29 +159,14 @@ def signed_distances(mesh: Mesh, uv: Tensor, face: Tensor) -> Tensor:
     ends = take(mesh.uv, take(mesh.edges, half >> 1).view(-1)).view(-1, 2, 2)
     square = at.new_full(face.shape, torch.inf)
     square.scatter_reduce_(0, pair, closest(at, ends)[1], "amin")
-    # A face runs along an edge backwards where its half-edge is odd.
+    # The boundary of a face runs along an edge backwards where its half-edge is odd.
     turns = crossings(at, ends) * (1 - 2 * (half & 1))
     windings = torch.zeros_like(face).index_add_(0, pair, turns)
     return torch.where(windings > 0, 1.0, -1.0) * square.sqrt()
 
 
-def _boxes(mesh: Mesh) -> Tensor:
-    """Lowest and highest coordinates of each face, (F, 4)."""
-    vertex, owner = mesh.corner_vertices(), mesh.owners()
-    axes = [take(axis.contiguous(), vertex) for axis in mesh.uv.unbind(1)]
-    box = mesh.uv.new_empty(mesh.num_faces)
-    return torch.stack(
-        [
-            box.scatter_reduce(0, owner, axis, kind, include_self=False)
-            for kind in ("amin", "amax")
-            for axis in axes
-        ],
-        1,
-    )
-
-
 def _quantiles(uv: Tensor, lines: int) -> list[Tensor]:
-    """Inner grid lines of both axes at equal ranks of the vertices."""
+    """The inner grid lines of both axes, between equal numbers of vertices."""
     out = []
     for axis in range(2):
         value = torch.sort(uv[:, axis]).values

@@ -1,4 +1,4 @@
-"""Outlines of labelled faces: connected pieces of equal label and the rings around them."""
+"""Outlines of labelled faces: connected pieces of one label, and the rings that bound them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Outlines:
     their left: outer rings run counter-clockwise, rings around holes clockwise. ring_piece: (R,)
     ascending, a piece's outer ring first; ring_area: (R,) signed, holes have negative ones.
 
-    A ring goes through a vertex as often as the piece touches itself there; a piece's rings
-    together have its area.
+    A ring passes a vertex as often as the piece touches itself there. The areas of a piece's rings
+    add up to its area.
     """
 
     piece: Tensor
@@ -62,11 +62,11 @@ def outlines(mesh: Mesh, label: Tensor) -> Outlines:
 
 
 def _borders(mesh: Mesh, beside: Tensor) -> tuple[Tensor, Tensor]:
-    """Half-edges that separate their piece from something else, (N,), and what follows each, (N,).
+    """The half-edges on the boundaries of pieces, (N,), and the one that follows each, (N,).
 
-    beside: (2E,) the piece left of each half-edge. At the end of a half-edge turn through the
-    piece's own faces, until a half-edge is met that separates: pieces that only touch themselves
-    in a vertex are not joined there.
+    beside: (2E,) the piece to the left of each half-edge. At the end of a half-edge the search
+    turns through the faces of the piece until it meets the next boundary, so that parts of a piece
+    that only touch in a vertex are not joined there.
     """
     apart = beside != beside.view(-1, 2).flip(1).reshape(-1)
     ring = (apart & (beside >= 0)).nonzero()[:, 0]
@@ -74,7 +74,7 @@ def _borders(mesh: Mesh, beside: Tensor) -> tuple[Tensor, Tensor]:
     after[mesh.corners] = take(mesh.corners, mesh.next_corner())
     outgoing = take(after, ring)
     turning = (~take(apart, outgoing)).nonzero()[:, 0]
-    while turning.shape[0]:  # at most as often as edges meet in a vertex
+    while turning.shape[0]:  # at most as often as the largest degree of a vertex
         further = take(after, take(outgoing, turning) ^ 1)
         outgoing[turning] = further
         turning = turning[~take(apart, further)]
@@ -86,7 +86,7 @@ def _borders(mesh: Mesh, beside: Tensor) -> tuple[Tensor, Tensor]:
 def _outer_first(
     mesh: Mesh, beside: Tensor, offsets: Tensor, halves: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Rings in the order of their pieces, the outer one first: offsets, half-edges and areas."""
+    """Offsets, half-edges and areas of the rings, ordered by piece, the outer ring first."""
     area = _areas(mesh, offsets, halves)
     piece = beside[halves[offsets[:-1]]]
     largest = area.new_full((area.shape[0],), -torch.inf).scatter_reduce(0, piece, area, "amax")
@@ -96,7 +96,7 @@ def _outer_first(
 
 
 def _areas(mesh: Mesh, offsets: Tensor, halves: Tensor) -> Tensor:
-    """Signed area of each ring, (R,), from coordinates local to the ring."""
+    """The signed area of each ring, (R,), from coordinates local to the ring."""
     ring = owners_of(offsets.diff(), halves.shape[0])
     ends = mesh.edges.view(-1)
     origin = take(mesh.uv, take(ends, halves[offsets[:-1]]))

@@ -17,10 +17,10 @@ from splinecam._util.csr import following, offsets_of, owners_of, take, take_row
 
 __all__ = ["Mesh", "kept", "polygon_mesh"]
 
-_BLOCK = 1 << 20  # corners looked at in one go
-_MAX_SLACK = 1.25  # times what is needed is not too much memory to be kept
+_BLOCK = 1 << 20  # corners in a block
+_MAX_SLACK = 1.25  # the largest storage of a tensor that is kept, relative to its size
 
-BORDER = -1  # the "op" that made the domain's border and corners
+BORDER = -1  # the layer of the domain's border and corners
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Mesh:
     """A subdivision of a convex polygon into V vertices, E edges and F convex faces.
 
     uv: (V, 2); edges: (E, 2); offsets: (F + 1,) and corners: (H,) half-edges, face by face;
-    edge_layer, edge_unit: (E,) the cut and unit that drew the edge (-1: the domain's border);
-    vertex_layer: (V,) the cut that made the vertex (-1: a corner of the domain).
+    edge_layer, edge_unit: (E,) the layer and unit that drew the edge (-1: the domain's border);
+    vertex_layer: (V,) the layer that made the vertex (-1: a corner of the domain).
     """
 
     uv: Tensor
@@ -53,46 +53,58 @@ class Mesh:
         return int(self.offsets.shape[0]) - 1
 
     def counts(self) -> Tensor:
-        """Number of corners of each face, (F,)."""
+        """The number of corners of each face, (F,)."""
         return self.offsets[1:] - self.offsets[:-1]
 
     def owners(self) -> Tensor:
-        """Face of each corner, (H,)."""
+        """The face of each corner, (H,)."""
         return owners_of(self.counts(), self.corners.shape[0])
 
     def corner_vertices(self) -> Tensor:
-        """Vertex at which each corner's half-edge starts, (H,)."""
+        """The vertex at which each corner's half-edge starts, (H,)."""
         return take(self.edges.view(-1), self.corners)
 
     def next_corner(self) -> Tensor:
-        """Index of the corner that follows each corner around its face, (H,)."""
+        """The corner that follows each corner around its face, (H,)."""
         return following(self.offsets, self.corners.shape[0])
 
     def previous_corner(self) -> Tensor:
-        """Index of the corner before each corner around its face, (H,)."""
+        """The corner before each corner around its face, (H,)."""
         before = torch.arange(-1, self.corners.shape[0] - 1, device=self.corners.device)
         before[self.offsets[:-1]] = self.offsets[1:] - 1
         return before
 
     def halfedge_face(self) -> Tensor:
-        """Face to the left of each half-edge, -1 outside the domain, (2E,)."""
+        """The face to the left of each half-edge, -1 outside the domain, (2E,)."""
         face = self.corners.new_full((2 * self.num_edges,), -1)
         face[self.corners] = self.owners()
         return face
 
     def sums(self, corner_values: Tensor) -> Tensor:
-        """Sum over each face's corners: (H, ...) -> (F, ...)."""
+        """The sum over the corners of each face: (H, ...) -> (F, ...)."""
         out = corner_values.new_zeros((self.num_faces, *corner_values.shape[1:]))
         return out.index_add_(0, self.owners(), corner_values)
 
     def means(self) -> Tensor:
-        """Mean of each face's vertices, (F, 2): an interior point, and the fan's local origin."""
+        """The mean of each face's vertices, an interior point, (F, 2)."""
         return self.sums(self.uv[self.corner_vertices()]) / self.counts()[:, None]
 
-    def by_size(self, corners: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Faces with k corners each, (B,), and their vertices, (B, k), for every k there is.
+    def boxes(self) -> Tensor:
+        """The smallest u and v and the largest u and v of each face, (F, 4)."""
+        vertex, owner = self.corner_vertices(), self.owners()
+        axes = [take(axis.contiguous(), vertex) for axis in self.uv.unbind(1)]
+        box = self.uv.new_empty(self.num_faces)
+        bounds = [
+            box.scatter_reduce(0, owner, axis, kind, include_self=False)
+            for kind in ("amin", "amax")
+            for axis in axes
+        ]
+        return torch.stack(bounds, 1)
 
-        At most so many corners come at a time, and one face at least.
+    def by_size(self, corners: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield faces with k corners each, (B,), and their vertices, (B, k), for every k there is.
+
+        corners: the most corners of a block, which has at least one face.
         """
         counts, vertex = self.counts(), self.corner_vertices()
         for k in torch.bincount(counts).nonzero()[:, 0].tolist():
@@ -105,7 +117,7 @@ class Mesh:
         area, centroid = self.uv.new_empty(self.num_faces), self.uv.new_empty((self.num_faces, 2))
         axes = self.uv.T.contiguous()
         for face, vertex in self.by_size(_BLOCK):
-            # A row for each corner: sums along columns are several times faster than along rows.
+            # A row for each corner: sums along columns are several times faster.
             places = vertex.T.reshape(-1)
             corner = torch.stack([take(axis, places) for axis in axes]).view(2, vertex.shape[1], -1)
             middle = corner.mean(1)
@@ -120,9 +132,9 @@ class Mesh:
         return area, centroid
 
     def divide(self, edge: Tensor, uv: Tensor, vertex_layer: Tensor) -> Mesh:
-        """Divide edges at new vertices: (C,) edges ascending, (C, 2) points in order along each.
+        """Divide edges (C,), ascending, at points (C, 2) in order along each edge.
 
-        Point g becomes vertex V + g and begins edge E + g; the faces still name whole edges.
+        Point g becomes vertex V + g, where edge E + g begins. The faces still list undivided edges.
         """
         edges = torch.cat([self.edges, self.pieces(edge)])
         self.shorten(edges, edge)
@@ -137,7 +149,7 @@ class Mesh:
         )
 
     def pieces(self, edge: Tensor) -> Tensor:
-        """The edges (C, 2) that begin at the vertices V, V + 1, ... by which edges are divided."""
+        """The edges (C, 2) that begin at the vertices V, V + 1, ... at which edges are divided."""
         first, count = self.num_vertices, edge.shape[0]
         vertex = torch.arange(first, first + count, device=edge.device)
         end = take(self.edges[:, 1], edge)
@@ -145,14 +157,14 @@ class Mesh:
         return torch.stack([vertex, end], 1)
 
     def shorten(self, edges: Tensor, edge: Tensor) -> None:
-        """End divided edges at the first of their new vertices; edges: all, and then the pieces."""
+        """End divided edges at their first new vertices; edges: all, followed by the pieces."""
         vertex = torch.arange(edge.shape[0], device=edge.device)
-        ended = edge.clone()  # or the piece before
+        ended = edge.clone()  # the edge, or the piece of it before
         torch.where(edge[1:] == edge[:-1], vertex[:-1] + self.num_edges, edge[1:], out=ended[1:])
         edges[:, 1].scatter_(0, ended, vertex + self.num_vertices)
 
     def select(self, faces: Tensor) -> tuple[Mesh, Tensor, Tensor]:
-        """The sub-mesh of some faces, with the old indices of its vertices and edges."""
+        """The mesh of some faces, with the old indices of its vertices and edges."""
         entries, counts = take_rows(self.offsets, faces)
         halves = self.corners[entries]
         edge_ids, new_edge = torch.unique(halves >> 1, return_inverse=True)
@@ -170,7 +182,7 @@ class Mesh:
         return mesh, vertex_ids, edge_ids
 
     def kept(self) -> Mesh:
-        """The same mesh after inference mode, in tensors that may take part in everything."""
+        """The same mesh in ordinary tensors instead of those of inference mode."""
         return Mesh(*(kept(getattr(self, field.name)) for field in fields(self)))
 
     def to(self, device: torch.device) -> Mesh:
@@ -179,9 +191,9 @@ class Mesh:
 
 
 def kept(value: Tensor) -> Tensor:
-    """The same tensor after inference mode, as one that may take part in everything.
+    """The same tensor as an ordinary one instead of one of inference mode.
 
-    On a CPU it has the same memory, unless there is much more behind it.
+    On a CPU it shares its memory, unless the storage is much larger than the tensor.
     """
     slack = value.untyped_storage().nbytes() > _MAX_SLACK * value.nbytes
     if slack or not backend_of(value.device).numpy_memory:
@@ -190,9 +202,9 @@ def kept(value: Tensor) -> Tensor:
 
 
 def polygon_mesh(uv: Tensor, counts: Tensor | None = None) -> Mesh:
-    """The mesh of one convex polygon, given counter-clockwise: (k, 2).
+    """The mesh of one convex polygon with counter-clockwise corners (k, 2).
 
-    counts: (P,) of how many corners each of P polygons has, if they are several that do not touch.
+    counts: (P,) the numbers of corners of P polygons that do not touch, if there are several.
     """
     k = uv.shape[0]
     index = torch.arange(k, device=uv.device)
