@@ -198,7 +198,7 @@ class _Recorder:
             self.add(value)
 
     def _builtin(self, value: Any) -> None:
-        """A function in C, which must not be a method of an object that has a state."""
+        """Record a function in C, which must not be a method of an object that has a state."""
         owner = getattr(value, "__self__", None)
         if owner is not None and not isinstance(owner, (type, types.ModuleType)):
             raise Opaque
@@ -242,7 +242,7 @@ class _Recorder:
         self.parts += (tensor.dtype, tensor.device, tensor.layout, tensor.requires_grad)
 
     def _object(self, kind: type, value: Any) -> None:
-        """An object of a class that is written in Python."""
+        """Record an object of a class that is written in Python."""
         if _trusted(kind.__module__) or not all(map(_in_python, kind.__mro__[:-1])):
             raise Opaque
         self._class(kind)
@@ -303,7 +303,7 @@ class _Recorder:
                 self.add(space[name], names)
 
     def _python_module(self, module: types.ModuleType, names: tuple[str, ...]) -> None:
-        """What code may look up in a module of Python by names."""
+        """Record what code may look up by these names in a Python module."""
         self.parts.append(module.__name__)
         space = vars(module)
         if not _trusted(module.__name__) and "__file__" not in space:

@@ -30,7 +30,7 @@ _DICTS = (dict, OrderedDict, defaultdict)
 
 
 def any_mode() -> bool:
-    """Whether torch is in a mode that may change results; a default device is none."""
+    """Whether torch is in a mode that may change results; a default device does not count."""
     functions = range(torch._C._len_torch_function_stack())
     others = [i for i in functions if type(torch._C._get_function_stack_at(i)) is not DeviceContext]
     dispatch = torch._C._len_torch_dispatch_stack()

@@ -34,7 +34,7 @@ _MISUSE = (KeyError, IndexError, AttributeError, TypeError)
 
 
 def check_output(output: object) -> None:
-    """A ``TypeError`` for what cannot select one of several outputs."""
+    """Raise a ``TypeError`` for what cannot select one of several outputs."""
     kind = isinstance(output, (int, str)) and not isinstance(output, bool)
     if not (output is None or kind or callable(output)):
         raise TypeError(
@@ -72,7 +72,7 @@ def selected(result: Any, output: Output) -> Tensor:
 
 @contextmanager
 def one_output(model: nn.Module, output: Output) -> Iterator[None]:
-    """Meanwhile, calling the model returns the selected tensor alone."""
+    """Within this context, a call of the model returns the selected tensor alone."""
 
     def select(module: nn.Module, args: Any, result: Any) -> Tensor:
         return selected(result, output)

@@ -123,7 +123,7 @@ def steepness_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Row
 
 
 def _express(item: _Sample, known: list[_Known]) -> _Known | None:
-    """A value as a linear combination of known ones; None if it is none for some unit."""
+    """A value as a linear combination of known ones, or None if it is not one for some unit."""
     columns = torch.stack([column.sample.at for column in known], -1)  # (P, n, m)
     errors = torch.stack([column.sample.error for column in known], -1)  # (n, m)
     steps = (columns[1:] - columns[:1]).movedim(0, 1)  # (n, P - 1, m)

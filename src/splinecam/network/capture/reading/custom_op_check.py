@@ -33,12 +33,12 @@ _WITH_BORDERS = (
 
 
 class Problem(Exception):
-    """Why a registration does not hold, in words."""
+    """The reason why a registration does not hold."""
 
 
 @dataclass(frozen=True)
 class _Line:
-    """The points from one input to another, (1, ...) each."""
+    """The points of a line from one input to another, (1, ...) each."""
 
     start: Tensor
     end: Tensor

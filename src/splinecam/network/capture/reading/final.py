@@ -79,7 +79,7 @@ def _run(call: Call, z: Any, batch: int, device: torch.device) -> Any:
 
 
 def tail_of(graph: FlatGraph, needed: set[fx.Node]) -> Tail | None:
-    """The nodes from a final softmax, sigmoid or tanh to the output, if there are such."""
+    """The nodes from a final softmax, sigmoid or tanh to the output, if there are any."""
     active = _dependents(graph)
     nodes: list[fx.Node] = []
     node: Any = graph.output
@@ -97,7 +97,7 @@ def tail_of(graph: FlatGraph, needed: set[fx.Node]) -> Tail | None:
 
 
 def _before(node: fx.Node, active: set[fx.Node]) -> Any:
-    """The node that a follower is applied to; None if it is none."""
+    """The node that a follower is applied to, or None if the node is no follower."""
     if _is_move(node):
         return node.args[0]
     if _op(node) not in _FOLLOWERS or node.kwargs.get("rounding_mode"):

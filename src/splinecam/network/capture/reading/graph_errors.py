@@ -20,7 +20,7 @@ _LISTED = 5  # tensors that an error names
 def explained(
     error: Exception, model: nn.Module, graph: FlatGraph, used: set[fx.Node]
 ) -> SplineCamError:
-    """What to raise for an error that a graph led to, with the true reason.
+    """The exception for an error that a graph led to, with the true reason.
 
     used: the nodes that the output depends on.
     """
@@ -72,7 +72,7 @@ def _entries(name: str, tensor: Tensor) -> str:
 
 
 def _in_mode(op: OffendingOp, model: nn.Module) -> OffendingOp:
-    """An operation that acts as in training, with what has to be done about it."""
+    """An operation with what to do about it, if it acts as in training."""
     layer = _submodule(model, op.name)
     tracked = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
     if op.reason not in (TRAINING, STATISTICS) and not (tracked and layer is not None):

@@ -160,7 +160,7 @@ def _add_nested(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows
 
 
 def _sides(by: Any, true: Any, false: Any, shape: list[int], rows: Rows) -> Tensor:
-    """What is chosen by and both values, (B, 3, ...)."""
+    """The difference that decides and both values, (B, 3, ...)."""
     parts = (torch.as_tensor(x, dtype=by.dtype, device=by.device) for x in (by, true, false))
     return torch.stack([rows.out(x.expand(shape)) for x in parts], 1)
 
@@ -170,7 +170,7 @@ def _scaled_relu(z: Tensor, slope: Tensor) -> Tensor:
 
 
 def _difference(builder: GraphBuilder, node: fx.Node, choice: Choice) -> Ref:
-    """What is positive where the mask is true, in the shape of the result."""
+    """A value that is positive where the mask is true, in the shape of the result."""
     first, second = choice.first, choice.second
     if isinstance(first, Ref) and not isinstance(second, (Ref, Tensor)) and second == 0:
         return builder.expand(node, first)

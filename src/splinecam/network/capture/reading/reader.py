@@ -156,7 +156,7 @@ class Reader:
     # -- constants
 
     def _constant(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A node that does not depend on the input: computed now, or once the batch is known."""
+        """Compute a node that does not depend on the input now, or once the batch is known."""
         if _is_random(node.target):
             arguments = arguments_of(node)
             if not (arguments.get("train") is False or arguments.get("training") is False):
@@ -171,7 +171,7 @@ class Reader:
         self.builder.values[node] = run(*args, **kwargs)
 
     def _filled(self, node: fx.Node) -> None:
-        """``zeros_like(x)`` and its kind: a constant in the shape of an activation."""
+        """Add a constant in the shape of an activation, such as ``zeros_like(x)``."""
         arguments, value = arguments_of(node), node.meta["val"]
         name = target_name(node.target)
         fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
@@ -201,7 +201,7 @@ class Reader:
             builder.reject(node, None if invalid else reason)
 
     def _count_masked(self, node: fx.Node, indices: Any) -> None:
-        """Indexing by a constant mask: the number of entries it picks is a constant too."""
+        """Record how many entries indexing by a constant mask picks, which is a constant too."""
         given = indices if isinstance(indices, list) else []  # for some operations it is a tensor
         masks = [item for item in given if isinstance(item, Tensor) and item.dtype == torch.bool]
         unknown = self.builder.batch.unknown(node.meta["val"]) if masks else ()

@@ -66,7 +66,7 @@ def add_maxima(builder: GraphBuilder, call: NodeCall) -> str | None:
 
 
 def _places_of(call: NodeCall, rows: Rows, result_rows: Rows) -> Operation | None:
-    """For a pool the same pool, which says where its winners stand."""
+    """For a pool the same pool with indices, which say where its winners are."""
     name = target_name(call.node.target).removeprefix("aten.").removesuffix("_with_indices")
     packet = getattr(torch.ops.aten, f"{name}_with_indices", None)
     if packet is None or not name.startswith("max_pool"):
@@ -132,7 +132,7 @@ def _with_numbers(builder: GraphBuilder, call: NodeCall, ref: Ref, index: Tensor
 
 
 def _add_passed_on(builder: GraphBuilder, call: NodeCall, part: int | None) -> None:
-    """Groups of one unit each: the values are passed on as they are."""
+    """Add groups of one unit each, whose values are passed on as they are."""
 
     def role(item: Any) -> str:
         return "add" if isinstance(item, Ref) else "plain"
@@ -152,7 +152,7 @@ def _part_of(run: Any, part: int, *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where values go: entry k of the source, flattened, to unit ``place[k]`` of the result.
+    """Where values go: entry k of the flattened source to unit ``place[k]`` of the result.
 
     shape: of the result; taken: of the part of the source that is used; both without the batch.
     included: which units of ``self`` take part, one number for each.
@@ -288,7 +288,7 @@ def _extreme(z: Tensor, members: Tensor, shape: list[int], smallest: bool) -> Te
 
 
 def _members(place: Tensor, included: Tensor) -> Tensor:
-    """The units that each place is made of, (G, R): its own and then those that come to it.
+    """The units that each place consists of, (G, R): its own, then those that are moved to it.
 
     A place with fewer than R names its first once more.
     """

@@ -28,7 +28,7 @@ _OWN_FILES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[3]), 
 
 
 def refuse(model: nn.Module) -> None:
-    """A ``CaptureError`` for a model that torch.export cannot follow, whatever its input."""
+    """Raise a ``CaptureError`` for a model that cannot be exported, whatever its input."""
     if isinstance(model, torch.jit.ScriptModule):
         raise CaptureError("the model is a ScriptModule: pass the nn.Module it was made from")
     if type(model).forward is nn.Module.forward and "forward" not in vars(model):
@@ -91,7 +91,7 @@ def first_line(error: Exception) -> str:
 
 
 def _arguments(error: Exception, model: nn.Module) -> str | None:
-    """What a model says whose forward does not take one tensor."""
+    """The message for a model whose forward does not take one tensor."""
     if not isinstance(error, TypeError):
         return None
     try:
@@ -140,7 +140,7 @@ def _wrapper(signature: inspect.Signature) -> str:
 
 
 def quantised(model: nn.Module) -> str | None:
-    """What to say of a model with layers that round, or that are there to prepare for it."""
+    """The message for a model with layers that round, or that prepare for rounding, or None."""
     names = [name for name, module in model.named_modules() if _rounds(module)]
     inside = tuple(f"{name}." for name in names)
     # The weights of a layer are constants: only what is done to activations stands in the way.
@@ -152,7 +152,7 @@ def quantised(model: nn.Module) -> str | None:
 
 
 def _title(module: nn.Module) -> str:
-    """The name under which a module shows itself: quantised layers have names of their own."""
+    """The name that a module prints: quantised layers have names of their own."""
     shown = str(module).partition("(")[0]
     return shown if shown.isidentifier() else type(module).__name__
 
@@ -276,7 +276,7 @@ def _remedy(layer: nn.Module, given: tuple[str, ...], input_shape: tuple[int, ..
 
 
 def _known(error: Exception) -> str | None:
-    """Why a model cannot be exported, where torch's own words tell."""
+    """Why a model cannot be exported, as far as torch's message tells."""
     text, line, at = str(error), first_line(error).removesuffix("."), _place(error)
     if "fake_quantize" in text or "quantized::" in text:
         return f"the model quantises its activations{at}. {_FLOAT}"

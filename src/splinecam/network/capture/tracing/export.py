@@ -265,7 +265,7 @@ def _is_fresh(node: Any) -> bool:
 
 
 def _drop_dropout(graph: fx.Graph) -> None:
-    """Replace dropout in eval mode by its input: eager mode returns that very tensor."""
+    """Replace dropout in eval mode by its input, which is what eager mode returns."""
     for node in list(graph.nodes):
         dropout = node.op == "call_function" and "dropout" in target_name(node.target)
         if dropout and arguments_of(node).get("train") is False:

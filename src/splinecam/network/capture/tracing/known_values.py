@@ -116,7 +116,7 @@ class _KnownValues(TorchFunctionMode):
         return _evaluate(Tensor.item, (value,), {}) if whole else item
 
     def _forget(self, known: list[Tensor]) -> None:
-        """Something unknown is written to a tensor: drop all tensors that share its memory."""
+        """Drop all tensors that share memory with tensors to which unknown values are written."""
         places = {_address(self.pairs[id(tensor)][1]) for tensor in known}
         self.pairs = {k: pair for k, pair in self.pairs.items() if _address(pair[1]) not in places}
 

@@ -145,7 +145,7 @@ def opaque_module_of(node: fx.Node) -> OpaqueModule | None:
 
 @contextmanager
 def opaque_modules(model: nn.Module, keys: Iterable[int] = ()) -> Iterator[tuple[int, ...]]:
-    """Meanwhile, every module of a registered class is one call of ``splinecam::opaque``.
+    """Within this context, a registered module is one call of ``splinecam::opaque``.
 
     keys: the numbers of these modules in a graph that was captured before; without them, new
     numbers, which are the result.
