@@ -15,7 +15,7 @@ from splinecam._partition import Partition
 from splinecam._util.tolerances import EPS
 from splinecam.network.capture import capture
 from splinecam.network.ops import Bound, register
-from splinecam.network.ops.measure import measured_bound
+from splinecam.network.ops.bounds import measured_bound
 from splinecam.nn import PiecewiseLinear
 
 PAGE = Path(__file__).parents[2] / "docs" / "register.md"

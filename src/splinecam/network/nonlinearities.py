@@ -25,7 +25,7 @@ from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.groups import Groups
 from splinecam.arrangement.signs import Signs
 from splinecam.network.ops import Bound
-from splinecam.network.ops.measure import measured_bound
+from splinecam.network.ops.bounds import measured_bound
 from splinecam.network.values import Ref, Rows, map_tensors, resolve
 
 __all__ = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from splinecam.network.ops import affine, composite, masks, maxima, piecewise, rejected
-from splinecam.network.ops.bounds import Bound, affine_bound, role_of
+from splinecam.network.ops import affine, composite, maxima, piecewise, rejected
+from splinecam.network.ops.bounds import Bound, affine_bound, measured_bound, role_of
 from splinecam.network.ops.registry import (
     Affine,
     Call,
@@ -47,8 +47,8 @@ __all__ = [
     "Terminal",
     "affine_bound",
     "composite",
-    "masks",
     "maxima",
+    "measured_bound",
     "op_table",
     "op_table_markdown",
     "piecewise",

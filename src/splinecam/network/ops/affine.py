@@ -1,4 +1,4 @@
-"""The affine operations: run as they are on the batch of vertices."""
+"""The affine operations, which are run on the batch of vertices as they are."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _scale_and_shift(call: Call) -> tuple[Tensor, Tensor]:
 def _batch_norm(call: Call) -> tuple[Tensor, Tensor]:
     magnitude, error = call["input"]
     scale, shift = _scale_and_shift(call)
-    # The operation subtracts the mean before it scales, so the mean counts in full.
+    # The operation subtracts the mean before it scales, so that the mean counts in full.
     size = (1, -1, *([1] * (magnitude.dim() - 2)))
     offset = (call["running_mean"] * scale).abs() + (shift + call["running_mean"] * scale).abs()
     scale, offset = scale.abs().view(size), offset.view(size)
@@ -67,7 +67,7 @@ def _batch_norm(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def _moduli(value: Any) -> tuple[Tensor, Tensor]:
-    """Of a factor the moduli, and the squares of what it does to errors, or of its own."""
+    """The moduli of a factor, and the squares of its coefficients, or of its errors."""
     if isinstance(value, Tensor):
         return value.abs(), value * value
     magnitude, error = value

@@ -1,11 +1,10 @@
-"""Convolutions in float64, in the way that is fastest on a device.
+"""Convolutions in float64, by the method that is fastest on a device.
 
-On a CPU torch lays out the windows of a whole batch before it multiplies, far more numbers than
-the cache holds: a few images at a time are up to twice as fast. On CUDA its convolutions leave the
-matrix units for float64 idle: with the windows laid out as the columns of a matrix, a convolution
-is a product of matrices, which does not (``as_product``). A convolution of each channel by itself
-is a sum of shifted images: on a CPU torch convolves one channel after the other, a hundred times as
-slowly (``depthwise``).
+On a CPU torch copies the windows of a whole batch before it multiplies, far more numbers than the
+cache holds: a few images at a time are up to twice as fast. On CUDA its convolutions do not use the
+matrix units for float64; a product with a matrix whose columns are the windows does
+(``as_product``). A convolution of each channel by itself is a sum of shifted images: on a CPU torch
+convolves one channel after the other, which is a hundred times as slow (``depthwise``).
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ __all__ = ["as_product", "convolution", "depthwise"]
 # has threads.
 _CACHED = 1 << 18
 
-# On CUDA a product wins where windows are long enough, and the channels enough, to be worth laying
-# out. Measured on an H200: 1.3 to 4 times as fast from 64 numbers and 8 channels on, but slower for
-# the 27 numbers of a first layer, and for windows of one pixel, which are laid out as they are.
+# On CUDA a product is faster where windows are long and there are enough channels. Measured on an
+# H200: 1.3 to 4 times as fast from 64 numbers and 8 channels on, but slower for the 27 numbers of a
+# first layer, and for windows of one pixel, which need no copy.
 _LONG, _MANY = 1 << 6, 1 << 3
-_COLUMNS = 1 << 26  # numbers laid out at a time
+_COLUMNS = 1 << 26  # numbers in the windows that are copied at a time
 
-# Images with fewer windows than this stand side by side in one matrix. The others have a matrix
-# each, which is what the result looks like.
+# Images with fewer windows than this share one matrix. The others have a matrix each, which has the
+# layout of the result.
 _FEW = 1 << 6
 
 
 def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The same convolution with the arguments of ``run``, in the faster way."""
+    """A function with the arguments and results of the convolution ``run``, but faster."""
 
     def convolve(
         x: Tensor,
@@ -88,16 +87,16 @@ def as_product(
         reach = gap * (weight.shape[axis] - 1) + 1
         windows = windows.unfold(axis, reach, step)[..., ::gap]
     shape, inner = windows.shape[2:dims], range(dims, windows.dim())
-    together = prod(shape) < _FEW
-    order = (1, *inner, 0, *axes) if together else (0, 1, *inner, *axes)
-    count = 1 if together else batch
+    shared = prod(shape) < _FEW
+    order = (1, *inner, 0, *axes) if shared else (0, 1, *inner, *axes)
+    count = 1 if shared else batch
     columns = windows.permute(order).reshape(count, prod(weight.shape[1:]), -1)
     factor = weight.reshape(1, outputs, -1).expand(count, -1, -1)
     if bias is None:
         product = torch.bmm(factor, columns)
     else:
         product = torch.baddbmm(bias[:, None], factor, columns)
-    if together:
+    if shared:
         product = product.view(outputs, batch, -1).transpose(0, 1).contiguous()
     return product.view(batch, outputs, *shape)
 
@@ -112,7 +111,7 @@ def depthwise(
 ) -> Tensor:
     """A convolution of x (B, C, *size) with weight (C * m, 1, *kernel), m for each channel.
 
-    Images are laid out as one row of pixels, along which all shifts go: long rows are fast.
+    Each image is one long row of pixels, along which it is shifted.
     """
     borders = [n for width in reversed(padding) for n in (width, width)]
     sizes = [n + 2 * width for n, width in zip(x.shape[2:], padding, strict=True)]
@@ -139,13 +138,13 @@ def depthwise(
 
 
 def _pays(weight: Tensor) -> bool:
-    """Whether a product of matrices is the faster way on CUDA."""
+    """Whether a product of matrices is faster on CUDA."""
     outputs, window = weight.shape[0], prod(weight.shape[1:])
     return outputs >= _MANY and window >= _LONG and prod(weight.shape[2:]) > 1
 
 
 def _each(value: Any, count: int) -> list[int]:
-    """A number for each axis, of numbers that may be given as one for all."""
+    """One number for each axis, from one for all or one for each."""
     numbers = [value] if isinstance(value, int) else list(value)
     return numbers * count if len(numbers) == 1 else numbers
 
@@ -157,7 +156,7 @@ def _places(x: Tensor, weight: Tensor, steps: list[list[int]]) -> int:
 
 
 def _in_parts(apply: Callable[[Tensor], Tensor], x: Tensor, rows: int) -> Tensor:
-    """The same for so many images at a time."""
+    """Apply a function to so many images at a time."""
     if x.shape[0] <= rows:
         return apply(x)
     return torch.cat([apply(part) for part in torch.split(x, rows)])

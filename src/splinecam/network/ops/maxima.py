@@ -1,4 +1,4 @@
-"""Maxima and sorting: which units stand in a group with each other."""
+"""Maxima and sorting: the groups of units that are compared with each other."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["SELECTS"]
 SELECTS = "it picks units by their rank: sort them, and pick from the result"
 
 Windows = Callable[[Call, int, int, int], Tensor]
-"""The places (O, K) in one dimension that each of its windows covers, -1 for none.
+"""A function of a call, a dimension, its size and its number of windows O.
 
-From the call, the number of the dimension, its size, and the number of windows O.
+It returns the places (O, K) in that dimension that each window covers, -1 for none.
 """
 
 
@@ -44,7 +44,7 @@ def _adaptive_windows(call: Call, i: int, size: int, count: int) -> Tensor:
 
 
 def _pool(windows: Windows, dims: int) -> Callable[[Call, Tensor, list[int]], Tensor | str]:
-    """Windows over the last dimensions: in each of them some places, together their product."""
+    """The groups of a pooling: windows over the last dimensions, each a product of places."""
 
     def members(call: Call, index: Tensor, shape: list[int]) -> Tensor | str:
         sizes = index.shape[-dims:]
@@ -54,7 +54,7 @@ def _pool(windows: Windows, dims: int) -> Callable[[Call, Tensor, list[int]], Te
             last = places.amax(1, keepdim=True)
             if bool((last < 0).any()):
                 return "one of its windows holds nothing but padding"
-            # Padding never wins: a place that the window covers stands for it once more.
+            # Padding never wins: it is replaced by a place that the window covers.
             places = torch.where(places < 0, last, places)
             picked = torch.unflatten(plane.index_select(i, places.flatten()), i, places.shape)
             plane = picked.movedim(i + 1, -1)
@@ -65,7 +65,7 @@ def _pool(windows: Windows, dims: int) -> Callable[[Call, Tensor, list[int]], Te
 
 
 def _reduced(call: Call, index: Tensor, shape: list[int]) -> Tensor:
-    """Everything in the given dimensions, or everything at all."""
+    """All units in the given dimensions, or all units."""
     dims = call.get("dim")
     dims = [dims] if isinstance(dims, int) else list(dims or range(index.dim()))
     last = list(range(-len(dims), 0))
@@ -81,7 +81,7 @@ def _largest_of_all(call: Call, index: Tensor, shape: list[int]) -> Tensor | str
 
 
 def _prefixes(call: Call, index: Tensor, shape: list[int]) -> Tensor:
-    """Everything up to each unit: the later ones of a group stand for the unit itself."""
+    """All units up to each one; the places of later ones are filled with the unit itself."""
     place = torch.arange(index.shape[call["dim"]], device=index.device)
     upto = torch.minimum(place[:, None], place)
     return index.movedim(call["dim"], -1)[..., upto].movedim(-2, call["dim"] % index.dim())

@@ -1,4 +1,7 @@
-"""The piecewise-linear operations of one variable: where their slopes change."""
+"""The piecewise-linear operations of one variable, and masks: where they change.
+
+A mask is a comparison of activations. It may choose between values that agree at its border.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import torch
 from torch import Tensor
 
 from splinecam.network.ops.affine import TRAINING
-from splinecam.network.ops.registry import Call, Knots, Piecewise, register
+from splinecam.network.ops.registry import Call, Comparison, Knots, Piecewise, register
 
 
 def _fixed(*levels: float, slopes: tuple[float, ...]) -> Any:
@@ -124,4 +127,12 @@ register(
         pairs=(("other", True),),
         notes="with a constant, or of two activations",
     ),
+)
+
+register("gt ge greater greater_equal", Comparison(("self", "other")))
+register("lt le less less_equal", Comparison(("other", "self")))
+register("logical_not bitwise_not", Comparison(None, notes="of a mask"))
+register(
+    "sign sgn",
+    Comparison(None, signed=True, notes="times a value that is zero where the sign changes"),
 )

@@ -1,4 +1,4 @@
-"""Teach SplineCam a module or an operator of your own: where it bends, or that it is affine."""
+"""Register modules and operators of the user: affine ones, and those with given borders."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = [
     "register_op",
     "register_table",
     "registrations",
-    "taught_class",
-    "taught_operator",
+    "rule_of_class",
+    "rule_of_operator",
     "unregister_op",
 ]
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Table:
-    """Functions of one variable: the slopes, (K + 1, C), before, between and after knots (K,)."""
+    """Functions of one variable: slopes (K + 1, C) before, between and after knots (K,)."""
 
     knots: Tensor
     slopes: Tensor
@@ -36,7 +36,7 @@ class Table:
 
 @dataclass(frozen=True)
 class CustomOp:
-    """What was registered: affine if neither ``cuts`` nor ``table`` is given.
+    """The rule of a registered target, which is affine if neither field is given.
 
     cuts: affine functions of the input whose zeros are the borders. table: from a module to its
     functions of one variable.
@@ -88,12 +88,12 @@ def register_op(
         raise TypeError(f"cuts must be a function, not {type(cuts).__name__}")
     rule = CustomOp(cuts)
 
-    def teach(target: Any) -> Any:
+    def register(target: Any) -> Any:
         table, key = _place(target)
         table[key] = rule
         return target
 
-    return teach if target is None else teach(target)
+    return register if target is None else register(target)
 
 
 def unregister_op(target: Any) -> None:
@@ -110,12 +110,12 @@ def register_table(kind: type[Any], table: Callable[[Any], Table]) -> None:
 
 
 def registrations() -> tuple[Any, ...]:
-    """All that is registered, to be compared with what was registered before."""
+    """All rules that are registered, to compare with those at another time."""
     return (*_CLASSES.items(), *_OPERATORS.items())
 
 
-def taught_class(module: nn.Module) -> CustomOp | None:
-    """The rule of a module's class, or of the class that it has its ``forward`` from."""
+def rule_of_class(module: nn.Module) -> CustomOp | None:
+    """The rule of a module's class, or of the class that its ``forward`` is inherited from."""
     kind = type(module)
     for base in kind.__mro__:
         if base in _CLASSES and kind.forward is base.forward:  # type: ignore[attr-defined]
@@ -123,7 +123,7 @@ def taught_class(module: nn.Module) -> CustomOp | None:
     return None
 
 
-def taught_operator(target: object) -> CustomOp | None:
+def rule_of_operator(target: object) -> CustomOp | None:
     """The rule of an operator, or of one of its overloads."""
     if not _OPERATORS:
         return None

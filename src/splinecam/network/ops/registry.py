@@ -75,8 +75,8 @@ class Affine:
 class Piecewise:
     """A continuous piecewise-linear function of one variable, applied to every unit.
 
-    ``knots`` answers with the knots of one call, or with the reason why it is not continuous or
-    not piecewise linear. ``source`` names the arguments of which one is the variable. With several
+    ``knots`` returns the knots of one call, or the reason why it is not continuous or not
+    piecewise linear. ``source`` names the arguments of which one is the variable. With several
     activations, ``self`` is compared with one argument of ``pairs`` after the other: the larger is
     kept or, where the name comes with True, the smaller.
     """
@@ -91,11 +91,11 @@ class Piecewise:
 
 @dataclass(frozen=True)
 class Maximum:
-    """The largest, or the smallest, unit of each group; a second result are places, which jump.
+    """The largest, or the smallest, unit of each group; a second result are discontinuous places.
 
-    ``members(call, index, shape)``: ``index`` stands for the variable and holds the number of each
-    unit; ``shape`` is the result's. The answer, ``(*shape, R)``, are the units of each group, or
-    the reason against the call. A group may name a unit more than once.
+    ``members(call, index, shape)`` returns the units of each group, ``(*shape, R)``, or the reason
+    against the call. ``index`` holds the number of each unit, in the shape of the variable;
+    ``shape`` is that of the result. A group may name a unit more than once.
     """
 
     members: Callable[[Call, Tensor, list[int]], Tensor | str]
@@ -105,9 +105,9 @@ class Maximum:
 
 @dataclass(frozen=True)
 class Sort:
-    """Groups of units in order; a second result are places, which jump.
+    """Groups of units in order; a second result are discontinuous places.
 
-    ``members(call, index)``: the units of each group, ``(..., R)``, in the order of the result.
+    ``members(call, index)`` returns the units of each group, ``(..., R)``, in the result's order.
     """
 
     members: Callable[[Call, Tensor], Tensor]
@@ -116,7 +116,7 @@ class Sort:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Values that are added up, averaged or compared with each other at constant places.
+    """Values that are added, averaged or compared with each other at constant places.
 
     ``source``: the argument that is scattered; ``whole``: whether the index has one entry for each
     slice of it, rather than for each of its values.
@@ -131,7 +131,7 @@ class Emit(Protocol):
     """Adds calls to a graph; values of the graph stand for tensors."""
 
     def __call__(self, target: Any, *args: Any) -> Any:
-        """The result of one more call."""
+        """Add a call and return its result."""
 
     def item(self, values: Any, i: int) -> Any:
         """One of the results of a call that has several."""
@@ -240,11 +240,8 @@ def op_table() -> tuple[OpRow, ...]:
     """Every operation that SplineCam knows: its name, its kind, and what to know about it."""
     rows = []
     for name, rule in _RULES.items():
-        kind = type(rule).__name__.lower()
-        notes = rule.notes
-        if isinstance(rule, Rejected):
-            notes = rule.reason
-        rows.append(OpRow(name, kind, notes))
+        notes = rule.reason if isinstance(rule, Rejected) else rule.notes
+        rows.append(OpRow(name, type(rule).__name__.lower(), notes))
     order = list(TITLES)
     return tuple(sorted(rows, key=lambda row: (order.index(row.kind), row.op)))
 

@@ -22,8 +22,8 @@ from splinecam.network.capture.tracing.opaque_modules import (
 )
 from splinecam.network.nonlinearities import CustomNonlinearity, Operation, PiecewiseScalar
 from splinecam.network.ops import Affine, Bound, target_name
-from splinecam.network.ops.measure import measured_bound
-from splinecam.network.ops.register import CustomOp, Table, taught_operator
+from splinecam.network.ops.bounds import measured_bound
+from splinecam.network.ops.register import CustomOp, Table, rule_of_operator
 from splinecam.network.ops.rejected import MIXES
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, resolve
@@ -70,7 +70,7 @@ def _measured(run: Function, call: dict[str, Any]) -> Bound:
 def custom_op_of(node: fx.Node) -> CustomOp | None:
     """What was registered for the module or the operator that a node calls."""
     module = opaque_module_of(node)
-    return taught_operator(node.target) if module is None else module.rule
+    return rule_of_operator(node.target) if module is None else module.rule
 
 
 def add_custom(builder: GraphBuilder, call: NodeCall) -> str | None:

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from splinecam.errors import CaptureError
 from splinecam.network.capture.isolation import widened
 from splinecam.network.capture.tracing.diagnosis import first_line
-from splinecam.network.ops.register import CustomOp, Table, taught_class
+from splinecam.network.ops.register import CustomOp, Table, rule_of_class
 
 __all__ = ["OpaqueModule", "as_columns", "opaque_module_of", "opaque_modules"]
 
@@ -151,7 +151,7 @@ def opaque_modules(model: nn.Module, keys: Iterable[int] = ()) -> Iterator[tuple
     numbers, which are the result.
     """
     found = {
-        module: rule for module in model.modules() if (rule := taught_class(module)) is not None
+        module: rule for module in model.modules() if (rule := rule_of_class(module)) is not None
     }
     numbers = iter(keys) if keys else _KEYS
     copies = {next(numbers): OpaqueModule(module, rule) for module, rule in found.items()}

@@ -22,7 +22,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from splinecam.network.capture.isolation import any_mode
 from splinecam.network.capture.tracing.flat_graph import FirstDimension, FlatGraph
 from splinecam.network.ops import target_name
-from splinecam.network.ops.register import taught_class
+from splinecam.network.ops.register import rule_of_class
 
 __all__ = ["walk"]
 
@@ -76,7 +76,7 @@ def _follow(recorder: _Recorder, module: nn.Module, path: str, x: fx.Node) -> fx
     kind, state = type(module), vars(module)
     names = recorder.class_attributes.get(kind)
     if names is None:
-        if not _unchanged(kind) or taught_class(module) is not None:
+        if not _unchanged(kind) or rule_of_class(module) is not None:
             raise _Unusual
         names = recorder.class_attributes[kind] = set().union(*map(vars, kind.__mro__))
     if not names.isdisjoint(state) or any(state[hooks] for hooks in _HOOKS):
