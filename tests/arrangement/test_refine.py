@@ -9,6 +9,7 @@ from torch import Tensor
 from splinecam._util.backend import using
 from splinecam._util.tolerances import EPS
 from splinecam.analysis.validate import check_mesh
+from splinecam.arrangement import zero_sets
 from splinecam.arrangement.chords import FaceBoundaries
 from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.refine import refine
@@ -165,3 +166,15 @@ def test_many_chords_around_a_face_in_the_middle():
     mesh = cut(*lines.tolist()).mesh
     assert int(mesh.counts().max()) == 100
     assert mesh.num_vertices - mesh.num_edges + mesh.num_faces == 1
+
+
+def test_zero_sets_are_the_same_in_blocks_of_functions(monkeypatch: pytest.MonkeyPatch):
+    mesh = cut((1, 0.2, 0.1), (0.3, -1, 0.2), (1, 1, -0.3)).mesh
+    lines = torch.randn(150, 3, dtype=torch.float64) * torch.tensor([1, 1, 0.3])
+    whole = zero_sets.zero_sets(mesh, functions_of(mesh, lines))
+    monkeypatch.setattr(zero_sets, "_BITS", 1)
+    in_blocks = zero_sets.zero_sets(mesh, functions_of(mesh, lines))
+    assert torch.equal(whole.column, in_blocks.column)
+    assert torch.equal(whole.faces, in_blocks.faces)
+    ends, others = (found.uv[found.ends] for found in (whole, in_blocks))
+    assert torch.equal(ends, others)

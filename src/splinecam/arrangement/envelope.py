@@ -157,11 +157,6 @@ class _Around:
     tolerance: Tensor
 
     @cached_property
-    def wins(self) -> Tensor:
-        """Which members may win at each corner, (H, R)."""
-        return _may_win(self.z, self.tolerance)
-
-    @cached_property
     def offsets(self) -> Tensor:
         return offsets_of(self.counts)
 
@@ -191,12 +186,12 @@ class _Around:
         count = torch.zeros(shape, dtype=torch.int32, device=holds.device)
         return count.index_add_(0, self.owner, (~holds).to(torch.int32)) == 0
 
-    def select(self, chosen: Tensor) -> _Around:
-        """Only some of the faces, (N,) booleans."""
-        kept = chosen[self.owner].nonzero()[:, 0]
-        counts = self.counts[chosen.nonzero()[:, 0]]
-        owner = owners_of(counts, kept.shape[0])
-        return _Around(counts, owner, self.vertex[kept], self.z[kept], self.tolerance[kept])
+    def select(self, faces: Tensor, corners: Tensor) -> _Around:
+        """Only some of the faces, (M,), which have these corners."""
+        counts = self.counts[faces]
+        owner = owners_of(counts, corners.shape[0])
+        vertex, z, tolerance = (x[corners] for x in (self.vertex, self.z, self.tolerance))
+        return _Around(counts, owner, vertex, z, tolerance)
 
 
 def _may_win(z: Tensor, tolerance: Tensor) -> Tensor:
@@ -209,10 +204,12 @@ def _status(around: _Around, units: Tensor, uv: Tensor) -> FaceStatus:
     count = around.counts.shape[0]
     kind = units.new_full((count,), SETTLED)
     pair, side = units.new_zeros((count, 2)), uv.new_zeros(count)
-    open_ = ~around.everywhere(around.wins).any(1)
+    wins = _may_win(around.z, around.tolerance)
+    open_ = ~around.everywhere(wins).any(1)
     rows = open_.nonzero()[:, 0]
     if rows.shape[0]:
-        found = _best_border(around.select(open_), uv)
+        corners = open_[around.owner].nonzero()[:, 0]
+        found = _best_border(around.select(rows, corners), wins[corners], uv)
         kind[rows], side[rows] = found.kind, found.side
         pair[rows] = units[rows].gather(1, found.pair)
     return FaceStatus(kind, pair, side)
@@ -231,14 +228,17 @@ class _Borders:
         return _Borders(*(part[chosen] for part in vars(self).values()))
 
 
-def _best_border(around: _Around, uv: Tensor) -> FaceStatus:
-    """For faces with several winners the pair of members to cut by (places in the group)."""
+def _best_border(around: _Around, wins: Tensor, uv: Tensor) -> FaceStatus:
+    """For faces with several winners the pair of members to cut by (places in the group).
+
+    wins: (H, R) which members may win at each corner.
+    """
     first, second = _changes(around)
     corner = (first != second).nonzero()[:, 0]
     vertex = around.vertex
     side = lengths(uv[vertex[around.after[corner]]] - uv[vertex[corner]])
     borders = _Borders(around.owner[corner], side, first[corner], second[corner])
-    divides, others = _compared(around, borders)
+    divides, others = _compared(around, wins, borders)
     valid = divides.nonzero()[:, 0]
     return _choose(around.counts.shape[0], borders.select(valid), others[valid])
 
@@ -270,7 +270,7 @@ def _overtaker(
     return t.argmin(1), exceeds.any(1)
 
 
-def _compared(around: _Around, borders: _Borders) -> tuple[Tensor, Tensor]:
+def _compared(around: _Around, wins: Tensor, borders: _Borders) -> tuple[Tensor, Tensor]:
     """Compare both members of each border at all corners of its face.
 
     Returns whether their line divides the face, and whether others win in the face, too, (C,) each.
@@ -282,10 +282,10 @@ def _compared(around: _Around, borders: _Borders) -> tuple[Tensor, Tensor]:
     value = z[rows, a] - z[rows, b]
     slack = tolerance[rows, a] + tolerance[rows, b]
     sign = (value > slack).long() - (value < -slack).long()
-    wins = around.wins[rows, a] | around.wins[rows, b]
+    loses = ~(wins[rows, a] | wins[rows, b])
     above, below, others = (
         torch.zeros_like(counts).index_add_(0, which, flag.long())
-        for flag in (sign > 0, sign < 0, ~wins)
+        for flag in (sign > 0, sign < 0, loses)
     )
 
     # Where the line meets an edge of a face with two winners, no third one may be above.
