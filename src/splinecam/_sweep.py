@@ -1,4 +1,4 @@
-"""The partitions of many domains by one network, which all go through it together."""
+"""The partitions of many domains by one network, computed in batches."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ from splinecam.network.capture.outputs import Output, check_output
 
 __all__ = ["sweep"]
 
-# Domains taken at a time: at first, and at most.
+# Domains in a window, which is partitioned at a time: at first, and at most.
 _FIRST, _MOST = 128, 1024
 
-# Partitions of domains that were taken together may fill this part of the memory.
-_SHARE = 1 / 4
+_SHARE = 1 / 4  # the part of the memory that the partitions of a window may fill
 
-# The domains of a stack share their rounding errors: none may be so much larger than another.
+# The domains of a batch share their rounding errors: none may be so much larger than another.
 _ALIKE = 4.0
 
 
@@ -76,15 +75,15 @@ def sweep(
 ) -> list[Partition] | Iterator[Partition]:
     """The partitions of many domains by one network, in order: what ``partition`` gives for each.
 
-    The model is captured once, and the domains are carried through it together, so that many small
-    ones cost little more than one large one.
+    The model is captured once and run over batches of domains, so that many small domains cost
+    little more than one large one.
 
-    model: as for ``partition``. domains: of one input shape, in a list or made on the way. stream:
-    give the partitions one by one instead of a list, when they do not all fit in memory; domains
-    that are made on the way are taken a few hundred at a time. output: which of several outputs of
-    the model, as for ``partition``. memory: bytes to stay within, apart from the partitions
-    themselves; what does not fit is carried on in halves. max_regions: a ``LimitError`` beyond this
-    many in one domain, with its number. names: of the classes, as for ``partition``.
+    model: as for ``partition``. domains: an iterable of domains of one input shape. stream: return
+    an iterator instead of a list, for partitions that do not all fit in memory; it takes a few
+    hundred domains at a time. output: which of several outputs of the model, as for ``partition``.
+    memory: bytes to stay within, apart from the partitions themselves. max_regions: a
+    ``LimitError`` beyond this many in one domain, with its number. names: of the classes, as for
+    ``partition``.
 
     >>> model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> domains = [Domain.around(torch.randn(5), side=2.0, seed=i) for i in range(20)]
@@ -116,7 +115,7 @@ def _sweep(
     names: Sequence[str] | None,
     progress: bool,
 ) -> Iterator[Partition]:
-    """The partitions, computed as they are asked for."""
+    """Yield the partitions, which are computed as they are asked for."""
     total = len(domains) if isinstance(domains, Sequence) else None
     coming = _checked(domains)
     first = next(coming, None)
@@ -129,7 +128,7 @@ def _sweep(
     plan = Plan.of(program, device_of(device), memory)
     coming, size, done = chain([first], coming), _FIRST, 0
     with progress_bar(total, "domain", progress) as bar:
-        together = partial(
+        run_group = partial(
             run_batch,
             program,
             max_regions=max_regions,
@@ -138,7 +137,7 @@ def _sweep(
         )
         while window := list(islice(coming, size)):
             used = 0
-            for index, outcome in _in_order(window, together, done):
+            for index, outcome in _in_order(window, run_group, done):
                 part = assemble(
                     model, plan.last.program, window[index], outcome, output=output, names=called
                 )
@@ -146,13 +145,13 @@ def _sweep(
                 bar.update()
                 yield part
             done += len(window)
-            # As many as fit, if the next ones are like these.
+            # The next window has as many domains as fit, if they are like these.
             fits = int(_SHARE * plan.last.memory * len(window) / used)
             size = max(1, min(fits, 4 * size, _MOST))
 
 
 def _checked(domains: Iterable[Any]) -> Iterator[Domain]:
-    """The domains, of which each must be one, and of the first one's input shape."""
+    """Yield the domains, which must all have the input shape of the first one."""
     shape = None
     for index, domain in enumerate(domains):
         if not isinstance(domain, Domain):
@@ -167,15 +166,18 @@ def _checked(domains: Iterable[Any]) -> Iterator[Domain]:
 
 
 def _in_order(
-    window: list[Domain], together: Callable[..., Iterator[Outcome]], first: int
+    window: list[Domain], run_group: Callable[..., Iterator[Outcome]], first: int
 ) -> Iterator[tuple[int, Outcome]]:
-    """What is found in each of some domains, with its place; first: the number of the first one."""
+    """Yield the outcome of each domain of a window, with its place.
+
+    run_group: yields those of domains of similar size; first: the number of the first domain.
+    """
     found: dict[int, Outcome] = {}
     due = 0
     for group in _groups(window):
-        outcomes = together([window[place] for place in group])
+        outcomes = run_group([window[place] for place in group])
         for place in group:
-            # The context ends before anything is handed out: it would hold for the reader, too.
+            # The contexts end before an outcome is yielded, or they would hold for the caller, too.
             with torch.inference_mode(False), torch.no_grad():
                 try:
                     found[place] = next(outcomes)
@@ -187,7 +189,7 @@ def _in_order(
 
 
 def _groups(window: list[Domain]) -> list[list[int]]:
-    """Places of domains of similar size, around inputs of similar size, each group ascending."""
+    """The places of domains of similar size around inputs of similar size, in ascending groups."""
     inputs = [float(domain.embed(domain.corners).abs().amax(0).mean()) for domain in window]
     sides = [domain.diameter for domain in window]
     groups = [
@@ -199,7 +201,7 @@ def _groups(window: list[Domain]) -> list[list[int]]:
 
 
 def _alike(places: Iterable[int], sizes: list[float]) -> list[list[int]]:
-    """Places in groups whose sizes are much the same."""
+    """The places in groups of similar sizes."""
     groups: list[list[int]] = []
     for place in sorted(places, key=lambda place: sizes[place]):
         if not groups or sizes[place] > _ALIKE * sizes[groups[-1][0]]:
@@ -209,5 +211,5 @@ def _alike(places: Iterable[int], sizes: list[float]) -> list[list[int]]:
 
 
 def _bytes(part: Partition) -> int:
-    """Memory that a partition takes."""
+    """The memory that a partition takes."""
     return sum(array.nbytes for array in (part.values, *vars(part.mesh).values()))

@@ -1,1 +1,1 @@
-"""A program is run over a subdivision: values at vertices, refinement, affine maps."""
+"""Runs a program over a subdivision: values at vertices, refinement, affine maps."""

@@ -1,4 +1,4 @@
-"""Each region's affine map: from the outputs at its vertices, or by derivative where it is thin."""
+"""The affine map of each region: from outputs at its vertices, or by derivative if it is thin."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from splinecam.network.program import Program
 
 __all__ = ["AffineMaps", "affine_maps", "derivative", "gradients"]
 
-_WITNESSES = 32  # corners that must agree before their word is taken for the rounding error
-_ENOUGH = 1 << 18  # corners after which no more are asked
+_WITNESSES = 32  # corners from which on the rounding error is estimated from them
+_ENOUGH = 1 << 18  # corners after which no more are looked at
 _FEWEST = 16  # points in a pass, however wide the layers: their weights are read only once
 
 # Forward mode takes two passes and, when first used, a second or two. With so few outputs, or so
@@ -64,8 +64,8 @@ class _Fit:
     """Maps through three far-apart vertices of each face.
 
     anchor: (F, 2) and value: (F, n) means of the corners; weight: (F, n, 2); width: (F,) of the
-    triangle; off: how far values at other corners are off the plane at most; witnesses: how many of
-    these there are.
+    triangle; off: how far values at other corners are off the plane at most; witnesses: the number
+    of these corners.
     """
 
     anchor: Tensor
@@ -80,7 +80,7 @@ def _fit(mesh: Mesh, output: Tensor) -> _Fit:
     n, faces = output.shape[1], mesh.num_faces
     anchor, value = mesh.uv.new_empty((faces, 2)), output.new_empty((faces, n))
     weight, width = output.new_empty((faces, n, 2)), output.new_empty(faces)
-    seen, witnesses = [output.new_zeros(())], 0
+    found, witnesses = [output.new_zeros(())], 0
     block = backend_of(output.device).numbers // max(1, n)
     for face, vertex in mesh.by_size(block):
         k = vertex.shape[1]
@@ -89,9 +89,9 @@ def _fit(mesh: Mesh, output: Tensor) -> _Fit:
         anchor[face], value[face] = uv.mean(1), f.mean(1)
         weight[face], width[face], triangle = _through_triangles(uv, f)
         if k > 3 and witnesses < _ENOUGH:
-            seen.append(_off_plane(uv, f, weight[face], triangle))
+            found.append(_off_plane(uv, f, weight[face], triangle))
             witnesses += (k - 3) * face.shape[0]
-    return _Fit(anchor, value, weight, width, float(torch.stack(seen).max()), witnesses)
+    return _Fit(anchor, value, weight, width, float(torch.stack(found).max()), witnesses)
 
 
 def _through_triangles(uv: Tensor, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -129,10 +129,10 @@ def _off_plane(uv: Tensor, f: Tensor, weight: Tensor, first: Tensor) -> Tensor:
 
 
 def _noise(fit: _Fit, output: Tensor, error: Tensor) -> float:
-    """Rounding error of the outputs: as estimated, or as seen where that is less.
+    """The rounding error of the outputs: the bound, or what is measured where that is less.
 
-    The corners of a face beyond the third show how far values really are off a plane. Estimates of
-    deep networks are pessimistic, and believing them would make most of their regions look thin.
+    The corners of a face beyond the third show how far values are off a plane. The bounds of deep
+    networks are pessimistic, and would make most of their regions look thin.
     """
     estimated = float(error.max()) if error.numel() else 0.0
     if fit.witnesses < _WITNESSES:

@@ -36,7 +36,7 @@ class Merged:
 
 
 def merge(mesh: Mesh, maps: AffineMaps, areas: Tensor) -> Merged:
-    """Join faces, of given areas (F,), across edges on which the slope changes within rounding."""
+    """Join faces, of given areas (F,), across edges where slopes differ by rounding only."""
     faces = mesh.halfedge_face().view(-1, 2)
     inner = (faces >= 0).all(1)
     a, b = faces[inner].unbind(1)

@@ -78,10 +78,12 @@ def join_tiles(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
 
 @dataclass(frozen=True)
 class _Seams:
-    """The new vertices on the whole mesh's edges, united over the tiles.
+    """The new vertices on the whole mesh's edges, where those of both tiles are united.
 
-    Per united vertex, (C,) ordered along each edge: ``edge`` and a ``sample`` (tile, vertex) of it;
-    first: (E + 1,) the united vertices of each edge. Per tile: its vertices on edges, their union.
+    Per united vertex, (C,) ordered along each edge: ``edge``, and ``sample``, the tile and the
+    vertex that it is taken from. first: (E + 1,) the united vertices of each edge. Per tile:
+    ``vertex``, its vertices on edges, and ``united``, the united vertex of each. base: the number
+    of vertices of the whole mesh.
     """
 
     edge: Tensor
@@ -107,7 +109,7 @@ class _Seams:
 
 
 def _seams(mesh: Mesh, tiles: list[Tile]) -> _Seams:
-    """Every piece of a divided edge but the first begins at a new vertex: unite those."""
+    """Unite the new vertices on edges, at which all pieces of an edge but the first begin."""
     edge, vertex, number, t = [], [], [], []
     for index, tile in enumerate(tiles):
         start = tile.mesh.edges[:, 0]
@@ -137,7 +139,7 @@ def _seams(mesh: Mesh, tiles: list[Tile]) -> _Seams:
 
 
 def _unite(mesh: Mesh, edge: Tensor, number: Tensor, t: Tensor) -> Tensor:
-    """Which vertices begin a united one; at most one vertex of each of the two tiles is united.
+    """Which vertices are the first of a united one, which has one vertex of each tile at most.
 
     Neighbours along the edge from different tiles are one vertex when both tiles have as many
     vertices on the edge (then the k-th belongs to the k-th), or when they are as close as rounding.
