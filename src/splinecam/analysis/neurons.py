@@ -276,21 +276,11 @@ def _unequal(table: Tensor, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor, Ten
 
     Yields the pair, the column, and whether the first row has the lower number there.
     """
-    width = table.shape[1]
-    step = max(1, backend_of(table.device).numbers // width)
+    step = max(1, backend_of(table.device).numbers // table.shape[1])
     for start in range(0, pairs.shape[0], step):
         left, right = (take(table, row) for row in pairs[start : start + step].unbind(1))
-        place = _true_places(left != right)
-        yield start + place // width, place % width, (left < right).view(-1)[place]
-
-
-def _true_places(mask: Tensor) -> Tensor:
-    """Flat indices of the true entries, ascending; faster than ``nonzero`` where they are few."""
-    flat = mask.view(-1)
-    flat = torch.nn.functional.pad(flat, (0, -flat.shape[0] % 8))
-    words = flat.view(torch.int64).nonzero()[:, 0]
-    item, byte = flat.view(-1, 8)[words].nonzero(as_tuple=True)
-    return 8 * words[item] + byte
+        row, column = (left != right).nonzero(as_tuple=True)
+        yield start + row, column, (left < right)[row, column]
 
 
 def _strips(part: PartitionData, means: Tensor, pieces: int) -> Iterator[Tensor]:

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam._util.backend import backend_of
 from splinecam._util.csr import lengths
 from splinecam._util.text_table import TextTable, number_text
 from splinecam.analysis.boundary import decision_boundary
@@ -150,22 +149,11 @@ def _summary(values: Tensor, areas: Tensor) -> dict[str, float]:
     """The averages and quantiles of one number per region, (F,)."""
     mean_by_area = areas @ values / areas.sum()
     std = values.std(correction=0)
-    plain = torch.stack([values.mean(), mean_by_area, std, values.min(), values.max()])
+    plain = torch.stack([values.mean(), mean_by_area, std, values.min(), values.max()]).tolist()
+    quantiles = np.quantile(values.cpu().numpy(), list(_QUANTILES.values())).tolist()
     names = ("mean", "mean_by_area", "std", "min", "max", *_QUANTILES)
-    found = dict(zip(names, torch.cat([plain, _quantiles(values)]).tolist(), strict=True))
+    found = dict(zip(names, plain + quantiles, strict=True))
     return {name: found[name] for name in _SUMMARY}
-
-
-def _quantiles(values: Tensor) -> Tensor:
-    """The values (F,) at the ranks of ``_QUANTILES``, linear between two ranks."""
-    rank = torch.tensor(list(_QUANTILES.values()), dtype=torch.float64) * (len(values) - 1)
-    low, high = rank.floor().long(), rank.ceil().long()
-    if not backend_of(values.device).numpy_memory:
-        ordered = values.sort().values
-    else:  # on a CPU, partitioning around a few ranks is much faster than sorting
-        ordered = torch.from_numpy(np.partition(values.numpy(), torch.cat([low, high]).tolist()))
-    below, above = ordered[low.to(values.device)], ordered[high.to(values.device)]
-    return below + (rank - low).to(values) * (above - below)
 
 
 def _paper(summaries: dict[str, dict[str, float]], regions: int) -> dict[str, Any]:
