@@ -22,8 +22,8 @@ from splinecam.plot.scene import Scene
 __all__ = ["AxesFit", "explain_colors", "label_axes", "place_axes"]
 
 _SMALL, _TINY, _WIDE = 8.0, 5.5, 260.0  # sizes of numbers, the first on axes of so many points
-_GREY, _FAINT = "#9aa1aa", 0.16  # of axes, and how much ink the grid has
-_NUMBERS, _LABELS = 1.75, 4.0  # how far from the axes, in sizes of letters
+_GREY, _FAINT = "#9aa1aa", 0.16  # of axes, and the opacity of the grid
+_NUMBERS, _LABELS = 1.75, 4.0  # distances from the axes, in sizes of letters
 # Inches: of a figure, of a colour bar beside it, around it, between titles.
 _WIDTH, _HIGHEST, _BESIDE, _MARGIN, _GAP = 6.0, 6.5, 0.9, 0.1, 0.08
 _ROUNDS, _EXACT = 6, 0.5  # of fitting, until nothing is off by so many pixels

@@ -142,9 +142,6 @@ def color_regions(part: PartitionData, color: Any, options: ColorOptions) -> Col
     )
 
 
-# -- classes -------------------------------------------------------------------------------------
-
-
 def _by_class(part: PartitionData, options: ColorOptions) -> Coloring:
     """The winner's colour, paler where it wins by little; regions are cut at the boundary."""
     cells = class_regions(part, level=options.level)
@@ -166,7 +163,7 @@ def _by_class(part: PartitionData, options: ColorOptions) -> Coloring:
 
 
 def _shown_classes(areas: Any, options: ColorOptions) -> list[int]:
-    """The classes in the legend, ascending: those asked for, or the largest, by their areas."""
+    """The classes in the legend, ascending: the chosen ones, or the largest, by their areas."""
     if options.shown == "all":
         return list(range(len(areas)))[:MAX_ENTRIES]
     if options.shown is not None:
@@ -192,9 +189,6 @@ def _output_name(part: PartitionData, k: int) -> str:
     """The name of an output: a logit if a final sigmoid or softmax was left out."""
     name = "logit" if part.stripped else "output"
     return name if part.values.shape[1] == 1 else f"{name} {k}"
-
-
-# -- numbers -------------------------------------------------------------------------------------
 
 
 def _by_slope(part: PartitionData, options: ColorOptions) -> Coloring:
@@ -287,9 +281,6 @@ def _linear(low: float, high: float) -> Normalize:
 
 def _extremes(numbers: Floats) -> Limits:
     return (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 0.0)
-
-
-# -- layers, vertices, random colours --------------------------------------------------------------
 
 
 def _by_layer(part: PartitionData, options: ColorOptions) -> Coloring:

@@ -40,8 +40,8 @@ def color_graph(count: int, pairs: Ints, seed: int = 0) -> Ints:
         color[now] = np.where(taken[now], -1, chance).argmax(1)
         chosen = color[pairs] >= 0
         for a, b in ((0, 1), (1, 0)):
-            told = pairs[chosen[:, a]]
-            taken[told[:, b], color[told[:, a]]] = True
+            known = pairs[chosen[:, a]]
+            taken[known[:, b], color[known[:, a]]] = True
         pairs = pairs[~chosen.any(1)]
         open_ = open_[waits[open_]]
     return color

@@ -158,9 +158,6 @@ def _regions(count: int) -> str:
     return f"{count:,} region{'s' * (count != 1)}"
 
 
-# -- drawing ---------------------------------------------------------------------------------
-
-
 def _new_panels(part: PartitionData, titles: list[str], columns: int, size: float) -> Figure:
     """A new figure with axes and their titles, as high as they need."""
     from splinecam.plot.decorations import set_frame

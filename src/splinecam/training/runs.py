@@ -203,17 +203,14 @@ def _draw_regions(ax: Axes, run: Run, at: Floats, measure: Measure, band: Band) 
     means: list[Floats] = []
     for k, group in enumerate(groups):
         found = [(i, each.around[group]) for i, each in enumerate(run) if group in each.around]
-        place = at[[i for i, _ in found]]
         counts: list[Floats] = [np.asarray(count, np.float64) for _, count in found]
         values = counts if measure == "regions" else [side**2 / count for count in counts]
-        mean = np.array([each.mean() for each in values])
+        means.append(np.array([each.mean() for each in values]))
         low, high = np.array([_band(each, band) for each in values]).T
-        color = CLASSES[k % len(CLASSES)]
-        dash: Any = _DASHES[k % len(_DASHES)]
-        label = f"{group} ({len(counts[-1])})"
+        place, color = at[[i for i, _ in found]], CLASSES[k % len(CLASSES)]
         ax.fill_between(place, low, high, color=color, alpha=0.18, linewidth=0)
-        ax.plot(place, mean, color=color, linewidth=1.8, linestyle=dash, label=label)
-        means.append(mean)
+        style: Any = {"linestyle": _DASHES[k % len(_DASHES)], "color": color, "linewidth": 1.8}
+        ax.plot(place, means[-1], label=f"{group} ({len(counts[-1])})", **style)
     if measure == "area" or _is_wide(np.concatenate(means)):
         ax.set_yscale("log")
     what = "mean area of regions" if measure == "area" else "regions"

@@ -1,17 +1,16 @@
-"""Which steps of a training run are recorded."""
+"""The choice of the recorded steps of a training run."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 
 __all__ = ["Every", "log_steps", "step_filter"]
 
 Every = int | str | Iterable[int] | Callable[[int], bool]
-"""Which steps: every so many, ``"log"``, given ones, or a function of the step's number."""
+"""The recorded steps: every n-th, ``"log"``, given ones, or a function of the step's number."""
 
 _PER_DECADE = 20  # of "log"
 
@@ -36,11 +35,6 @@ def step_filter(every: Every) -> Callable[[int], bool]:
     if isinstance(every, Iterable):
         steps = frozenset(operator.index(step) for step in every)
         return lambda step: step in steps
-    period = _whole(every)
-    return lambda step: step % period == 0
-
-
-def _whole(every: Any) -> int:
     try:
         period = operator.index(every)
     except TypeError:
@@ -49,7 +43,7 @@ def _whole(every: Any) -> int:
         ) from None
     if isinstance(every, bool) or period < 1:
         raise ValueError(f"every must be at least 1, not {every!r}")
-    return period
+    return lambda step: step % period == 0
 
 
 def _is_log_step(step: int) -> bool:

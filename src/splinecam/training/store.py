@@ -161,7 +161,10 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[Snapshot]]:
     snapshots: list[Snapshot] = []
     for line in parsed[1:]:
         if "step" in line and "file" in line:
-            _supersede(snapshots, _snapshot(folder, line))
+            scalars = {k: math.nan if v is None else v for k, v in line.get("scalars", {}).items()}
+            around = {group: tuple(counts) for group, counts in line.get("around", {}).items()}
+            path = folder / line["file"]
+            _supersede(snapshots, Snapshot(line["step"], scalars, around, path))
     return head, snapshots
 
 
@@ -172,12 +175,6 @@ def _parse(line: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _snapshot(folder: Path, line: Mapping[str, Any]) -> Snapshot:
-    scalars = {k: math.nan if v is None else v for k, v in line.get("scalars", {}).items()}
-    around = {group: tuple(counts) for group, counts in line.get("around", {}).items()}
-    return Snapshot(line["step"], scalars, around, folder / line["file"])
 
 
 def _supersede(snapshots: list[Snapshot], newest: Snapshot) -> None:

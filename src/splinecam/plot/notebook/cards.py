@@ -164,9 +164,6 @@ def _pairs(boundary: Boundary) -> Rows:
     return [*rows, (f"and {len(pairs) - _FEW:,} more", "")] if len(pairs) > _FEW else rows
 
 
-# -- how it looks --------------------------------------------------------------------------------
-
-
 def _card(title: str, image: str, *bodies: str) -> str:
     """A picture at the left, a title and the rest at the right, or below on narrow pages."""
     return (
@@ -214,9 +211,6 @@ def _image(picture: Picture, what: str) -> str:
     size = f"width:{scale * wide:.0f}px;height:{scale * high:.0f}px"
     source = data_uri(picture.pixels)
     return f'<img alt="{what}" src="{source}" style="{size};max-width:none;margin:0"/>'
-
-
-# -- drawings ------------------------------------------------------------------------------------
 
 
 def _region_svg(region: Region, neighbours: tuple[int, ...]) -> str:

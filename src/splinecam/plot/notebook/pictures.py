@@ -89,9 +89,6 @@ def curves_picture(curves: Curves) -> Picture:
     return Picture(_reduced(light, inside, _FINE))
 
 
-# -- points and their cells ----------------------------------------------------------------------
-
-
 def _grid(mesh: Mesh, fine: int) -> Grid:
     """The points of a mesh's picture, with so many per pixel and axis."""
     low, high = mesh.uv.amin(0).tolist(), mesh.uv.amax(0).tolist()
@@ -145,9 +142,6 @@ def _fitted(part: PartitionData, regions: torch.Tensor) -> tuple[torch.Tensor, .
     return middle, mean, torch.linalg.solve(square, moment)
 
 
-# -- colours -------------------------------------------------------------------------------------
-
-
 def _class_colors(values: Floats, level: float) -> tuple[Ints, Floats]:
     """The largest output at each point, and its colour, paler where it leads by little."""
     if values.shape[-1] == 1:
@@ -183,9 +177,6 @@ def _curve_colors(curves: Curves) -> tuple[Ints, Floats]:
     if isinstance(curves, NeuronCurves):
         return curves.layer.cpu().numpy(), class_palette(len(curves.partition.layers))
     return np.zeros(len(curves), np.int64), rgb(INK)[None]
-
-
-# -- lines ---------------------------------------------------------------------------------------
 
 
 def _borders(kind: Ints) -> Bools:
