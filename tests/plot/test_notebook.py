@@ -1,4 +1,4 @@
-"""What notebooks show: real notebooks are executed, and their outputs counted."""
+"""What notebooks show: real notebooks are executed, and their outputs are counted."""
 
 from __future__ import annotations
 

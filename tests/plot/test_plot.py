@@ -304,16 +304,16 @@ def test_outputs_before_a_sigmoid_are_logits() -> None:
     assert part.plot(color="output").child_axes[0].get_ylabel() == "logit"
 
 
-def test_layers_of_birth(part: sc.Partition) -> None:
+def test_colours_of_the_last_layer(part: sc.Partition) -> None:
     ax = part.plot(color="layer", boundary=False, edges=False)
     names = [text.get_text() for text in legends_of(ax)[0].get_texts()]
     assert set(names) <= set(part.layers)
     assert len(names) == 2
     colors = image_of(ax).fill.colors
-    faces, op = part.edge_faces.numpy(), part.edge_layer.numpy()
+    faces, layer = part.edge_faces.numpy(), part.edge_layer.numpy()
     for face in (0, len(part) // 2, len(part) - 1):
-        last = op[(faces == face).any(1)].max()
-        same = [k for k in range(len(part)) if op[(faces == k).any(1)].max() == last]
+        last = layer[(faces == face).any(1)].max()
+        same = [k for k in range(len(part)) if layer[(faces == k).any(1)].max() == last]
         assert (colors[same] == colors[face]).all()
 
 
@@ -402,7 +402,7 @@ def test_no_global_settings_are_changed(part: sc.Partition) -> None:
     assert dict(matplotlib.rcParams) == before
 
 
-def test_hovering(part: sc.Partition) -> None:
+def test_the_cursor_shows_the_number_of_its_cell(part: sc.Partition) -> None:
     from matplotlib.backend_bases import MouseEvent
 
     for color in ("class", "area", "output"):
@@ -423,7 +423,7 @@ def test_hovering(part: sc.Partition) -> None:
 # -- samples -------------------------------------------------------------------------------------
 
 
-def test_points(part: sc.Partition) -> None:
+def test_points_have_the_colours_of_their_classes(part: sc.Partition) -> None:
     x = torch.tensor([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]])  # the last one is outside
     ax = part.plot(points=x, labels=[0, 2, 1], color="slope")
     (dots,) = (c for c in ax.collections if c not in lines_of(ax))
@@ -531,7 +531,9 @@ def test_a_loaded_partition_is_drawn(part: sc.Partition, tmp_path: Path) -> None
         )
 
 
-def test_rejects(part: sc.Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_options_of_plot_are_rejected(
+    part: sc.Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(sc.SplineCamError, match='choose "class"'):
         plot(part, color="blurple")
     with pytest.raises(sc.SplineCamError, match="give \\(F,\\)"):

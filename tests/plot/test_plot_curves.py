@@ -48,7 +48,7 @@ def test_given_numbers_and_colours(part: sc.Partition) -> None:
     assert len(each.get_edgecolor()) == len(levels)
 
 
-def test_on_axes_of_ones_own(part: sc.Partition) -> None:
+def test_curves_on_new_axes(part: sc.Partition) -> None:
     import matplotlib.pyplot as plt
 
     curves = part.level_set(0.05, output=0)

@@ -1,4 +1,4 @@
-"""Layer by layer panels, histograms and grids of images: what is drawn is what is so."""
+"""Panels by layer, histograms and grids of images: the pictures show the right data."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ def test_panels_have_the_lines_of_their_layers() -> None:
     part = cut_up(network(1, depth=3))
     figure = part.plot_layers()
     assert len(figure.axes) == 4
-    for op, ax in enumerate(figure.axes[:-1]):
+    for layer, ax in enumerate(figure.axes[:-1]):
         earlier, latest, rim, curve = drawn_lines(ax)
-        assert len(earlier) == int(((part.edge_layer >= 0) & (part.edge_layer < op)).sum())
-        assert len(latest) == int((part.edge_layer == op).sum())
-        every = part.neurons(layer=op)
+        assert len(earlier) == int(((part.edge_layer >= 0) & (part.edge_layer < layer)).sum())
+        assert len(latest) == int((part.edge_layer == layer).sum())
+        every = part.neurons(layer=layer)
         unit = int(every.units[every.unit_lengths.argmax(), 1])
-        assert np.array_equal(curve, part.neurons(layer=op, unit=unit).ends)
+        assert np.array_equal(curve, part.neurons(layer=layer, unit=unit).ends)
         assert np.array_equal(curve, rim)
         title = ax.get_title()
-        regions = part.regions_by_layer()[op]
+        regions = part.regions_by_layer()[layer]
         assert (
-            title == f"layer {op + 1} of 3 ({part.layers[op]!r})\n{regions:,} regions, unit {unit}"
+            title == f"layer {layer + 1} of 3 ({part.layers[layer]!r})\n{regions:,} regions, unit {unit}"
         )
     assert pixels(figure).min() < 0.5
 
@@ -127,7 +127,7 @@ def test_panels_fill_their_figure(size: tuple[int, int], options: dict[str, Any]
         assert ax.title.get_window_extent().width < ax.get_window_extent().width + 2
 
 
-def test_layers_reject() -> None:
+def test_wrong_options_of_plot_layers_are_rejected() -> None:
     part = cut_up(network(1))
     for options, error in [
         ({"unit": [1]}, ValueError),
@@ -221,7 +221,7 @@ def test_partitions_in_a_list(single: sc.Partition) -> None:
             sc.plot.plot_histograms(wrong)
 
 
-def test_histograms_reject(single: sc.Partition) -> None:
+def test_wrong_options_of_plot_histograms_are_rejected(single: sc.Partition) -> None:
     for options, error, what in [
         ({"columns": ["size"]}, sc.SplineCamError, "eccentricity"),
         ({"columns": []}, ValueError, "one column"),
@@ -283,7 +283,7 @@ def test_titles_stay_within_their_images() -> None:
         assert box.y0 >= frame.y1 - 1
 
 
-def test_images_rejected() -> None:
+def test_wrong_images_are_rejected() -> None:
     grid = sc.plot.image_grid
     with pytest.raises(sc.SplineCamError, match="Give shape="):
         grid(torch.rand(3, 16))

@@ -1,4 +1,4 @@
-"""The raster of cells, and numbers by which neighbours differ."""
+"""The raster of cells, and the colouring of graphs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_shares_of_points_are_areas() -> None:
     assert np.abs(share - part.areas.numpy() / 16).max() < 5e-4
 
 
-def test_bands_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_bands_give_the_same_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     part = sc.partition(network(), sc.Domain.box(-2, 2), progress=False)
     whole, _ = owners(part, 120)
     monkeypatch.setattr(raster, "_BLOCK", 700)

@@ -1,4 +1,4 @@
-"""Surfaces: every facet where it is, drawn in order, and in its place on the page."""
+"""Surfaces: facets at their exact heights, drawn in order, and placed on the page."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_flat_surfaces() -> None:
     assert low < float(model.bias.detach()) < high
 
 
-def test_surface_rejects(single: sc.Partition) -> None:
+def test_wrong_options_of_plot_surface_are_rejected(single: sc.Partition) -> None:
     with pytest.raises(sc.SplineCamError, match="3 outputs"):
         cut_up(network(3)).plot_surface()
     with pytest.raises(sc.SplineCamError, match="one output"):

@@ -81,7 +81,7 @@ def fit_lightning(
 
 
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
-def test_lightning(package: str, tmp_path: Path):
+def test_lightning_callback_counts_steps(package: str, tmp_path: Path):
     module, watch = fit_lightning(package, tmp_path, watched=True)
     assert watch is not None
     run = watch.run
@@ -182,7 +182,7 @@ def fit_huggingface(folder: Path, *, watched: bool, **options: Any) -> tuple[Any
     return (model, trainer), watch
 
 
-def test_huggingface(tmp_path: Path):
+def test_huggingface_callback_counts_steps(tmp_path: Path):
     (model, trainer), watch = fit_huggingface(tmp_path, watched=True)
     assert watch is not None
     run = watch.run

@@ -54,7 +54,7 @@ def single() -> list[sc.Partition]:
     return [sc.partition(network(1, seed), BOX, progress=False) for seed in range(2)]
 
 
-def stage(parts: list[sc.Partition], **plot: Any) -> FrameRenderer:
+def renderer(parts: list[sc.Partition], **plot: Any) -> FrameRenderer:
     return FrameRenderer.of(parts, plot, width=2.4, dpi=50)
 
 
@@ -92,7 +92,7 @@ def test_an_mp4_has_every_frame(parts: list[sc.Partition], tmp_path: Path):
     movie = sc.movie(parts, path, width=2.4, dpi=50, fps=10, hold=0.4, progress=False)
     frames = decoded(path, movie.size)
     assert len(frames) == 2 + 4  # the last one stays
-    drawn = stage(parts).draw(parts[0], "step 0: 10 regions").astype(float)
+    drawn = renderer(parts).draw(parts[0], "step 0: 10 regions").astype(float)
     rows = slice(movie.size[1] // 4, None)  # below the title
     assert np.abs(frames[0][rows] - drawn[rows]).mean() < 6
 
@@ -179,7 +179,7 @@ def titles(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     return found
 
 
-def test_titles(parts: list[sc.Partition], tmp_path: Path, titles: list[str]):
+def test_titles_of_frames(parts: list[sc.Partition], tmp_path: Path, titles: list[str]):
     watch = sc.watch(network(1, 0), BOX, every=1000, store=tmp_path / "run")
     watch.step(loss=0.123456)
     watch.step(2000)
@@ -198,7 +198,7 @@ def test_titles(parts: list[sc.Partition], tmp_path: Path, titles: list[str]):
     assert titles == ["<0>", "<2000>", "before", "after", f"step 0: {len(parts[0])} regions"]
 
 
-def test_what_is_no_movie(parts: list[sc.Partition], tmp_path: Path):
+def test_wrong_arguments_of_movie_are_rejected(parts: list[sc.Partition], tmp_path: Path):
     gif = tmp_path / "a.gif"
     with pytest.raises(ValueError, match=r"must end in \.gif, \.mp4, \.html"):
         sc.movie(parts, tmp_path / "a.avi")
@@ -230,21 +230,21 @@ def test_scales_hold_for_all_frames(parts: list[sc.Partition], color: str):
     alone = [
         color_regions(part, color, ColorOptions(0, None, None, 0.0, 0)).limits for part in parts
     ]
-    plot = stage(parts, color=color, output=0).plot
+    plot = renderer(parts, color=color, output=0).plot
     low, high = plot["limits"]
     assert low <= min(limits[0] for limits in alone if limits)
     assert high >= max(limits[1] for limits in alone if limits)
-    assert stage(parts, color=color, output=0, limits=(0.1, 2.0)).plot["limits"] == (0.1, 2.0)
+    assert renderer(parts, color=color, output=0, limits=(0.1, 2.0)).plot["limits"] == (0.1, 2.0)
 
 
 def test_colour_bars_are_pointed_where_any_frame_has_more():
     some = [constant([0.0], 1.0), constant([0.0], 2.0)]  # -2 to 2
-    assert stage(some, color="output", limits=(-1.0, 3.0)).plot["colorbar"] == "min"
-    assert stage(some, color="output", limits=(-3.0, 3.0)).plot["colorbar"] == "neither"
-    assert stage(some, color="output", limits=(-1.0, 1.0)).plot["colorbar"] == "both"
+    assert renderer(some, color="output", limits=(-1.0, 3.0)).plot["colorbar"] == "min"
+    assert renderer(some, color="output", limits=(-3.0, 3.0)).plot["colorbar"] == "neither"
+    assert renderer(some, color="output", limits=(-1.0, 1.0)).plot["colorbar"] == "both"
     assert (
-        "colorbar" not in stage(some, color="output", colorbar=False).plot
-        or not stage(some, color="output", colorbar=False).plot["colorbar"]
+        "colorbar" not in renderer(some, color="output", colorbar=False).plot
+        or not renderer(some, color="output", colorbar=False).plot["colorbar"]
     )
 
 
@@ -258,7 +258,7 @@ def test_an_output_has_the_same_colour_in_all_frames(single: list[sc.Partition])
         parts.append(sc.partition(model, BOX, progress=False))
     options = ColorOptions(None, None, None, 0.0, 0)
     assert len({type(color_regions(part, "output", options).norm) for part in parts}) == 2
-    common, norms = stage(parts), []
+    common, norms = renderer(parts), []
     for part in parts:
         _, ax = common._blank()
         common._plot(part, ax)
@@ -271,7 +271,7 @@ def test_an_output_has_the_same_colour_in_all_frames(single: list[sc.Partition])
 def test_a_lead_has_the_same_colour_in_all_frames():
     small, large = constant([1.0, 0.0]), constant([9.0, 0.0])
     both = constant([1.0, 0.0], 0.0)
-    common = stage([small, large, both], color="class", axes="off", boundary=False)
+    common = renderer([small, large, both], color="class", axes="off", boundary=False)
     a, b, c = (common.draw(part, "") for part in (small, large, both))
     assert np.array_equal(a, c)
     pixel = a.shape[0] // 2, 20
@@ -283,21 +283,21 @@ def test_legends_keep_all_classes():
     some = [constant([1.0, 0.0, 0.0]), constant([0.0, 0.0, 1.0])]
     for part in some:
         assert len(color_regions(part, "class", ColorOptions(None, None, None, 0.0, 0)).legend) == 1
-    common = stage(some, names=["a", "b", "c"])
+    common = renderer(some, names=["a", "b", "c"])
     assert common.plot["legend"] == ["a", "c"]
     frames = [common.draw(part, "") for part in some]
     legend = np.s_[:, int(0.87 * frames[0].shape[1]) :]
     assert np.array_equal(frames[0][legend], frames[1][legend])
     assert len(np.unique(frames[0][legend].reshape(-1, 3), axis=0)) > 5
-    assert stage(some, legend=False).plot["legend"] is False
+    assert renderer(some, legend=False).plot["legend"] is False
 
 
 def test_layers_and_vertices_have_fixed_legends(parts: list[sc.Partition]):
     flat = sc.partition(nn.Sequential(nn.Linear(2, 1), nn.ReLU()), BOX, progress=False)
     made = color_regions(parts[0], "layer", ColorOptions(None, None, None, 0.0, 0, shown="all"))
     assert [name for name, _ in made.legend] == list(parts[0].layers)
-    assert stage(parts, color="layer").plot["legend"] == "all"
-    plot = stage([flat, *parts], color="vertices").plot
+    assert renderer(parts, color="layer").plot["legend"] == "all"
+    plot = renderer([flat, *parts], color="vertices").plot
     most = int(plot["limits"][1])
     for part in (flat, *parts):
         made = color_regions(part, "vertices", ColorOptions(None, None, plot["limits"], 0.0, 0))
@@ -308,7 +308,7 @@ def test_layers_and_vertices_have_fixed_legends(parts: list[sc.Partition]):
 
 
 def test_colours_may_be_a_function_of_the_partition(parts: list[sc.Partition]):
-    common = stage(parts, color=lambda part: part.centroids[:, 0], cmap="Greys")
+    common = renderer(parts, color=lambda part: part.centroids[:, 0], cmap="Greys")
     low, high = common.plot["limits"]
     assert -1 < low < -0.5
     assert 0.5 < high < 1
@@ -316,11 +316,11 @@ def test_colours_may_be_a_function_of_the_partition(parts: list[sc.Partition]):
 
 
 def test_options_of_plot_reach_it(single: list[sc.Partition]):
-    plain = stage(single, edges=False).draw(single[0], "")
-    points = stage(single, edges=False, points=[[0.0, 0.0]]).draw(single[0], "")
+    plain = renderer(single, edges=False).draw(single[0], "")
+    points = renderer(single, edges=False, points=[[0.0, 0.0]]).draw(single[0], "")
     assert not np.array_equal(plain, points)
     with pytest.raises(TypeError, match="colour"):
-        stage(single, colour="class")
+        renderer(single, colour="class")
 
 
 def test_no_figure_of_pyplot_is_made(single: list[sc.Partition], tmp_path: Path):

@@ -152,7 +152,7 @@ def test_every_line_is_plain_json(tmp_path: Path):
     assert math.isnan(sc.open_run(tmp_path)[1].scalars["loss"])
 
 
-def test_what_is_no_run(tmp_path: Path):
+def test_folders_without_a_run_are_rejected(tmp_path: Path):
     with pytest.raises(sc.FileError, match="is not there"):
         sc.open_run(tmp_path / "nowhere")
     with pytest.raises(sc.FileError, match="has no run in it"):

@@ -1,4 +1,4 @@
-"""Networks watched while they train: nothing is disturbed, and what is recorded is right."""
+"""Watching a network while it trains: training is not disturbed, and records are right."""
 
 from __future__ import annotations
 
@@ -432,7 +432,7 @@ def test_random_points_lie_in_the_domain_or_between_the_given_inputs():
         (None, 0.1, "radius belongs to points"),
     ],
 )
-def test_wrong_points(points: Any, radius: Any, message: str):
+def test_wrong_points_are_rejected(points: Any, radius: Any, message: str):
     with pytest.raises((TypeError, ValueError), match=message):
         sc.watch(small(), BOX, points=points, radius=radius)
 
