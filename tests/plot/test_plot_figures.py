@@ -71,7 +71,8 @@ def test_panels_have_the_lines_of_their_layers() -> None:
         title = ax.get_title()
         regions = part.regions_by_layer()[layer]
         assert (
-            title == f"layer {layer + 1} of 3 ({part.layers[layer]!r})\n{regions:,} regions, unit {unit}"
+            title
+            == f"layer {layer + 1} of 3 ({part.layers[layer]!r})\n{regions:,} regions, unit {unit}"
         )
     assert pixels(figure).min() < 0.5
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from splinecam.plot.arrays import Floats, Ints
 from splinecam.plot.figures import require_matplotlib
+
+if TYPE_CHECKING:  # so that the reference names the types by these short names
+    from splinecam.plot.arrays import Floats, Ints
 
 __all__ = [
     "BOUNDARY",
