@@ -227,7 +227,7 @@ def test_a_walk_finds_all_boxes_within_reach(items: int, radius: float, seed: in
 
     whole = torch.zeros(30, dtype=torch.int64)
     rest = torch.zeros(30, dtype=torch.int64)
-    for point, item in tree.walk(points, reach, whole=whole):
+    for point, item in tree.walk(points, reach, inside=whole):
         rest += torch.bincount(point, minlength=30)
         assert (far[point, item] > radius**2 - 1e-9).all()
     assert torch.equal(whole + rest, found.sum(1))

@@ -77,9 +77,9 @@ def test_the_same_refinement(name: str, kernel: GpuKernel, monkeypatch: pytest.M
     pairs: list[tuple[Any, Any]] = []
     compiled = refine._refine_on_gpu
 
-    def noted(kernel: Any, mesh: Any, functions: Any, op: int, most: int | None) -> Any:
-        fast = compiled(kernel, mesh, functions, op, most)
-        pairs.append((fast, refine.refine(mesh, functions, op)))
+    def noted(kernel: Any, mesh: Any, functions: Any, layer: int, most: int | None) -> Any:
+        fast = compiled(kernel, mesh, functions, layer, most)
+        pairs.append((fast, refine.refine(mesh, functions, layer)))
         return fast
 
     monkeypatch.setattr(refine, "_refine_on_gpu", noted)
@@ -241,7 +241,7 @@ def compared(
     return seen
 
 
-def check_births(one: Any, other: Any) -> None:
+def check_interpolated(one: Any, other: Any) -> None:
     assert torch.equal(one.p, other.p)
     assert torch.equal(one.q, other.q)
     assert torch.allclose(one.t, other.t, atol=1e-12)
@@ -249,13 +249,13 @@ def check_births(one: Any, other: Any) -> None:
 
 def check_drawn(one: Any, other: Any) -> None:
     assert_same_mesh(one.mesh, other.mesh)
-    check_births(one.on_edges, other.on_edges)
-    check_births(one.inside, other.inside)
+    check_interpolated(one.on_edges, other.on_edges)
+    check_interpolated(one.inside, other.inside)
 
 
 def check_halves(one: Any, other: Any) -> None:
     assert_same_mesh(one.mesh, other.mesh)
-    check_births(one.interpolated, other.interpolated)
+    check_interpolated(one.interpolated, other.interpolated)
     assert torch.allclose(one.position_error, other.position_error)
     for field in ("face", "new_face", "ends", "which"):
         assert torch.equal(getattr(one, field), getattr(other, field))

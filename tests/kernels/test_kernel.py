@@ -62,12 +62,12 @@ def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(params=[None, 0, 1000], ids=["every vertex", "by terms", "by running sums"])
-def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param is not None:
         follow_lines(monkeypatch, request.param)
 
 
-@pytest.mark.usefixtures("_threads", "_way")
+@pytest.mark.usefixtures("_threads", "_method")
 @pytest.mark.parametrize("name", NETS)
 def test_the_same_cells_and_values(name: str) -> None:
     model, domain = NETS[name](), sc.Domain.box(-3, 3)
@@ -155,15 +155,15 @@ def test_the_same_refinement(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     compiled = engine.refine_compiled
 
     def both(
-        kernel: Kernel, mesh: Mesh, layer: refine.ClearLayer, op: int, *, max_faces: int
+        kernel: Kernel, mesh: Mesh, layer: refine.ClearLayer, index: int, *, max_faces: int
     ) -> Any:
-        fast = compiled(kernel, mesh, layer, op, max_faces=max_faces)
+        fast = compiled(kernel, mesh, layer, index, max_faces=max_faces)
         low, high = layer.z.aminmax(dim=0)
         jump = torch.ones_like(low) if layer.slope_difference is None else layer.slope_difference
         functions = Functions.crossing(
             layer.z, torch.zeros_like(low)[None], layer.error, low, high, jump[None]
         )
-        pairs.append((fast, refine.refine(mesh, functions, op)))
+        pairs.append((fast, refine.refine(mesh, functions, index)))
         return fast
 
     monkeypatch.setattr(engine, "refine_compiled", both)
@@ -234,7 +234,7 @@ def test_without_the_library_everything_works_and_one_line_says_so() -> None:
         found[chosen] = result.stdout.split(), result.stderr.count("The compiled kernel is not")
     counts = {tuple(lines) for lines, _ in found.values()}
     assert len(counts) == 1
-    assert {chosen: told for chosen, (_, told) in found.items()} == {
+    assert {chosen: warnings for chosen, (_, warnings) in found.items()} == {
         "off": 0,
         "nowhere.so": 1,
         "": 0,
@@ -322,7 +322,7 @@ def test_new_rows_lie_between_their_ends_less_the_slope_changes(kernel: Kernel, 
     changes = torch.randint(4, (lines,))
     offsets = torch.cat([torch.zeros(1, dtype=torch.long), changes.cumsum(0)])
     entries = int(offsets[-1])
-    bends = breakpoints.Breakpoints(
+    some = breakpoints.Breakpoints(
         offsets,
         torch.rand(entries).double(),
         torch.randint(units, (entries,)),
@@ -335,10 +335,10 @@ def test_new_rows_lie_between_their_ends_less_the_slope_changes(kernel: Kernel, 
     kernel.fill(table, LineRows(rows, interpolated), SignRange.nothing())
     assert torch.allclose(table[rows:], expected, atol=1e-13)
     for i in range(count):
-        for k in range(int(offsets[bends.line[i]]), int(offsets[bends.line[i] + 1])):
-            low, high = sorted((float(interpolated.t[i]), float(bends.t[k])))
-            expected[i] -= low * (1 - high) * bends.slope_change[k] * columns[bends.unit[k]]
-    kernel.fill(table, LineRows(rows, interpolated, bends, columns), SignRange.nothing())
+        for k in range(int(offsets[some.line[i]]), int(offsets[some.line[i] + 1])):
+            low, high = sorted((float(interpolated.t[i]), float(some.t[k])))
+            expected[i] -= low * (1 - high) * some.slope_change[k] * columns[some.unit[k]]
+    kernel.fill(table, LineRows(rows, interpolated, some, columns), SignRange.nothing())
     assert torch.allclose(table[rows:], expected, atol=1e-13)
 
 

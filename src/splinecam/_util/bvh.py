@@ -66,13 +66,13 @@ class BoxTree:
         return self.order[around.clamp(0, len(self) - 1)]
 
     def walk(
-        self, points: Tensor, reach: Tensor, *, whole: Tensor | None = None, closing: bool = False
+        self, points: Tensor, reach: Tensor, *, inside: Tensor | None = None, nearest: bool = False
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield pairs (point, item) of points (N, 2) and items whose box is within their reach.
 
-        reach: (N,) squared; the caller may lower it between pairs. whole: (N,) is increased by the
-        numbers of items whose boxes are entirely within reach, and these are not yielded. closing:
-        only the nearest item is wanted, so that the reach shrinks as soon as a box lies within it.
+        reach: (N,) squared; the caller may lower it between pairs. inside: (N,) is increased by
+        the numbers of items whose boxes are entirely within reach, and these are not yielded.
+        nearest: only the nearest item is wanted, so that the reach shrinks to any box within it.
         """
         index = torch.arange(points.shape[0], device=points.device)
         stack = [(0, point, torch.zeros_like(point)) for point in torch.split(index, _PAIRS)]
@@ -81,14 +81,14 @@ class BoxTree:
             below, above = self._gaps(level, group, take(points, point))
             near = _squares(below.maximum(above).clamp_(min=0)) * (1 - SAFETY * EPS)
             far = _squares(below.minimum(above))
-            if closing:
+            if nearest:
                 reach.scatter_reduce_(0, point, far.amin(1), "amin")
             bound = take(reach, point)[:, None]
             keep = near <= bound
-            if whole is not None:
+            if inside is not None:
                 full = keep & (far <= bound)
                 sizes = torch.where(full, self._sizes(level, group), 0).sum(1)
-                whole.index_add_(0, point, sizes)
+                inside.index_add_(0, point, sizes)
                 keep &= ~full
             pair, child = keep.nonzero().unbind(1)
             point, node = take(point, pair), _FAN * take(group, pair) + child

@@ -83,7 +83,7 @@ def _met(mesh: Mesh, tree: BoxTree, centre: Tensor, home: Tensor, radius: float)
     """Number of faces that meet each disk, whose centre lies in the face ``home``, (N,)."""
     count = torch.zeros_like(home)
     reach = torch.full_like(centre[:, 0], radius * radius)
-    for point, face in tree.walk(centre, reach, whole=count):
+    for point, face in tree.walk(centre, reach, inside=count):
         entries, sides = take_rows(mesh.offsets, face)
         pair = owners_of(sides)
         ends = mesh.uv[mesh.edges[take(mesh.corners, entries) >> 1]]

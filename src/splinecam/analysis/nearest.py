@@ -145,7 +145,7 @@ def _search_block(
     finite = best.isinf().nonzero()[:, 0]
     guesses = tree.guesses(take(points, finite), _GUESSES)
     compare(finite.repeat_interleave(_GUESSES), guesses.view(-1))
-    for point, segment in tree.walk(points, reach, closing=True):
+    for point, segment in tree.walk(points, reach, nearest=True):
         compare(point, segment)
     return found, best
 

@@ -228,7 +228,10 @@ static int find_slots(int64_t n, int64_t x, face_t *f) {
             f->slot[f->slots[k].crossing] = k;
         }
     }
-    for (int64_t k = 0; k < 2 * x; k++) f->other[k] = f->slot[f->slots[k].crossing ^ 1];
+    for (int64_t k = 0; k < 2 * x; k++) {
+        int64_t crossing = f->slots[k].crossing;
+        f->other[k] = 2 * f->slot[crossing ^ 1] + (crossing & 1);
+    }
     return 1;
 }
 

@@ -54,7 +54,7 @@ static void write_crossings(const run_t *run, int64_t x, int64_t chords, int64_t
     double *uv = made->uv + (made->vertices - made->crossings) * width;
     for (int64_t k = 0; k < 2 * x; k++) {
         made->slot_t[2 * crossings + k] = f->slots[k].along;
-        run->slot_chord[2 * crossings + k] = chords + f->chord[f->other[k]];
+        run->slot_chord[2 * crossings + k] = chords + f->chord[f->other[k] >> 1];
     }
     for (int64_t k = 0; k < x; k++) {
         int64_t i = f->one[k], slot = f->slot[2 * k], g = f->start[i], h = f->stop[i];
@@ -116,13 +116,13 @@ static int64_t walk(int64_t place, int64_t slot, int64_t places, int64_t first, 
                 place = f->high[i];
                 continue;
             }
-            up = !(f->slots[slot].crossing & 1);
+            up = !(f->other[slot] & 1);
         } else { /* the piece before it */
             out[written++] = 2 * (first + slot + i) + 1;
             slot--;
-            if (slot < f->slot_first[i] || (f->slots[slot].crossing & 1)) return written;
+            if (slot < f->slot_first[i] || (f->other[slot] & 1)) return written;
         }
-        slot = f->other[slot];
+        slot = f->other[slot] >> 1;
         i = f->chord[slot];
     }
     return -1;

@@ -16,18 +16,11 @@ from splinecam.kernels.nvrtc import Launch
 
 __all__ = ["GpuRefined", "Halved", "halve_faces", "insert_chords", "refine_mesh"]
 
-_PER_EDGE_POINT = (
-    "point_edge",
-    "point_start",
-    "point_end",
-    "point_unit",
-    "point_index",
-    "point_t",
-    "point_slope_change",
-)
+_PER_POINT = ("point_start", "point_end")
+_POINT_BREAKPOINTS = ("point_t", "point_unit", "point_slope_change", "point_edge", "point_index")
 _PER_MARK = ("mark_point", "mark_unit", "mark_corner", "mark_face", "partner")
 _PER_CHORD = ("chord_face", "chord_unit", "low", "high", "start", "stop", "slots_taken")
-_PER_CROSSING = ("cross_start", "cross_end", "cross_chord", "cross_slot", "cross_t")
+_PER_CROSSING = ("cross_start", "cross_end", "cross_t", "cross_chord", "cross_slot")
 _PER_SLOT = ("slot_t", "slot_unit", "slot_slope_change")
 
 
@@ -154,7 +147,8 @@ def _find_chords(steps: Steps, max_faces: int | None) -> str | None:
         | {"lower_before": marks + 1, "half": run.places, "ends": run.places}
         | _per_chord(chords)
     )
-    steps.allocate(dict.fromkeys(_PER_EDGE_POINT, points) | {"slots": 2 * (chords + 1)})
+    results = dict.fromkeys((*_PER_POINT, *_POINT_BREAKPOINTS), points)
+    steps.allocate(results | {"slots": 2 * (chords + 1)})
     steps.run(run.edges * run.words, "find_points")
     steps.run(points, "sort_points", "place_point")
     steps.run(marks, "find_marks", "find_partners")
@@ -254,20 +248,17 @@ def _cut_faces(steps: Steps, breakpoints_from: int | None) -> GpuRefined | str:
 
 
 def _breakpoints(steps: Steps) -> tuple[Breakpoints, Breakpoints]:
-    names = ("first", "point_t", "point_unit", "point_slope_change", "point_edge", "point_index")
-    on_edges = Breakpoints(*(steps[name] for name in names))
-    more = ("slot_t", "slot_unit", "slot_slope_change", "cross_chord", "cross_slot")
-    offsets = steps["slots"].view(2, -1)[1]
-    return on_edges, Breakpoints(offsets, *(steps[name] for name in more))
+    on_chords = (*_PER_SLOT, "cross_chord", "cross_slot")
+    return (
+        Breakpoints(steps["first"], *(steps[name] for name in _POINT_BREAKPOINTS)),
+        Breakpoints(steps["slots"].view(2, -1)[1], *(steps[name] for name in on_chords)),
+    )
 
 
 def _before(run: Any) -> dict[str, int]:
     """The sizes of the running sums over edges, corners and faces."""
-    return {
-        "first": run.edges + 1,
-        "side_first": run.corners + 1,
-        "face_sums": 4 * (run.faces + 1),
-    }
+    edges, corners, faces = run.edges + 1, run.corners + 1, run.faces + 1
+    return {"first": edges, "side_first": corners, "face_sums": 4 * faces}
 
 
 def _per_chord(chords: int) -> dict[str, int]:

@@ -39,13 +39,11 @@ STATUS = {
     -2: "malformed",
 }
 
-MeshStruct = structures("kernel.h")["sc_mesh"]
-LayerStruct = structures("kernel.h")["sc_layer"]
-SettingsStruct = structures("kernel.h")["sc_settings"]
-RefinedStruct = structures("kernel.h")["sc_refined"]
-SignRangeStruct = structures("kernel.h")["sc_sign_range"]
-LinesStruct = structures("kernel.h")["sc_lines"]
-DenseStruct = structures("kernel.h")["sc_dense"]
+_STRUCTURES = structures("kernel.h")
+MeshStruct, LayerStruct = _STRUCTURES["sc_mesh"], _STRUCTURES["sc_layer"]
+SettingsStruct, RefinedStruct = _STRUCTURES["sc_settings"], _STRUCTURES["sc_refined"]
+SignRangeStruct, LinesStruct = _STRUCTURES["sc_sign_range"], _STRUCTURES["sc_lines"]
+DenseStruct = _STRUCTURES["sc_dense"]
 
 _log = logging.getLogger("splinecam")
 _ENDINGS = {"win32": "dll", "darwin": "dylib"}

@@ -63,7 +63,7 @@ struct sc_pool {
     atomic_llong next;
     int closing;
     int64_t count, step;
-    sc_work work;
+    sc_work *work;
     void *context;
 };
 
@@ -167,7 +167,7 @@ static void start_helpers(sc_pool *pool, int64_t parts) {
     }
 }
 
-int sc_parallel(sc_pool *pool, int64_t count, int64_t step, sc_work work, void *context) {
+int sc_parallel(sc_pool *pool, int64_t count, int64_t step, sc_work *work, void *context) {
     if (count <= 0) return SC_DONE;
     if (pool->threads == 1 || count <= step) return work(context, 0, 0, count);
     start_helpers(pool, (count + step - 1) / step);

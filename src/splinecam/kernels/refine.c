@@ -17,7 +17,7 @@
 
 enum { MIN_PART = 2048, PARTS = 16 }; /* of a loop that threads share */
 
-static int parallel(run_t *run, int64_t count, sc_work work) {
+static int parallel(run_t *run, int64_t count, sc_work *work) {
     return sc_parallel(run->pool, count, MAX((count + PARTS - 1) / PARTS, MIN_PART), work, run);
 }
 

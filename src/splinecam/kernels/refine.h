@@ -42,7 +42,8 @@ typedef struct {
     int64_t *low, *high, *start, *stop, *slot_first, *slot_next;
     double *x, *y, *dx, *dy, *length, *error; /* the line of each chord */
     slot_t *slots, *sorted;    /* the slots along each chord in order; memory to sort them */
-    int64_t *chord, *other;    /* per slot: its chord, and the other slot of its crossing */
+    /* Per slot: its chord, and twice the other slot of its crossing (+ 1 on its second chord). */
+    int64_t *chord, *other;
     int64_t *one, *two, *slot; /* per crossing: its two chords, and (twice as many) its slots */
     /* Per place of the divided boundary: its half-edge, and twice the chord that ends there
      * (+ 1 for its second end) or -1; per end of a chord its place. */
@@ -66,20 +67,14 @@ static inline int64_t sc_half(const run_t *run, int64_t half, int64_t k) {
     return 2 * (piece == 0 ? e : run->mesh->edges + first + piece - 1) + back;
 }
 
-/* edges.c */
-int sc_count_changes(void *context, int thread, int64_t begin, int64_t end);
-int sc_find_points(void *context, int thread, int64_t begin, int64_t end);
-int sc_divide_edges(void *context, int thread, int64_t begin, int64_t end);
+sc_work sc_count_changes, sc_find_points, sc_divide_edges; /* edges.c */
+sc_work sc_count_crossings;                                /* chords.c */
+sc_work sc_cut_faces;                                      /* faces.c */
 
-/* chords.c */
 int sc_face_open(face_t *f, int64_t units);
 void sc_face_close(face_t *f);
 int sc_reserve_places(face_t *f, int64_t count);
-int sc_count_crossings(void *context, int thread, int64_t begin, int64_t end);
 int sc_find_crossings(const run_t *run, int64_t face, int64_t n, int64_t x, face_t *f,
                       int64_t *places);
-
-/* faces.c */
-int sc_cut_faces(void *context, int thread, int64_t begin, int64_t end);
 
 #endif
