@@ -280,9 +280,13 @@ def _values_of(
 def _either(rows: Tensor, made: Tensor, vertex: Tensor) -> Tensor:
     """Values at vertices (N,), of which the first ones have rows and the others are new."""
     known = rows.shape[0]
-    old = rows.index_select(0, vertex.clamp(max=known - 1))
-    new = made.index_select(0, (vertex - known).clamp_(min=0))
-    return torch.where(_like(vertex < known, rows), old, new)
+    values = rows.index_select(0, vertex.clamp(max=known - 1))
+    if backend_of(vertex.device).asynchronous:  # reading twice is faster than waiting
+        new = made.index_select(0, (vertex - known).clamp_(min=0))
+        return torch.where(_like(vertex < known, rows), values, new)
+    late = (vertex >= known).nonzero()[:, 0]
+    values[late] = made[vertex[late] - known]
+    return values
 
 
 def _like(x: Tensor, values: Tensor) -> Tensor:
