@@ -37,9 +37,9 @@ def _same_cells(one: Outcome, other: Outcome) -> bool:
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-@pytest.fixture(params=["every vertex", "by kinks"])
+@pytest.fixture(params=["every vertex", "along lines"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "by kinks":
+    if request.param == "along lines":
         follow_lines(monkeypatch)
 
 

@@ -103,7 +103,7 @@ def polygons(part: sc.Partition) -> list[list[Point]]:
 
 
 def points_of(part: sc.Partition, seed: int, count: int) -> Tensor:
-    """Points of the domain: anywhere, around the crowded place, on edges, vertices and inside."""
+    """Points of the domain: anywhere, near the degenerate place, on edges and vertices, inside."""
     generator = torch.Generator().manual_seed(seed)
     inside = part.domain.corners.mean(0)
     share = torch.rand(count, len(part.domain.corners), generator=generator, dtype=F64) ** 4
@@ -117,7 +117,7 @@ def points_of(part: sc.Partition, seed: int, count: int) -> Tensor:
     corner = part.vertices[torch.randperm(len(part.vertices), generator=generator)[:count]]
     thin = part.centroids[part.areas.argsort()[:count]]
     found = torch.cat([anywhere, on, beside, corner, thin])
-    # Around the crowded place some lie outside of the domain; these move in.
+    # Around the degenerate place some lie outside of the domain; these move in.
     while bool((out := outside(part.domain, found)).any()):
         found[out] = inside + 0.5 * (found[out] - inside)
     return found
@@ -270,7 +270,7 @@ def ten_lines(seed: int) -> nn.Sequential:
 def test_ten_lines_nearly_through_one_point(seed: int) -> None:
     """Points far from the place where the lines meet had no region: 590 of these with seed 88."""
     part = sc.partition(ten_lines(seed), BOX, device="cpu", progress=False)
-    assert part.unresolved, "the place is as crowded as it is meant to be"
+    assert part.unresolved, "the place is as degenerate as it is meant to be"
     generator = torch.Generator().manual_seed(0)
     uv = torch.rand(200000, 2, generator=generator, dtype=F64) * 2 - 1
     found = part.locate(uv)

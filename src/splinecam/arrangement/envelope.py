@@ -200,7 +200,7 @@ def _may_win(z: Tensor, tolerance: Tensor) -> Tensor:
 
 
 def _status(around: _Around, units: Tensor, uv: Tensor) -> FaceStatus:
-    """The status of each face; only those without a common winner are looked at further."""
+    """The status of each face: settled, if one member may win at all corners."""
     count = around.counts.shape[0]
     kind = units.new_full((count,), SETTLED)
     pair, side = units.new_zeros((count, 2)), uv.new_zeros(count)

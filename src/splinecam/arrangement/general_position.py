@@ -163,9 +163,6 @@ def _crossings(
     index = torch.arange(2 * x, dtype=short, device=i.device)
     slot = torch.empty_like(index).scatter_(0, sequence, index)
     second = (sequence >= x).to(short)
-    offsets = i.new_zeros(n + 1)
-    offsets[1:].scatter_add_(0, chord, torch.ones_like(chord))
-    torch.cumsum(offsets, 0, out=offsets)
     close = _close(intervals.of_lines(lines.length), chord, along, error).nonzero()[:, 0]
     degenerate = None
     if close.shape[0]:
@@ -180,7 +177,7 @@ def _crossings(
         crossing=torch.sub(sequence, second, alpha=x),
         second=second,
         other=take(torch.cat([slot[x:], slot[:x]]), sequence),
-        offsets=offsets,
+        offsets=offsets_of(counts_of(chord, n)),
         degenerate=degenerate,
     )
 

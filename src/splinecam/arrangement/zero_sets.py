@@ -103,15 +103,12 @@ class _Found:
     def add(self, mesh: Mesh, functions: Functions, columns: Tensor) -> None:
         """Add what the signs of some of the functions, (m,), show."""
         other = functions.other
-        chosen = Functions(
-            functions.z,
-            functions.unit[columns],
-            functions.level[columns],
-            functions.error[columns],
-            functions.wanted[columns],
-            columns,
-            None if other is None else other[columns],
+        unit, level, error, wanted = (
+            part[columns]
+            for part in (functions.unit, functions.level, functions.error, functions.wanted)
         )
+        other = None if other is None else other[columns]
+        chosen = Functions(functions.z, unit, level, error, wanted, columns, other)
         signs, unclear = chosen.signs()
         if unclear.shape[0]:
             self.ambiguities.append(Ambiguities(mesh.uv[unclear], CLOSE))
