@@ -58,6 +58,12 @@ def test_the_result_does_not_depend_on_where_it_goes_on(enough: float, pooled: b
     same(run(program, BOX, plan=two_places(program, enough)), run(program, BOX))
 
 
+def test_a_program_that_has_run_moves_to_another_device() -> None:
+    program = capture(nn.Sequential(nn.Linear(2, 8), nn.LeakyReLU()), (2,))
+    first = run(program, BOX, compiled=False)
+    same(run(program.to("cpu"), BOX, compiled=False), first)
+
+
 def test_the_log_tells_where_it_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     program = capture(network(2, 16, 16, 1), (2,))
     told = {}

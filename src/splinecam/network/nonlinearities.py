@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from math import prod
 from typing import Any, ClassVar
@@ -137,10 +137,11 @@ class Nonlinearity(ABC):
 
     def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Nonlinearity:
         """The same on another device; ``move`` moves the operation's constants."""
-        own: dict[str, Any] = {
-            key: value.to(device) for key, value in vars(self).items() if torch.is_tensor(value)
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved: dict[str, Any] = {
+            name: value.to(device) for name, value in own.items() if torch.is_tensor(value)
         }
-        return replace(self, operation=self.operation.moved(move), **own)
+        return replace(self, operation=self.operation.moved(move), **moved)
 
     def _flat(self, z: Tensor) -> Tensor:
         return z.reshape(z.shape[0], prod(self.shape))
