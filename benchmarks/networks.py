@@ -15,7 +15,6 @@ from common import Workload, mlp, perceptron
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.cli.demo import train, two_spirals
 
 SHARED = Path(os.environ.get("SPLINECAM_SHARED", Path(__file__).parents[2] / "shared"))
 
@@ -74,6 +73,8 @@ def trained() -> Group:
 
 def spiral_classifier() -> nn.Module:
     """The demo's classifier of two spirals."""
+    from splinecam.cli.demo import train, two_spirals  # earlier versions have it elsewhere
+
     return train(*two_spirals(600)).double()
 
 
