@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.library import LinesStruct, MeshStruct
 
 __all__ = ["History", "KernelMesh", "mesh_struct"]
+
+
+_FIELDS = [name for name, _ in MeshStruct._fields_]
 
 
 class _Block:
@@ -32,9 +36,11 @@ class _Block:
             "typestr": "<i8",
             "version": 3,
         }
-        parts = np.split(np.asarray(self), np.cumsum(sizes)[:-1])
-        arrays = (x.view(np.float64) if k in real else x for k, x in enumerate(parts))
-        return [torch.from_numpy(array) for array in arrays]
+        numbers, tensors = np.asarray(self), []
+        for end, (k, size) in zip(accumulate(sizes), enumerate(sizes), strict=True):
+            part = numbers[end - size : end]
+            tensors.append(torch.from_numpy(part.view(np.float64) if k in real else part))
+        return tensors
 
 
 class KernelMesh(Mesh):
@@ -59,9 +65,8 @@ class KernelMesh(Mesh):
     @property
     def struct(self) -> Any:
         """The mesh as the library takes it."""
-        names = [name for name, _ in MeshStruct._fields_ if name != "width"]
-        fields = {name: getattr(self._refined, name) for name in names}
-        return MeshStruct(width=self._width, **fields)
+        made = self._refined
+        return MeshStruct(*(self._width if n == "width" else getattr(made, n) for n in _FIELDS))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self.__dataclass_fields__:

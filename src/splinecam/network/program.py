@@ -187,6 +187,12 @@ class Program:
         """About how many multiplications with constants each stage makes per vertex."""
         return [products for _, products in self._sizes]
 
+    def with_constants(self, stages: tuple[Stage, ...]) -> Program:
+        """The same program with stages of other constants, whose sizes are the same."""
+        changed = replace(self, stages=stages)
+        vars(changed)["_sizes"] = self._sizes  # finding them runs all stages
+        return changed
+
     @cached_property
     def _sizes(self) -> list[tuple[int, int]]:
         x = torch.zeros((1, *self.input_shape), dtype=torch.float64, device=self.device)

@@ -130,4 +130,4 @@ def _with_arguments(program: Program, change: Callable[[Any], Any]) -> Program:
     def stage(item: Stage) -> Stage:
         return replace(item, steps=tuple(map(step, item.steps))) if item.steps else item
 
-    return replace(program, stages=tuple(map(stage, program.stages)))
+    return program.with_constants(tuple(map(stage, program.stages)))

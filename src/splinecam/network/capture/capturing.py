@@ -103,7 +103,6 @@ def _store(
     numbers: tuple[int, ...] = (),
 ) -> None:
     """Store what was captured for the next time, without the weights."""
-    _ = program.widths  # computed once, and the same with other weights
     content: Any = template_of(reader.graph, reader.needed, reader.builder, program)
     if content is None and not reader.builder.batch.known:
         names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}
