@@ -6,8 +6,7 @@
  * The functions return a status. They check the sizes and indices of what they are given, so that
  * malformed arrays give an error rather than a crash. structures.py reads the structures from here.
  */
-#ifndef SPLINECAM_KERNEL_H
-#define SPLINECAM_KERNEL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -155,5 +154,3 @@ SC_EXPORT int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width,
                       const sc_lines *lines, int64_t method, sc_sign_range *sign_range);
 SC_EXPORT int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table,
                              sc_sign_range *sign_range);
-
-#endif

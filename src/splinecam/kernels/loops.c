@@ -4,10 +4,6 @@
 #include <math.h>
 #include <stddef.h>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 enum { PREFETCH = 4 }; /* rows that are fetched before they are read */
 
 #if defined(__clang__)
@@ -32,6 +28,7 @@ static const uint64_t PLACES[64] = {P16(0), P16(16), P16(32), P16(48)};
 #define TILE_COLUMNS (TILE_VECTORS * LANES)
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #define SUFFIX _sse2
 #define TARGET
 #define LANES 2
@@ -50,16 +47,7 @@ static const uint64_t PLACES[64] = {P16(0), P16(16), P16(32), P16(48)};
 #define TILE_ROWS 8
 #define TILE_VECTORS 3
 #include "vector_loops.h"
-#else
-#define SUFFIX _plain
-#define TARGET
-#define LANES 2
-#define TILE_ROWS 6
-#define TILE_VECTORS 4
-#include "vector_loops.h"
-#endif
 
-#if defined(__x86_64__)
 /* Whether the processor has the given features and the system saves their registers. */
 static int has(unsigned ebx, unsigned states) {
     unsigned a, b, c, d, low, high;
@@ -73,5 +61,11 @@ const loops_t *sc_loops(void) {
     return has(bit_AVX2, 0x06) ? &loops_avx2 : &loops_sse2;
 }
 #else
+#define SUFFIX _plain
+#define TARGET
+#define LANES 2
+#define TILE_ROWS 6
+#define TILE_VECTORS 4
+#include "vector_loops.h"
 const loops_t *sc_loops(void) { return &loops_plain; }
 #endif

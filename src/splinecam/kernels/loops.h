@@ -1,8 +1,6 @@
 /* Loops over rows of numbers with the vector instructions of this machine. */
-#ifndef SPLINECAM_LOOPS_H
-#define SPLINECAM_LOOPS_H
+#pragma once
 
-#include "kernel.h"
 #include "pool.h"
 
 enum { MIN_TILED = 4 }; /* columns of a product below which rows are multiplied one by one */
@@ -32,5 +30,3 @@ typedef struct {
 } loops_t;
 
 const loops_t *sc_loops(void);
-
-#endif

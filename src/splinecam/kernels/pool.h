@@ -1,8 +1,5 @@
 /* A small pool of threads that share loops; the caller takes part. */
-#ifndef SPLINECAM_POOL_H
-#define SPLINECAM_POOL_H
-
-#include <stdint.h>
+#pragma once
 
 #include "kernel.h"
 
@@ -16,5 +13,3 @@ int sc_threads(const sc_pool *pool);
 
 /* Call `work` for 0, ..., count - 1 in parts of `step`, on whichever thread is free. */
 int sc_parallel(sc_pool *pool, int64_t count, int64_t step, sc_work *work, void *context);
-
-#endif

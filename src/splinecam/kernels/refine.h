@@ -1,8 +1,6 @@
 /* What the files of sc_refine share: refine.c, edges.c, chords.c and faces.c. */
-#ifndef SPLINECAM_REFINE_H
-#define SPLINECAM_REFINE_H
+#pragma once
 
-#include "kernel.h"
 #include "pool.h"
 
 /* One refinement. A "point" is a new vertex on an edge; points are numbered edge by edge. */
@@ -76,5 +74,3 @@ void sc_face_close(face_t *f);
 int sc_reserve_places(face_t *f, int64_t count);
 int sc_find_crossings(const run_t *run, int64_t face, int64_t n, int64_t x, face_t *f,
                       int64_t *places);
-
-#endif

@@ -80,18 +80,11 @@ static void close_job(job_t *job) {
             sign_range->high[u] = MAX(own->high[u], sign_range->high[u]);
         }
     }
-    free(job->workers);
-    free(job->memory);
-    free(job->panels);
-    free(job->order);
-    free(job->line_rows);
-    free(job->starts);
+    void *all[] = {job->workers, job->memory, job->panels, job->order, job->line_rows, job->starts};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-static int64_t rows_of(int64_t width) {
-    return MIN(MAX(BLOCK / MAX(width, 1), MIN_ROWS), MAX_ROWS);
-}
-
+static int64_t rows_of(int64_t n) { return MIN(MAX(BLOCK / MAX(n, 1), MIN_ROWS), MAX_ROWS); }
 static int64_t part_of(int64_t width) { return MAX(rows_of(width), MIN_PART / MAX(width, 1)); }
 
 static int scan_part(void *context, int thread, int64_t begin, int64_t end) {
