@@ -15,6 +15,7 @@ from torch import Tensor
 
 __all__ = [
     "AREA_PRECISION",
+    "CONVOLUTION_PRECISION",
     "DEGENERATE",
     "EPS",
     "JACOBIAN_PRECISION",
@@ -32,6 +33,9 @@ __all__ = [
 ]
 
 EPS = 2.0**-52
+
+# How far two ways to compute a convolution in float64 may differ, in itself and relatively.
+CONVOLUTION_PRECISION = 1e-10
 
 # Tolerances are estimated errors times this factor: of zeros, and of merges of points and regions.
 # The true errors stay below the estimates, so that the factor covers them twice over.

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_map, tree_map_only
 
 from splinecam._util.backend import backend_of
+from splinecam._util.tolerances import CONVOLUTION_PRECISION
 from splinecam.errors import SplineCamError
 from splinecam.network.capture.isolation import EXCLUSIVE, private_copy, unwrap, widened
 from splinecam.network.capture.outputs import Output, selected
@@ -133,12 +134,12 @@ def _convolve(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
     with _disable_current_modes():
         made: Tensor = convolution(run)(*call.values())
         own = run(**call | one | {"bias": None if bias is None else bias[-last:]})
-    if not torch.allclose(own, made[:1, -last:], rtol=_AGREEMENT, atol=_AGREEMENT):
+    precision = CONVOLUTION_PRECISION
+    if not torch.allclose(own, made[:1, -last:], rtol=precision, atol=precision):
         raise RuntimeError("convolutions of one channel at a time do not agree")
     return made
 
 
-_AGREEMENT = 1e-10
 _DEFAULTS = {
     **{"input": None, "weight": None, "bias": None},
     **{"stride": 1, "padding": 0, "dilation": 1, "groups": 1},
