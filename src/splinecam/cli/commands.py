@@ -22,7 +22,7 @@ from splinecam._util.files import writing
 from splinecam._util.options import device_of
 from splinecam.analysis.comparison import compare
 from splinecam.analysis.stats import Stats
-from splinecam.cli import demo
+from splinecam.cli import demo, reproducing
 from splinecam.cli.console import Console, claim, plain, printing, write_text
 from splinecam.cli.models import Found, find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
@@ -344,4 +344,5 @@ COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "stats": _stats,
     "check": _check,
     "ops": _ops,
+    "reproduce": reproducing.reproduce_command,
 }

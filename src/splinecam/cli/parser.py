@@ -204,6 +204,33 @@ def _ops(parser: ArgumentParser) -> None:
     _flag(which, "--markdown", "print a page in Markdown")
 
 
+_REPRODUCE = """\
+Each experiment writes its figure (NAME.png, NAME.pdf), its numbers (NAME.json) and a table of what
+the paper says beside what was measured (NAME.md). A training that was interrupted goes on from its
+checkpoint. Data sets are looked for in --data, in the folder that SPLINECAM_DATA names and in the
+usual places; with --quick, small ones that come with other packages take the place of missing ones.
+
+examples:
+  splinecam reproduce --list
+  splinecam reproduce scaling
+  splinecam reproduce table1 --quick
+  splinecam reproduce cats --data ~/data --device cuda --out paper
+"""
+
+
+def _reproduce(parser: ArgumentParser) -> None:
+    _option(parser, "names", str, "NAME", "experiments, or all of them: all", nargs="*")
+    _flag(parser, "--list", "list the experiments and the figures that they reproduce")
+    _flag(parser, "--quick", "a smaller run, of at most two minutes")
+    _option(parser, "--data", Path, "DIR", "folder with data sets")
+    _option(
+        parser, "--out", Path, "DIR", "folder to write to (out/paper)", default=Path("out/paper")
+    )
+    _option(parser, "--seed", int, "N", "seed of the first network (0)", default=0)
+    _add_device(parser)
+    _add_quiet(parser)
+
+
 # Each command: its arguments, a summary, what its help ends with, and the function of its options.
 _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
     "demo": ("[options]", "train a small classifier and show its regions", _DEMO, _demo),
@@ -231,6 +258,12 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
         "list the operations that are supported, and those that are not",
         _OPS,
         _ops,
+    ),
+    "reproduce": (
+        "NAME ... [--quick] [--data DIR] [--out DIR] [options]",
+        "reproduce the tables and figures of the paper",
+        _REPRODUCE,
+        _reproduce,
     ),
     "completion": ("SHELL", "print a completion script", completion.HELP, completion.add_options),
 }

@@ -49,8 +49,8 @@ def parse(argv: Sequence[str] | None = None) -> Namespace:
 def _problems(options: Namespace) -> Iterator[str]:
     given = {name: value for name, value in vars(options).items() if _is_given(name, value)}
     for name, needed in _NEEDS.items():
-        if name in given and not any(other in given for other in needed):
-            known = [_option(other) for other in needed if hasattr(options, other)]
+        known = [_option(other) for other in needed if hasattr(options, other)]
+        if known and name in given and not any(other in given for other in needed):
             yield f"{_option(name)} goes with {_either(known)}"
     if "box" in given:
         yield from _box(options)

@@ -1,0 +1,64 @@
+"""The command ``splinecam reproduce``: tables and figures of the paper."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from splinecam._util.options import device_of
+from splinecam.cli.console import Console, claim
+from splinecam.cli.pictures import prepare_pictures
+from splinecam.errors import SplineCamError
+from splinecam.reproduce.experiment import Setup
+from splinecam.reproduce.running import NAMES, experiment_of, reproduce
+
+__all__ = ["reproduce_command"]
+
+
+def reproduce_command(options: Namespace) -> int:
+    """Run the named experiments one after the other, or list all of them."""
+    console = Console(options.quiet)
+    if options.list:
+        console.out(_listing())
+        return 0
+    names = list(NAMES) if options.names == ["all"] else options.names
+    if not names:
+        raise SplineCamError("Say which experiment: splinecam reproduce --list names them.")
+    for name in names:
+        experiment_of(name)  # raises an error before the first one starts
+    prepare_pictures()
+    device_of(options.device)
+    setup = Setup(
+        out=options.out,
+        data=options.data,
+        device=options.device,
+        seed=options.seed,
+        quick=options.quick,
+        progress=not options.quiet,
+    )
+    claim([options.out / f"{name}.json" for name in names], force=True)
+    for name in names:
+        with console.timed(name), console.progress():
+            paths = reproduce(name, setup)[1]
+        console.out(_result(name, paths, console.took(name)))
+    return 0
+
+
+def _listing() -> str:
+    """The experiments, with the places in the paper and the data that they need."""
+    rows = []
+    for name in NAMES:
+        experiment = experiment_of(name)
+        needs = f"; data: {', '.join(experiment.data)}" if experiment.data else ""
+        rows.append((name, ", ".join(experiment.places), f"{experiment.shows}{needs}"))
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        f"  {name:<{wide[0]}}  {places:<{wide[1]}}  {shows}" for name, places, shows in rows
+    )
+
+
+def _result(name: str, paths: list[Path], took: str) -> str:
+    """The table of an experiment, and where its files are."""
+    text = next(path for path in paths if path.name == f"{name}.md").read_text(encoding="utf-8")
+    files = ", ".join(path.name for path in paths)
+    return f"{text}\nWritten to {paths[0].parent} in {took}: {files}\n"

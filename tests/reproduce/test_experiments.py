@@ -1,0 +1,43 @@
+"""Every experiment runs from its settings to its files, on small data made on the spot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from splinecam.cli import main
+from splinecam.reproduce.experiment import Setup
+from splinecam.reproduce.running import NAMES, experiment_of, reproduce
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_experiment_writes_figures_numbers_and_a_table(name: str, tmp_path: Path) -> None:
+    setup = Setup(tmp_path / "out", quick=True, device="cpu", progress=False)
+    _, paths = reproduce(name, setup, experiment_of(name).tiny)
+    written = {path.name for path in paths}
+    assert {f"{name}.{kind}" for kind in ("png", "pdf", "json", "md")} <= written
+    assert all(path.is_file() and path.stat().st_size for path in paths)
+    found = json.loads((setup.out / f"{name}.json").read_text())
+    assert found["experiment"] == name
+    assert found["rows"]
+    assert all(row["what"] and row["comparable"] for row in found["rows"])
+    assert "| paper |" in (setup.out / f"{name}.md").read_text().replace("  ", " ").replace(
+        "  ", " "
+    )
+
+
+def test_command_lists_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--list"]) == 0
+    listed = capsys.readouterr().out
+    assert all(f"  {name} " in listed for name in NAMES)
+
+
+def test_command_names_the_experiments_for_an_unknown_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["reproduce", "table9", "--out", str(tmp_path)]) == 1
+    assert "scaling" in capsys.readouterr().err
+    assert main(["reproduce", "--out", str(tmp_path)]) == 1
+    assert "--list" in capsys.readouterr().err
