@@ -25,7 +25,7 @@ from splinecam.analysis import neurons as _neurons
 from splinecam.analysis import stats as _stats
 from splinecam.analysis import validate as _validate
 from splinecam.analysis.class_names import names_of
-from splinecam.analysis.layers import regions_by_layer
+from splinecam.analysis.layers import layer_count, regions_by_layer
 from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.analysis.regions import Region
 from splinecam.analysis.sampling import sample_regions
@@ -33,9 +33,10 @@ from splinecam.engine.plan import Plan, first_device
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
-from splinecam.network.capture import capture
+from splinecam.network.capture import FirstLayers, capture
 from splinecam.network.capture.isolation import dtype_of
 from splinecam.network.capture.outputs import Output, check_output
+from splinecam.network.capture.reading.stages import first_layers
 from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
 
@@ -201,6 +202,32 @@ class Partition(PartitionData, Views[Region]):
     def count(self, value: Any) -> int:
         """1 if a region belongs to this partition, else 0."""
         return int(value in self)
+
+    def at_layer(self, layer: int | str) -> Partition:
+        """The partition after the first layers, in the order of ``layers``, exact like this one.
+
+        Its regions are those that the first layers make together, before later layers divide them.
+        Its outputs are the results of the last of these layers, as one vector; before the first
+        layer they are the inputs. It is a partition in every other respect too: it has maps,
+        statistics, pictures and files, and ``validate()`` compares it with what the model computes
+        up to that layer. Its ``model`` is the module of the first layers.
+
+        This needs the network, which is run again up to the layer. Where a network branches, layers
+        that come earlier in ``layers`` count as earlier, also those of another branch.
+
+        layer: how many layers, from 0 for the undivided domain to ``len(part.layers)``; or the name
+        of the last one.
+
+        >>> model = nn.Sequential(nn.Identity(), nn.ReLU(), nn.Hardtanh(-9, 1))
+        >>> part = partition(model, Domain.box(-2, 2), progress=False)
+        >>> [len(part.at_layer(k)) for k in range(3)], len(part.at_layer("1"))
+        ([1, 4, 9], 4)
+        """
+        count = layer_count(self, layer)
+        model = FirstLayers(self.model, count, self.output)
+        with torch.inference_mode(False), torch.no_grad():
+            program = first_layers(self.program, count)
+            return assemble(model, program, self.domain, run(program, self.domain))
 
     # Each of these questions is a function of a partition, in a module of its own.
 

@@ -10,7 +10,7 @@ from splinecam._util.connectivity import components
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
 
-__all__ = ["layer_index", "layer_names", "regions_by_layer"]
+__all__ = ["layer_count", "layer_index", "layer_names", "regions_by_layer"]
 
 
 def regions_by_layer(part: PartitionData) -> list[int]:
@@ -60,6 +60,24 @@ def layer_index(part: PartitionData, layer: str | int) -> int:
             " it"
         )
     return found[0]
+
+
+def layer_count(part: PartitionData, layer: str | int) -> int:
+    """How many layers there are up to and including a named one; a number stands for itself."""
+    if isinstance(layer, str):
+        return layer_index(part, layer) + 1
+    try:
+        count = operator.index(layer)
+    except TypeError:
+        raise TypeError(
+            f"layer must be the name of a layer or a number of layers, not {layer!r}"
+        ) from None
+    if not 0 <= count <= len(part.layers):
+        raise IndexError(
+            f"{count} layers: give a number from 0 to {len(part.layers)}, or a name: "
+            f"{layer_names(part)}"
+        )
+    return count
 
 
 def layer_names(part: PartitionData) -> str:

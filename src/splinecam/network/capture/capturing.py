@@ -1,4 +1,7 @@
-"""The ways to a program: from the cache, by following known layers, or by ``torch.export``."""
+"""The ways to a program: from the cache, by following known layers, or by ``torch.export``.
+
+A program may also be cut off after some layers: ``FirstLayers`` is the module of these.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from splinecam.network.capture.outputs import Output, check_output, one_output
 from splinecam.network.capture.reading.graph_errors import explained
 from splinecam.network.capture.reading.probe import probe
 from splinecam.network.capture.reading.reader import Reader
+from splinecam.network.capture.reading.stages import first_layers
 from splinecam.network.capture.tracing.diagnosis import refuse
 from splinecam.network.capture.tracing.export import export_graph
 from splinecam.network.capture.tracing.known_values import named_tensors
@@ -25,7 +29,31 @@ from splinecam.network.capture.tracing.opaque_modules import opaque_modules
 from splinecam.network.capture.tracing.walk import walk
 from splinecam.network.program import Program
 
-__all__ = ["capture", "captured_by_export", "captured_by_walk"]
+__all__ = ["FirstLayers", "capture", "captured_by_export", "captured_by_walk"]
+
+
+class FirstLayers(nn.Module):
+    """A model up to and including its first non-linearities, in the order of its program.
+
+    The output is that of the last of them. It is computed by the captured program, in float64, and
+    has the type of the input.
+
+    model: the whole model; count: the number of non-linearities; output: which of several outputs
+    of the model the program is captured for.
+
+    >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    >>> x = torch.rand(5, 2)
+    >>> torch.allclose(FirstLayers(model, 1)(x), model[:2](x))
+    True
+    """
+
+    def __init__(self, model: nn.Module, count: int, output: Output = None) -> None:
+        super().__init__()
+        self.model, self.count, self.output = model, count, output
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The result of the last layer at inputs (B, ...), (B, ...)."""
+        return capture(self, x.shape[1:], device=x.device)(x).to(x.dtype)
 
 
 def capture(
@@ -43,6 +71,9 @@ def capture(
     check_output(output)
     input_shape = tuple(int(size) for size in input_shape)
     model, device = unwrap(model), torch.device(device)
+    if isinstance(model, FirstLayers):
+        whole = capture(model.model, input_shape, device=device, output=model.output)
+        return first_layers(whole, model.count)
     with EXCLUSIVE, torch.no_grad():
         program = captured_by_walk(model, input_shape, device) if output is None else None
         return program or captured_by_export(model, input_shape, device, output)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Affine
-from splinecam.network.program import Stage, Step
+from splinecam.network.program import Program, Stage, Step
 from splinecam.network.values import Ref, Rows
 
-__all__ = ["make_stages", "refs"]
+__all__ = ["first_layers", "make_stages", "refs"]
 
 _MOVE = Affine(exact=True)
 
@@ -127,3 +130,18 @@ def _with_frees(steps: list[Step], live_out: tuple[str, ...]) -> tuple[Step, ...
         freeing.append(replace(step, frees=tuple(name for name in names if name not in used)))
         used |= set(names)
     return tuple(reversed(freeing))
+
+
+def first_layers(program: Program, count: int) -> Program:
+    """The program up to and including so many layers, whose output is that of the last of them.
+
+    Without any layer, the output is the input. What only later layers need is left out.
+    """
+    kept = program.stages[:count]
+    body = [item for stage in kept for item in (*stage.steps, stage.layer) if item is not None]
+    name = program.layers[count - 1].result if count else program.input_name
+    stages = make_stages(body, {}, defaultdict(Rows), name)
+    part = replace(program, stages=stages, output_name=name, stripped=None, final=None)
+    x = torch.zeros((1, *program.input_shape), dtype=torch.float64, device=program.device)
+    with torch.no_grad():
+        return replace(part, output_shape=tuple(part(x).shape[1:]))
