@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from splinecam.analysis.stats import Stats
     from splinecam.errors import (
         CaptureError,
+        DataError,
         DomainError,
         FileError,
         LimitError,
@@ -43,6 +44,7 @@ __all__ = [
     "Captured",
     "ClassRegions",
     "Comparison",
+    "DataError",
     "Domain",
     "DomainError",
     "FileError",

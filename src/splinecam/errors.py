@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "CaptureError",
+    "DataError",
     "DomainError",
     "FileError",
     "LimitError",
@@ -76,6 +77,10 @@ class LimitError(SplineCamError):
 
 class FileError(SplineCamError, OSError):
     """A file cannot be read or written, or is not what it should be."""
+
+
+class DataError(SplineCamError):
+    """Data of an experiment are not on this machine, or a file of them is damaged."""
 
 
 class ValidationError(SplineCamError, AssertionError):
