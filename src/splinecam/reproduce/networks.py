@@ -9,7 +9,13 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-__all__ = ["mlp", "parameter_count", "seeded"]
+__all__ = ["cifar_cnn", "mlp", "parameter_count", "seeded", "vgg"]
+
+# Channels of the convolutions of a VGG, in blocks that end with a pool.
+_BLOCKS = {
+    11: ((64,), (128,), (256, 256), (512, 512), (512, 512)),
+    16: ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512)),
+}
 
 
 @contextmanager
@@ -38,3 +44,61 @@ def mlp(
 def parameter_count(model: nn.Module) -> int:
     """The number of parameters of a model."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def cifar_cnn(filters: int, *, channels: int = 3, classes: int = 10, seed: int = 0) -> nn.Module:
+    """The network for CIFAR10: six convolutions, every second one strided, and two linear layers.
+
+    As in the authors' script there is no activation between the linear layers, and the number of
+    filters doubles after every second convolution.
+
+    >>> [parameter_count(cifar_cnn(filters)) for filters in (8, 16, 32)]
+    [23698, 81690, 304810]
+    """
+    with seeded(seed):
+        layers: list[nn.Module] = []
+        for width in (filters, 2 * filters, 4 * filters):
+            for stride in (1, 2):
+                layers += [nn.Conv2d(channels, width, 3, stride, padding=1), nn.ReLU()]
+                channels = width
+        layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]  # of 32 x 32 pixels: both average pools
+        layers += [nn.Linear(channels, 128), nn.Linear(128, classes)]
+    return nn.Sequential(*layers)
+
+
+def vgg(
+    depth: int,
+    *,
+    side: int = 64,
+    channels: int = 3,
+    classes: int = 200,
+    factor: float = 1.0,
+    seed: int = 0,
+) -> nn.Sequential:
+    """VGG11 or VGG16 as in the authors' code: batch-norm, average pools, a strided first layer.
+
+    side: of the images, a power of two; blocks that see a single pixel end without a pool. factor:
+    of the number of channels and of units.
+
+    >>> [parameter_count(vgg(depth)) for depth in (11, 16)]
+    [9325832, 16921224]
+    """
+    with seeded(seed):
+        layers: list[nn.Module] = []
+        stride = 2
+        for block in _BLOCKS[depth]:
+            for width in block:
+                wide = round(factor * width)
+                layers.append(nn.Conv2d(channels, wide, 3, stride, padding=1, bias=False))
+                layers += [nn.BatchNorm2d(wide), nn.ReLU()]
+                side, channels, stride = side // stride, wide, 1
+            if side > 1:
+                layers.append(nn.AvgPool2d(2))
+                side //= 2
+        layers.append(nn.Flatten())
+        for width in (2048, 512) if depth == 16 else ():
+            wide = round(factor * width)
+            layers += [nn.Linear(channels, wide), nn.ReLU()]
+            channels = wide
+        layers.append(nn.Linear(channels, classes))
+    return nn.Sequential(*layers)
