@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from pathlib import Path
 
@@ -41,6 +42,11 @@ def make_data(folder, *, train=200, test=50, per_class=(12, 4)):
     return folder
 
 
+@functools.cache
+def _digits(side, channels):
+    return enlarged_digits(side, channels, tuple("0123456789"))
+
+
 def idx(array):
     """The content of an IDX file."""
     array = np.asarray(array, np.uint8)
@@ -50,7 +56,7 @@ def idx(array):
 def make_idx(folder, train=20, test=10, *, flip=False):
     """The four files of MNIST, with digits of scikit-learn, upside down for another data set."""
     folder.mkdir(parents=True)
-    made = enlarged_digits(28, 1, tuple("0123456789"))
+    made = _digits(28, 1)
     step = -1 if flip else 1
     for part, images, labels, count in (
         ("train", made.train, made.train_labels, train),
@@ -64,7 +70,7 @@ def make_idx(folder, train=20, test=10, *, flip=False):
 def make_cifar(folder, train=20, test=10):
     """The six batches of CIFAR-10's binary version, with coloured digits."""
     folder.mkdir(parents=True)
-    made = enlarged_digits(32, 3, tuple("0123456789"))
+    made = _digits(32, 3)
     parts = np.array_split(np.arange(train), 5)
     for number, rows in enumerate(parts, start=1):
         batch = records(made.train[rows], made.train_labels[rows])
@@ -83,7 +89,7 @@ def records(images, labels):
 
 def make_image_folder(folder, train=3, test=2, side=64):
     """Images of five classes in train/CLASS/images and val/images, as TinyImageNet has them."""
-    made = enlarged_digits(side, 3, tuple("0123456789"))
+    made = _digits(side, 3)
     (folder / "val" / "images").mkdir(parents=True)
     lines = []
     for label, wnid in enumerate(CLASSES):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["signed_distance", "signed_distance_image"]
 
 _PAIRS = 1 << 22  # of points and triangles, at once: 32 MiB per array of numbers
+_PLAIN = "donot_use_mm_for_euclid_dist"  # products of matrices would lose digits
 
 
 def signed_distance(mesh: Mesh, points: Tensor) -> Tensor:
@@ -30,7 +31,7 @@ def signed_distance(mesh: Mesh, points: Tensor) -> Tensor:
     corners = mesh.vertices.to(points)[mesh.triangles.to(points.device)]
     step = max(1, _PAIRS // len(corners))
     parts = [_distance(part, corners) for part in torch.split(points, step)]
-    return torch.cat(parts) if parts else points.new_empty(0)
+    return torch.cat(parts)
 
 
 def signed_distance_image(mask: Tensor) -> Tensor:
@@ -66,7 +67,7 @@ def _unsigned(points: Tensor, corners: Tensor) -> Tensor:
     """
     centres = corners.mean(1)
     radii = (corners - centres[:, None]).norm(dim=-1).amax(1)
-    away = torch.cdist(points, centres, compute_mode="donot_use_mm_for_euclid_dist")
+    away = torch.cdist(points, centres, compute_mode=_PLAIN)
     nearest = away.amin(1, keepdim=True)
     point, triangle = (away - radii <= nearest * (1 + 1e-12)).nonzero(as_tuple=True)
     squares = _squared_distance(points[point], corners[triangle])
@@ -97,10 +98,7 @@ def _winding(points: Tensor, corners: Tensor) -> Tensor:
     a, b, c = corners.unbind(1)
     normal = torch.linalg.cross(b - a, c - a)
     numerator = (a * normal).sum(-1) - points @ normal.T
-    far = [
-        torch.cdist(points, corner, compute_mode="donot_use_mm_for_euclid_dist")
-        for corner in (a, b, c)
-    ]
+    far = [torch.cdist(points, corner, compute_mode=_PLAIN) for corner in (a, b, c)]
     denominator = far[0] * far[1] * far[2]
     for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         side = (corners[:, i] - corners[:, j]).square().sum(-1)

@@ -53,4 +53,4 @@ def decoded(content: bytes, where: str, mode: str, size: int | None = None) -> N
 def _square(image: Any, size: int) -> Any:
     side = min(image.size)
     left, top = ((length - side) // 2 for length in image.size)
-    return image.resize((size, size), box=(left, top, left + side, top + side), reducing_gap=None)
+    return image.crop((left, top, left + side, top + side)).resize((size, size))

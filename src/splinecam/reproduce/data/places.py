@@ -12,6 +12,7 @@ from splinecam.errors import DataError
 __all__ = ["Place", "Wanted", "missing", "places"]
 
 _VARIABLE = "SPLINECAM_DATA"
+_DEBIAN = Path("/usr/share/datasets")  # where Debian's packages of data are installed
 
 
 @dataclass(frozen=True)
@@ -78,4 +79,4 @@ def _roots(folder: str | os.PathLike[str] | None) -> tuple[list[Path], Sequence[
     home = Path.home()
     cache = home / ".cache"
     usual = [Path("data"), cache / "splinecam", home / "data", cache / "torch/datasets/vision"]
-    return named, [*usual, Path("/usr/share/datasets")]  # the last one is Debian's
+    return named, [*usual, _DEBIAN]
