@@ -7,6 +7,7 @@ from splinecam.plot.images import image_grid, plot_samples
 from splinecam.plot.layers import plot_layers
 from splinecam.plot.palette import CLASSES, INK, class_colors
 from splinecam.plot.regions import plot
+from splinecam.plot.slices import plot_slices
 from splinecam.plot.surface import plot_surface
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "plot_histograms",
     "plot_layers",
     "plot_samples",
+    "plot_slices",
     "plot_surface",
     "require_matplotlib",
 ]

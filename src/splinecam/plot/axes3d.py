@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,9 @@ from matplotlib.colors import to_rgba
 from matplotlib.transforms import Bbox
 from mpl_toolkits.mplot3d import Axes3D, proj3d
 
-from splinecam.geometry.domain import Domain
 from splinecam.plot.arrays import Floats
 from splinecam.plot.colors import Coloring
-from splinecam.plot.decorations import add_colorbar, add_legend, axis_names
+from splinecam.plot.decorations import add_colorbar, add_legend
 from splinecam.plot.figures import new_figure
 from splinecam.plot.palette import text_color, tick_colors
 from splinecam.plot.scene import Scene
@@ -149,17 +149,19 @@ def _gutter(ax: Axes3D) -> float:
     return max(0.0, float(gap))
 
 
-def label_axes(fit: AxesFit, domain: Domain, limits: Floats, name: str, height: float) -> None:
-    """Set the limits (3, 2), names and ticks of axes over a domain, and fit a new figure to them.
+def label_axes(
+    fit: AxesFit, names: Sequence[str], limits: Floats, height: float | None = None
+) -> None:
+    """Set the limits (3, 2), names and ticks of axes, and fit a new figure to them.
 
-    name: of the third axis; height: of the box over a plane of width 1.
+    height: of the box over a plane of width 1; by default all axes have the same scale.
     """
-    ax, names = fit.ax, (*axis_names(domain), name)
-    (left, right), (low, top), (least, most) = limits
-    if least == most:
-        least, most = least - 0.5, most + 0.5
-    ax.set(xlim=(left, right), ylim=(low, top), zlim=(least, most))
-    ax.set_box_aspect((1.0, (top - low) / (right - left), height), zoom=1.0)
+    ax, (wide, deep, high) = fit.ax, np.diff(limits)[:, 0]
+    if not high and height is not None:
+        limits = limits + np.array([[0, 0], [0, 0], [-0.5, 0.5]])
+    ax.set(**dict(zip(("xlim", "ylim", "zlim"), limits.tolist(), strict=True)))
+    box = (wide, deep, high) if height is None else (1.0, deep / wide, height)
+    ax.set_box_aspect(box, zoom=1.0)
     wide = 72 * min(fit.cell(None).size) / ax.figure.dpi
     size = float(np.clip(_SMALL * wide / _WIDE, _TINY, _SMALL))
     colors = [tick_colors(ax.figure, axis)[1] for axis in "xyx"]

@@ -32,7 +32,15 @@ from splinecam.plot.cell_image import CellColors
 from splinecam.plot.graph_coloring import color_graph
 from splinecam.plot.palette import CLASSES, STRONGEST, class_palette, paler
 
-__all__ = ["MAX_ENTRIES", "ColorOptions", "Coloring", "beyond", "class_names", "color_regions"]
+__all__ = [
+    "MAX_ENTRIES",
+    "ColorOptions",
+    "Coloring",
+    "beyond",
+    "class_names",
+    "color_regions",
+    "output_name",
+]
 
 Limits = tuple[float, float]
 
@@ -181,11 +189,11 @@ def class_names(part: PartitionData, names: Sequence[str] | None, level: float) 
     given = part.names if names is None else names_of(names, n)
     if given is not None:
         return list(given)
-    name = _output_name(part, 0)
+    name = output_name(part, 0)
     return [str(k) for k in range(n)] if n > 1 else [f"{name} ≤ {level:g}", f"{name} > {level:g}"]
 
 
-def _output_name(part: PartitionData, k: int) -> str:
+def output_name(part: PartitionData, k: int) -> str:
     """The name of an output: a logit if a final sigmoid or softmax was left out."""
     name = "logit" if part.stripped else "output"
     return name if part.values.shape[1] == 1 else f"{name} {k}"
@@ -195,7 +203,7 @@ def _by_slope(part: PartitionData, options: ColorOptions) -> Coloring:
     weight, label = part.weight, "slope ‖A‖"
     if options.output is not None:
         k = output_of(part, options.output)
-        weight, label = weight[:, k : k + 1], f"slope of {_output_name(part, k)}"
+        weight, label = weight[:, k : k + 1], f"slope of {output_name(part, k)}"
     slope = to_numpy(torch.linalg.vector_norm(weight, dim=(1, 2)))
     return _logarithmic(part, slope, f"{label} (log scale)", options, "magma_r")
 
@@ -237,7 +245,7 @@ def _by_output(part: PartitionData, options: ColorOptions) -> Coloring:
         norm, cmap = TwoSlopeNorm(level, low, high), "RdBu_r"
     fill = CellColors(numbers=origin, slopes=to_numpy(slopes))
     extremes = _extremes(to_numpy(part.values[:, k]))
-    name = _output_name(part, k)
+    name = output_name(part, k)
     return Coloring(part.mesh, fill, name, norm, options.colormap(cmap), extremes)
 
 

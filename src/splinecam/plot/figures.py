@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "axes_in_space",
     "flat_axes",
     "given_axes",
     "is_input_plane",
@@ -101,6 +102,15 @@ def flat_axes(ax: Any) -> Axes:
     several = isinstance(ax, np.ndarray | list)
     hint = "; of several axes give one, such as axes[0]" if several else ""
     raise TypeError(f"ax must be plain 2-D axes, as plt.subplots() gives them, not {what}{hint}")
+
+
+def axes_in_space(ax: Any) -> None:
+    """Raise a ``TypeError`` for axes that are not in space; None stands for new ones."""
+    if ax is not None and not hasattr(ax, "view_init"):
+        raise TypeError(
+            'ax must be axes in space: plt.figure().add_subplot(projection="3d"), not '
+            f"{type(ax).__name__}"
+        )
 
 
 def given_axes(axes: Any, count: int) -> list[Axes]:

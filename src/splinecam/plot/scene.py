@@ -11,7 +11,7 @@ drawn in order, every cell is drawn before those that hide it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from mpl_toolkits.mplot3d import proj3d
 from splinecam.plot.arrays import Floats, Ints, Pixels
 from splinecam.plot.lines import image_scale, place_image
 
-__all__ = ["Items", "Neighbours", "Scene", "eye_of", "painters_order"]
+__all__ = ["Items", "Neighbours", "Scene", "eye_of", "painters_order", "ribbons"]
 
 NEAREST = 2  # the half of the level in which the eye is
 _PATHS = 15_000  # items up to which vector output has paths
@@ -137,6 +137,10 @@ class Items:
             width=np.broadcast_to(width, (count,)),
         )
 
+    def on_cells(self, first: int) -> Items:
+        """The same items on cells whose numbers begin later."""
+        return replace(self, cells=self.cells + first)
+
     def order(self, pairs: Neighbours, projection: Floats, level: float) -> Ints:
         """The items from back to front, (I,): first what is beyond the level, then the rest."""
         eye = eye_of(projection)
@@ -247,21 +251,21 @@ class Scene(PolyCollection):
         # Triangles are drawn half a pixel larger on all sides; what is thinner is paler instead.
         ink = self.items.line[some[line]].copy()
         join = np.where(ink[:, 3] == 1, _JOIN * width, 0.0)  # overlaps of others would show
-        ribbons = _ribbons(ends, np.maximum(width - 1, _THINNEST), join)
+        strips = ribbons(ends, np.maximum(width - 1, _THINNEST), join)
         ink[:, 3] *= np.minimum(width, 1)
-        triangle = np.concatenate([uv[fan], ribbons])
+        halves = strips[:, [[0, 1, 2], [0, 2, 3]]].reshape(-1, 3, 2)
+        triangle = np.concatenate([uv[fan], halves])
         color = np.concatenate([self.items.face[some[item]], np.repeat(ink, 2, 0)])
         back_to_front = np.argsort(np.concatenate([item, np.repeat(line, 2)]), kind="stable")
         return triangle[back_to_front], np.repeat(color[back_to_front, None], 3, 1)
 
 
-def _ribbons(ends: Floats, width: Floats, join: Floats) -> Floats:
-    """Two triangles for each line (N, 2, 2), longer by ``join`` at both ends, (2N, 3, 2)."""
+def ribbons(ends: Floats, width: Floats, join: Floats) -> Floats:
+    """A rectangle for each line (N, 2, 2), longer by ``join`` at both ends, (N, 4, 2)."""
     along = ends[:, 1] - ends[:, 0]
     size = np.hypot(along[:, 0], along[:, 1])
     along /= np.where(size > 0, size, 1)[:, None]
     across = np.stack([-along[:, 1], along[:, 0]], 1) * (width / 2)[:, None]
     beyond = along * join[:, None]
     p, q = ends[:, 0] - beyond, ends[:, 1] + beyond
-    a, b, c, d = p + across, p - across, q - across, q + across
-    return np.stack([np.stack([a, b, c], 1), np.stack([a, c, d], 1)], 1).reshape(-1, 3, 2)
+    return np.stack([p + across, p - across, q - across, q + across], 1)

@@ -1,18 +1,22 @@
-"""The graph of an output over the plane, with every facet at its exact height."""
+"""The graph of an output over the plane, or the image of the plane in three outputs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from splinecam.analysis.boundary import output_of
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
-from splinecam.plot.figures import require_matplotlib
+from splinecam.plot.figures import axes_in_space, require_matplotlib
 
 if TYPE_CHECKING:
     from mpl_toolkits.mplot3d import Axes3D
+
+    from splinecam.plot.colors import ColorOptions
+    from splinecam.plot.sheets import Look
 
 __all__ = ["plot_surface"]
 
@@ -20,13 +24,13 @@ __all__ = ["plot_surface"]
 def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its name
     part: PartitionData,
     *,
-    output: int | None = None,
+    output: int | Any = None,
     ax: Axes3D | None = None,
-    color: Any = "output",
+    color: Any = None,
     cmap: Any = None,
     limits: tuple[float, float] | None = None,
     edges: bool = True,
-    boundary: bool = True,
+    boundary: bool | None = None,
     level: float = 0.0,
     boundary_color: Any = None,
     plane: bool = False,
@@ -35,65 +39,93 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
     colorbar: bool = False,
     seed: int = 0,
 ) -> Axes3D:
-    """Draw the graph of one output over the plane: each region is a facet at its exact height.
+    """Draw the graph of one output over the plane, or the image of the plane in three outputs.
 
-    output: the output, needed where there are several. color, cmap, limits, seed: as for
-    ``part.plot``; facets are darker where they face away from a light on the left. edges: draw the
-    facets' edges, thinner for later layers. boundary: draw the decision boundary on the surface, of
-    one output the line at ``level``. plane: add a translucent plane at ``level``. view: the eye's
-    elevation and azimuth in degrees, by default where most of the surface is seen. height: of the
-    surface for a plane of width 1. colorbar: add a bar or a legend of the colours.
+    In a graph, each region is a facet at its exact height. In the image of the plane, which is a
+    surface in the space of the outputs, each region is a facet where its affine map places it; all
+    axes have the same scale, and the surface may fold over and intersect itself.
 
-    Facets are drawn from back to front in an exact order, so that what is hidden is hidden from
-    everywhere; more than 30,000 without edges. The surface is an image in the resolution of the
-    picture; in PDF and SVG facets are paths, if there are no more than some thousands.
+    output: the output, needed where there are several; three outputs, such as ``(0, 1, 2)``; or a
+    matrix (n_out, 3) that projects all outputs onto three axes, such as principal components.
+    color, cmap, limits, seed: as for ``part.plot``, by default the output in a graph, and
+    ``"random"`` in the image of the plane, where facets have the colours of their regions in
+    ``part.plot(color="random")``; facets are darker where they face away from a light on the left.
+    edges: draw the facets' edges, thinner for later layers. boundary: draw the decision boundary on
+    the surface, by default in a graph, of one output the line at ``level``. plane: add a
+    translucent plane at ``level``. view: the eye's elevation and azimuth in degrees, by default
+    where most of the surface is seen. height: of a graph over a plane of width 1. colorbar: add a
+    bar or a legend of the colours.
+
+    Facets of a graph are drawn from back to front in an exact order, so that what is hidden is
+    hidden from everywhere; more than 30,000 without edges. The surface is an image in the
+    resolution of the picture; in PDF and SVG facets of a graph are paths, if there are no more than
+    some thousands. In the image of the plane, the nearest facet is found for each pixel.
 
     >>> import torch, splinecam as sc
-    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 3))
     >>> part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
-    >>> ax = part.plot_surface(color="slope", view=(40, 20))
+    >>> ax = part.plot_surface(output=0, color="slope", view=(40, 20))
+    >>> ax = part.plot_surface(output=(0, 1, 2))
     """
     require_matplotlib()
+    from splinecam.plot.colors import ColorOptions
+    from splinecam.plot.sheets import Look, draw_image
+
+    axes_in_space(ax)
+    image = output is not None and np.ndim(output) > 0
+    color = ("random" if image else "output") if color is None else color
+    look = Look(color, edges, not image if boundary is None else boundary, boundary_color)
+    options = ColorOptions(None if image else output_of(part, output), cmap, limits, level, seed)
+    with torch.no_grad():
+        if not image:
+            return _draw_graph(part, ax, view, look, options, plane, height, colorbar)
+        if plane:
+            raise SplineCamError("plane=True is for the graph of one output, not for three.")
+        return draw_image(part, output, ax, view, look, options, colorbar)
+
+
+def _draw_graph(
+    part: PartitionData,
+    ax: Axes3D | None,
+    view: tuple[float, float] | None,
+    look: Look,
+    options: ColorOptions,
+    plane: bool,
+    height: float,
+    colorbar: bool,
+) -> Axes3D:
+    """Draw the graph of ``options.output``."""
     from splinecam.plot import axes3d, surface_items
-    from splinecam.plot.colors import ColorOptions, color_regions
+    from splinecam.plot.colors import color_regions
+    from splinecam.plot.decorations import axis_names
     from splinecam.plot.scene import Scene
 
-    k = output_of(part, output)
-    _check(part, ax, plane)
-    with torch.no_grad():
-        coloring = color_regions(part, color, ColorOptions(k, cmap, limits, level, seed))
-        split = plane or coloring.mesh is not part.mesh
-        surface = surface_items.Surface.of(part, k, level, split=split, height=height)
-        ax, fit = axes3d.place_axes(ax, colorbar)
-        if view is None and fit.own:
-            view = surface.best_view()
-        if view is not None:
-            ax.view_init(*view)
-        axes3d.label_axes(fit, part.domain, surface.limits([level] * plane), surface.name, height)
-        colors = surface.lit_colors(coloring, ax.azim)
-        items = [surface_items.facets(surface, colors)]
-        if edges and surface.mesh.num_faces <= surface_items.MANY:
-            items.append(surface_items.edges(surface))
-        if boundary:
-            items.append(surface_items.boundary(surface, boundary_color, colors))
-        if plane:
-            items.append(surface_items.plane(part, level))
-    scene = Scene(surface_items.joined(items), surface.neighbours(), level=level, clip_on=False)
-    ax.add_collection(scene)
-    if colorbar:
-        axes3d.explain_colors(fit, coloring)
-    return ax
-
-
-def _check(part: PartitionData, ax: Any, plane: bool) -> None:
-    """Raise an error for axes that are not in space, and for a plane where it has no height."""
-    if ax is not None and not hasattr(ax, "view_init"):
-        raise TypeError(
-            'ax must be axes in space: plt.figure().add_subplot(projection="3d"), not '
-            f"{type(ax).__name__}"
-        )
+    k, level = output_of(part, options.output), options.level
     if plane and part.values.shape[1] > 1:
         raise SplineCamError(
             f"plane=True is for models with one output, at its level; this one has "
             f"{part.values.shape[1]}."
         )
+    coloring = color_regions(part, look.color, options)
+    split = plane or coloring.mesh is not part.mesh
+    surface = surface_items.Surface.of(part, k, level, split=split, height=height)
+    ax, fit = axes3d.place_axes(ax, colorbar)
+    if view is None and fit.own:
+        view = surface.best_view()
+    if view is not None:
+        ax.view_init(*view)
+    names = (*axis_names(part.domain), surface.name)
+    axes3d.label_axes(fit, names, surface.limits([level] * plane), height)
+    colors = surface.lit_colors(coloring, ax.azim)
+    items = [surface_items.facets(surface, colors)]
+    if look.edges and surface.mesh.num_faces <= surface_items.MANY:
+        items.append(surface_items.edges(surface))
+    if look.boundary:
+        items.append(surface_items.boundary(surface, look.boundary_color, colors))
+    if plane:
+        items.append(surface_items.plane(part, level))
+    scene = Scene(surface_items.joined(items), surface.neighbours(), level=level, clip_on=False)
+    ax.add_collection(scene)
+    if colorbar:
+        axes3d.explain_colors(fit, coloring)
+    return ax

@@ -19,7 +19,18 @@ from splinecam.plot.colors import Coloring
 from splinecam.plot.palette import BOUNDARY, BOUNDARY_ON_DARK, INK
 from splinecam.plot.scene import NEAREST, Items, Neighbours
 
-__all__ = ["MANY", "Surface", "boundary", "edges", "facets", "joined", "plane"]
+__all__ = [
+    "MANY",
+    "Surface",
+    "boundary",
+    "cell_colors",
+    "edges",
+    "facets",
+    "joined",
+    "padded_corners",
+    "plane",
+    "twice",
+]
 
 MANY = 30_000  # facets up to which edges are drawn
 _LIGHT = (70.0, 50.0)  # degrees: where the light is, counter-clockwise from the eye, and how high
@@ -84,7 +95,7 @@ class Surface:
     @cached_property
     def beside(self) -> Ints:
         """The cells beside each edge, (E, 2), the same cell twice at the border."""
-        return _twice(to_numpy(self.mesh.halfedge_face().view(-1, 2)))
+        return twice(to_numpy(self.mesh.halfedge_face().view(-1, 2)))
 
     @cached_property
     def slope(self) -> Floats:
@@ -114,7 +125,7 @@ class Surface:
 
     def lit_colors(self, coloring: Coloring, azimuth: float) -> Floats:
         """The colours of the cells, (F, 4), in the light of an eye at an azimuth."""
-        colors = _cell_colors(coloring)
+        colors = cell_colors(coloring)
         colors = colors.copy() if coloring.mesh is self.mesh else colors[self.region]
         size = np.sqrt(1 + (self.slope**2).sum(1))
         facing = self._facing(azimuth - _LIGHT[0], _LIGHT[1]) / size
@@ -134,12 +145,12 @@ def _lifted(part: PartitionData, mesh: Mesh, z: torch.Tensor) -> Floats:
     return np.concatenate([uv, to_numpy(z)[:, None]], 1)
 
 
-def _twice(pair: Ints) -> Ints:
+def twice(pair: Ints) -> Ints:
     """Pairs (N, 2) in which -1 is replaced by the other entry."""
     return np.where(pair < 0, pair[:, ::-1], pair)
 
 
-def _cell_colors(coloring: Coloring) -> Floats:
+def cell_colors(coloring: Coloring) -> Floats:
     """The colour of each cell, (F, 4); where numbers are affine, that of the mean vertex."""
     fill = coloring.fill
     if fill.colors is not None:
@@ -153,13 +164,17 @@ def _cell_colors(coloring: Coloring) -> Floats:
     return np.asarray(coloring.cmap(coloring.norm(numbers)), np.float64)
 
 
-def facets(surface: Surface, colors: Floats) -> Items:
-    """The cells, padded to the largest number of corners."""
-    vertex, offsets = to_numpy(surface.mesh.corner_vertices()), to_numpy(surface.mesh.offsets)
+def padded_corners(mesh: Mesh) -> Ints:
+    """The vertices of each cell, (F, k), the last one repeated up to the largest number."""
+    vertex, offsets = to_numpy(mesh.corner_vertices()), to_numpy(mesh.offsets)
     last = np.diff(offsets)[:, None] - 1
     place = np.minimum(np.arange(int(last.max()) + 1), last)
-    cell = np.arange(len(last))
-    corners = vertex[offsets[:-1, None] + place]
+    return np.asarray(vertex[offsets[:-1, None] + place])
+
+
+def facets(surface: Surface, colors: Floats) -> Items:
+    """The cells, padded to the largest number of corners."""
+    cell, corners = np.arange(len(colors)), padded_corners(surface.mesh)
     return Items.of(surface.points, corners, np.stack([cell, cell], 1), surface.half, face=colors)
 
 
@@ -193,7 +208,7 @@ def boundary(surface: Surface, color: Any, colors: Floats) -> Items:
         ends = to_numpy(surface.mesh.edges)[edge]
         return Items.of(surface.points, ends, surface.beside[edge], NEAREST, **style)
     found = decision_boundary(part, level=surface.level)
-    cells = _twice(to_numpy(found.regions))
+    cells = twice(to_numpy(found.regions))
     maps, inside = part.maps, torch.as_tensor(cells[:, :1], device=found.points.device)
     shift = found.local_ends - maps.anchor[inside]
     z = maps.value[inside, k] + (maps.weight[inside, k] * shift).sum(2)
