@@ -96,7 +96,7 @@ def test_stand_ins_say_so(name):
     assert len(images.classes) == 10
     assert images.train_labels.unique().tolist() == list(range(10))
     if name == "mnist":
-        assert images.source == "scikit-learn's digits, enlarged, in place of MNIST"
+        assert images.source == "scikit-learn's digits, enlarged, in place of MNIST."
 
 
 def test_what_the_package_datasets_has(monkeypatch):
@@ -123,6 +123,9 @@ def test_what_the_package_datasets_has(monkeypatch):
     assert not fake.config.HF_HUB_OFFLINE
     with pytest.raises(DataError, match="not on this machine"):
         load_images("mnist")
+    del fake.load_dataset  # as of a folder called datasets
+    with pytest.raises(DataError, match="not on this machine"):
+        load_images("cifar10")
 
 
 # IDX

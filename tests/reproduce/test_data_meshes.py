@@ -104,7 +104,7 @@ def test_without_a_mesh(tmp_path):
         load_mesh("dragon")
     mesh = load_mesh("bunny", tmp_path, stand_in=True)
     assert mesh.stand_in
-    assert mesh.source == "a torus with bumps, made by a formula, in place of 'bunny'"
+    assert mesh.source == "A torus with bumps, made by a formula, in place of 'bunny'."
     assert mesh.vertices.abs().amax() == pytest.approx(0.9)
     sides = torch.cat([mesh.triangles[:, [0, 1]], mesh.triangles[:, [1, 2]]])
     sides = torch.cat([sides, mesh.triangles[:, [2, 0]]])

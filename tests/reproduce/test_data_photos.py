@@ -47,11 +47,11 @@ def test_stand_ins(monkeypatch):
         load_photo("nobody")
     photo = load_photo("nobody", size=32, stand_in=True)
     assert photo.stand_in
-    assert photo.source == "scikit-learn's 'flower', in place of 'nobody'"
+    assert photo.source == "scikit-learn's 'flower', in place of 'nobody'."
     assert photo.values.shape == (32, 32)
     monkeypatch.setattr(photos, "_packaged", lambda *where: None)
     photo = load_photo("nobody", stand_in=True)
-    assert photo.source == "a picture by a formula, in place of 'nobody'"
+    assert photo.source == "A picture by a formula, in place of 'nobody'."
     assert photo.values.shape == (256, 256)
     assert photo.values.std() > 0.1
 

@@ -20,7 +20,7 @@ __all__ = ["FileSet", "opened", "unzipped"]
 
 _LIMIT = 1 << 30  # bytes; every file that is read here is much smaller
 _RATIO = 1032  # deflate compresses by no more than this
-_DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+_DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError, RuntimeError)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from splinecam.reproduce.data.image_folder import NAMES
 from splinecam.reproduce.data.raw_images import RawImages
 
 __all__ = ["from_hub"]
 
-_NAMES = {  # of the data set and of its test part
+_TITLES = {  # of the data set and of its test part
     "mnist": ("ylecun/mnist", "test"),
     "fashion-mnist": ("zalando-datasets/fashion_mnist", "test"),
     "cifar10": ("uoft-cs/cifar10", "test"),
@@ -26,10 +27,10 @@ def from_hub(name: str, channels: int) -> RawImages | None:
 
     Nothing is downloaded.
     """
-    if find_spec("datasets") is None:
+    datasets: Any = import_module("datasets") if find_spec("datasets") else None
+    if not hasattr(datasets, "load_dataset"):  # a folder of this name looks like a package
         return None
-    datasets = import_module("datasets")
-    title, test = _NAMES[name]
+    title, test = _TITLES[name]
     online = datasets.config.HF_HUB_OFFLINE
     datasets.config.HF_HUB_OFFLINE = True
     try:
@@ -38,7 +39,8 @@ def from_hub(name: str, channels: int) -> RawImages | None:
         return None
     finally:
         datasets.config.HF_HUB_OFFLINE = online
-    classes = tuple(found["train"].features["label"].names)
+    labels = found["train"].features["label"].names
+    classes = tuple(NAMES.get(label, label) for label in labels)
     parts = [_arrays(found[part], channels) for part in ("train", test)]
     return RawImages(*parts[0], *parts[1], classes, f"from {title} in the cache of datasets")
 

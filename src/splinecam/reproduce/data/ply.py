@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +46,8 @@ def parse_ply(content: bytes) -> Polygons:
             continue
         for _ in range(element.count):
             for name, (count, kind) in element.properties.items():
-                size = 1 if count is None else int(values.take(count, 1)[0])
-                row = values.take(kind, size)
+                size = 1 if count is None else int(values.take(np.dtype(order + count), 1)[0])
+                row = values.take(np.dtype(order + kind), size)
                 if element.name == "face" and name in _FACES:
                     sizes.append(size)
                     indices.append(row)
@@ -84,23 +85,19 @@ class _Values:
         """The columns of an element without lists, in float64."""
         kinds = {name: kind for name, (_, kind) in element.properties.items()}
         if self.order:
-            rows = self._next(np.dtype([(n, self.order + k) for n, k in kinds.items()]), element)
+            row = np.dtype([(name, self.order + kind) for name, kind in kinds.items()])
+            rows = self.take(row, element.count)
             return {name: rows[name].astype(np.float64) for name in kinds}
-        flat = self.take("f8", element.count * len(kinds)).reshape(element.count, len(kinds))
-        return dict(zip(kinds, flat.T, strict=True))
+        flat = self.take(np.dtype("f8"), element.count * len(kinds))
+        return dict(zip(kinds, flat.reshape(element.count, len(kinds)).T, strict=True))
 
-    def take(self, kind: str, count: int) -> NDArray[np.float64]:
-        """The next so many numbers of a type."""
-        size = np.dtype(kind).itemsize if self.order else 1
-        if count < 0 or self.place + count * size > len(self.body):
+    def take(self, kind: np.dtype[Any], count: int) -> NDArray[Any]:
+        """The next so many numbers, or rows of numbers, of a type."""
+        size = kind.itemsize if self.order else 1
+        start, end = self.place, self.place + count * size
+        if count < 0 or end > len(self.body):
             raise ValueError("it ends too early")
-        start, self.place = self.place, self.place + count * size
+        self.place = end
         if isinstance(self.body, bytes):
-            return np.frombuffer(self.body, self.order + kind, count, start)
-        return np.array(self.body[start : self.place], np.float64)
-
-    def _next(self, row: np.dtype[np.void], element: _Element) -> NDArray[np.void]:
-        if element.count < 0 or self.place + element.count * row.itemsize > len(self.body):
-            raise ValueError("it ends too early")
-        start, self.place = self.place, self.place + element.count * row.itemsize
-        return np.frombuffer(self.body, row, element.count, start)  # type: ignore[arg-type]
+            return np.frombuffer(self.body, kind, count, start)
+        return np.array(self.body[start:end], np.float64)
