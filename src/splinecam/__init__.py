@@ -94,13 +94,15 @@ _MODULES = {
     "training": ("Movie", "Run", "Snapshot", "Watch", "movie", "open_run", "watch"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
+# Modules of the code that was released with the paper; its ``plot`` is a module here, too.
+_PAPER = ("compute", "graph", "models", "utils", "wrappers")
 
 
 if not TYPE_CHECKING:  # which would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
         """A public name, or a module of the package."""
-        place = f"{__name__}.{_HOME.get(name, name)}"
+        place = f"{__name__}.{f'compat.{name}' if name in _PAPER else _HOME.get(name, name)}"
         if not name.startswith("_"):
             try:
                 module = import_module(place)
