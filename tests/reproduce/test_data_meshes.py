@@ -93,6 +93,9 @@ def test_the_bunny_in_its_archives(tmp_path):
         with tarfile.open(folder / archive, "w:gz") as made:
             made.add(folder / file, inside)
         mesh = load_mesh("bunny", folder)
+        (tmp_path / "data" / "bunny").mkdir(parents=True, exist_ok=True)
+        (folder / archive).rename(tmp_path / "data" / "bunny" / archive)
+        assert load_mesh("bunny").source.endswith(".tgz.")
         assert mesh.source == f"The mesh {inside} in {archive}."
         assert len(mesh.triangles) == 12
 

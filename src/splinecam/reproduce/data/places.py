@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from splinecam.errors import DataError
@@ -20,7 +21,7 @@ class Wanted:
     """A data set: its title, the usual names of its folder and archives, and what to get.
 
     folders: below one of the roots, the most usual first.
-    archives: patterns of file names, in one of the roots.
+    archives: patterns of file names, in one of the roots or of these folders.
     advice: which files to get, and from where.
     """
 
@@ -46,11 +47,10 @@ def places(folder: str | os.PathLike[str] | None, wanted: Wanted) -> Iterator[Pl
     """
     named, usual = _roots(folder)
     for root in dict.fromkeys([*named, *usual]):
-        for name in wanted.folders:
-            if (root / name).is_dir():
-                yield Place(root / name, name)
-        for pattern in wanted.archives:
-            yield from (Place(path, path.name) for path in sorted(root.glob(pattern)))
+        folders = [root / name for name in wanted.folders if (root / name).is_dir()]
+        yield from (Place(path, path.relative_to(root).as_posix()) for path in folders)
+        for base, pattern in product([root, *folders], wanted.archives):
+            yield from (Place(path, path.name) for path in sorted(base.glob(pattern)))
         if root in named:
             yield Place(root, root.name)
 
