@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +43,15 @@ class Squares:
             ]
             first += len(x)
         return cls(groups, area)
+
+    def resized(self, area: float) -> Squares:
+        """Squares of another area around the same samples in the same planes."""
+        factor = (area / self.area) ** 0.5
+        groups = {
+            name: [replace(square, corners=factor * square.corners) for square in group]
+            for name, group in self.groups.items()
+        }
+        return Squares(groups, area)
 
     def measure(self, model: nn.Module, *, device: str = "auto") -> Measured:
         """The statistics of the squares, by group and name of the statistic, (N,) each."""
