@@ -79,6 +79,8 @@ def test_regions_layer_by_layer(name: str) -> None:
             NN.layers[k].get_weights(),
             maps[parents],
         )
+        rows = NN.layers[k].get_weights(row_idx=torch.tensor([-1, 0]))
+        assert rows.equal(NN.layers[k].get_weights()[[-1, 0]])
         areas = Polygons.of(cycles).areas()
         whole = Polygons.of(before).areas()
         torch.testing.assert_close(torch.zeros_like(whole).index_add_(0, parents, areas), whole)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._partition import Partition, partition
+from splinecam._util.backend import backend_of
 from splinecam._util.options import device_of
 from splinecam.compat.utils import Maps
 from splinecam.errors import DomainError, SplineCamError
@@ -26,6 +27,8 @@ from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.program import Program
 
 __all__ = ["adapter", "layer", "model_wrapper"]
+
+_VERIFIED = 32  # units of a layer
 
 
 class adapter(nn.Module):
@@ -83,25 +86,24 @@ class layer(nn.Module):
         """The weights and, in the last column, the biases of the units, (n, m + 1), dense.
 
         After ``to_decision_boundary`` a row is the difference of two classes.
+
+        row_idx: the units that are wanted, by default all; of a wide layer, some take less memory.
         """
-        offset = self._before(self.zeros)
-        ones = self._split(self.zeros + 1)
-        columns = [self.program.columns(self.index, name, ones) for name in self.stage.live_in]
-        blocks = [
-            torch.cat([made[name].reshape(len(made[name]), -1) for name in self._arguments], 1)
-            for made in columns
-        ]
-        found = torch.cat([*blocks, offset]).T
+        bias = self._before(self.zeros)[0]
+        units = torch.arange(len(bias), device=bias.device)
         if self.is_classifier:
-            first, second = self._pairs(len(found)).T
-            found = found[first] - found[second]
-        return (found if row_idx is None else found[row_idx]).to(dtype)
+            first, second = self._pairs(len(bias)).T
+            rows = torch.cat([self._rows(units), bias[:, None]], 1)
+            found = rows[first] - rows[second]
+            return (found if row_idx is None else found[row_idx]).to(dtype)
+        units = units if row_idx is None else units[row_idx].reshape(-1)
+        return torch.cat([self._rows(units), bias[units, None]], 1).to(dtype)
 
     @torch.no_grad()
     def get_activation_pattern(self, x: Tensor) -> Tensor:
         """The slope of each unit at values (B, m) before the layer, (B, n)."""
         if self.stage.layer is None:
-            return x.new_ones(len(x), int(self.output_shape), dtype=torch.float64)
+            return self.zeros.new_ones(len(x), int(self.output_shape))
         slopes = self._rectifier().slopes
         made = self._advance(x)
         result = self.stage.layer.result
@@ -172,6 +174,18 @@ class layer(nn.Module):
     def _advance(self, x: Tensor) -> dict[str, Tensor]:
         return self.program.advance(self.index, self._split(x))
 
+    def _rows(self, units: Tensor) -> Tensor:
+        """The weights (N, m) of some units: each is the gradient of one unit at a point."""
+        width = self.zeros.shape[1] + int(self.output_shape)
+        blocks = torch.split(units, max(1, backend_of(units.device).numbers // width))
+        return torch.cat([self._gradients(block) for block in blocks])
+
+    def _gradients(self, units: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = self.zeros.repeat(len(units), 1).requires_grad_()
+            (found,) = torch.autograd.grad(self._before(x).gather(1, units[:, None]).sum(), x)
+        return found
+
     def _before(self, x: Tensor) -> Tensor:
         made = self._advance(x)
         return torch.cat([made[name].flatten(1) for name in self._arguments], 1)
@@ -234,20 +248,24 @@ class model_wrapper:
 
     @torch.no_grad()
     def verify(self, seed: int = 0, eps: float = 1e-5) -> bool:
-        """Whether slopes, weights and biases of the layers give what the model computes.
+        """Whether the layers, and their slopes and weights, give what the model computes.
 
-        They are compared at random points of the plane.
+        They are compared at random points of the plane, and wide layers in some of their units.
         """
         generator = torch.Generator().manual_seed(seed)
         uv = torch.randn(16, 2, dtype=torch.float64, generator=generator).to(self.device)
-        x = uv
-        for each in self.layers:
-            weights = each.get_weights()
-            x = each.get_activation_pattern(x) * (x @ weights[:, :-1].T + weights[:, -1])
         inputs = self.layers[0](uv).reshape(-1, *self.input_shape)
-        made = (self.program.final or nn.Identity())(x.reshape(-1, *self.program.output_shape))
         wanted = self.model(inputs)
-        return bool((made - wanted).abs().max() <= eps * wanted.abs().max().clamp(min=1))
+        x, pairs = uv, []
+        for each in self.layers:
+            after = each(x)
+            some = torch.randperm(after.shape[1], generator=generator)[:_VERIFIED]
+            weights, slopes = each.get_weights(some), each.get_activation_pattern(x)[:, some]
+            pairs.append((slopes * (x @ weights[:, :-1].T + weights[:, -1]), after[:, some]))
+            x = after
+        made = (self.program.final or nn.Identity())(x.reshape(-1, *self.program.output_shape))
+        pairs.append((made, wanted))
+        return all(bool((a - b).abs().max() <= eps * b.abs().max().clamp(min=1)) for a, b in pairs)
 
     def partition(self, polygon: Tensor | Domain, layers: int | None = None) -> Partition:
         """The partition of a polygon (k, 2) of the plane by the first layers, or by all."""
