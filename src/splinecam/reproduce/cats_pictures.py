@@ -56,8 +56,8 @@ def draw_planes(
     from splinecam.plot import image_grid
 
     size = (7.4, 2.95 * len(parts))
-    ratio: dict[str, Any] = {"width_ratios": [0.8, 3, 3], "squeeze": False}
-    figure, axes = plt.subplots(len(parts), 3, figsize=size, layout="constrained", **ratio)
+    figure = plt.figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(parts), 3, width_ratios=[0.8, 3, 3], squeeze=False)
     for row, part in zip(axes, parts, strict=True):
         distance = part.domain.project(train[0])[1]
         spanning = distance < 1e-3
