@@ -20,6 +20,7 @@ TITLES = {
     "moons_circles": "Two moons and two circles",
     "training_movie": "A movie of training",
     "digits_cnn": "A convolutional network on digits",
+    "generator": "A generator of images",
     "image_fitting": "An image as a network",
     "signed_distance": "A signed distance field",
     "pooling": "Max-pooling against average pooling",

@@ -14,6 +14,8 @@ import pytest
 import torch
 from PIL import Image
 
+import splinecam as sc
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GALLERY = EXAMPLES.parent / "docs" / "img" / "gallery"
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
@@ -138,6 +140,26 @@ def test_digits_cnn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert numbers(r"([\d.]+)% of 397 new", text)[0] > 40
     assert numbers(r"1,000 samples: (\S+)", text)[0] < 1e-12
     assert numbers(r"between \d and \d: length ([\d.]+)", text)
+
+
+def test_generator(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("generator", "--width 6 --steps 40 --classes 0 1", tmp_path, capsys)
+    assert "final tanh left out" in text
+    assert numbers(r"Partition\(([\d,]+) regions", text)[0] > 10
+    assert numbers(r"area of the surface: ([\d.]+)", text)[0] > 0
+    assert 50 < numbers(r"hold (\d+)%", text)[0] <= 100
+
+
+def test_generated_images_lie_on_the_surface():
+    module = example("generator")
+    model, _ = module.networks(6, seed=0)
+    part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
+    assert part.validate().ok
+    z = module.latent(50)
+    assert module.digits([0]).abs().max() <= module.BRIGHT
+    region = part.locate(z)
+    on_surface = (part.weight[region] @ z.double()[:, :, None])[:, :, 0] + part.bias[region]
+    assert torch.allclose(on_surface.tanh(), model(z).detach().double(), atol=1e-5)
 
 
 def test_pooling(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
