@@ -1,5 +1,6 @@
 """Pictures of partitions and curves with matplotlib, which is imported only when one is drawn."""
 
+from splinecam.plot.bands import plot_bands, plot_distributions
 from splinecam.plot.curves import plot_curves
 from splinecam.plot.figures import new_axes, require_matplotlib
 from splinecam.plot.histograms import plot_histograms
@@ -18,7 +19,9 @@ __all__ = [
     "image_grid",
     "new_axes",
     "plot",
+    "plot_bands",
     "plot_curves",
+    "plot_distributions",
     "plot_histograms",
     "plot_layers",
     "plot_partition",

@@ -13,8 +13,9 @@ import numpy as np
 from splinecam._partition import Partition, load
 from splinecam.errors import SplineCamError
 from splinecam.plot.arrays import Floats
-from splinecam.plot.figures import given_axes, plain_spines, require_matplotlib
-from splinecam.plot.palette import CLASSES, GREY, text_color
+from splinecam.plot.bands import Band, is_wide, plot_bands, style_chart
+from splinecam.plot.figures import given_axes, require_matplotlib
+from splinecam.plot.palette import CLASSES, text_color
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,14 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Run", "Snapshot", "around_means", "plot_run"]
 
 Measure = Literal["regions", "area"]
-Band = Literal["mean", "points"]
 
-_CONFIDENCE = 1.96  # standard errors
-_MIDDLE = (10, 90)  # percentiles
-_DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))  # differ in grey print
 _TALL, _LOW, _WIDE = 2.7, 1.25, 5.6  # inches: of the first panel, of the others, of all
-_UNEVEN = 8.0  # the largest gap between steps, by the median one, for a logarithmic axis
-_SPREAD = 20.0  # the largest number, by the least, for a logarithmic axis
 
 
 def plot_run(
@@ -86,10 +81,10 @@ def plot_run(
         values = _column(run, name)
         ax.plot(at, values, color=text_color(ax.figure), linewidth=1.2)
         ax.set_ylabel(name.replace("_", " "), fontsize=9)
-        if _is_wide(values):
+        if is_wide(values):
             ax.set_yscale("log")
     for ax in panels:
-        _style(ax, at)
+        style_chart(ax, at)
     panels[-1].set_xlabel(x.replace("_", " "), fontsize=9)
     figure: Any = panels[0].get_figure()
     if axes is None:
@@ -200,34 +195,20 @@ def _draw_regions(ax: Axes, run: Run, at: Floats, measure: Measure, band: Band) 
         ax.set_ylabel("regions of the domain", fontsize=9)
         return
     side = np.float64(run.side or np.nan)
-    means: list[Floats] = []
-    for k, group in enumerate(groups):
-        found = [(i, each.around[group]) for i, each in enumerate(run) if group in each.around]
-        counts: list[Floats] = [np.asarray(count, np.float64) for _, count in found]
-        values = counts if measure == "regions" else [side**2 / count for count in counts]
-        means.append(np.array([each.mean() for each in values]))
-        low, high = np.array([_band(each, band) for each in values]).T
-        place, color = at[[i for i, _ in found]], CLASSES[k % len(CLASSES)]
-        ax.fill_between(place, low, high, color=color, alpha=0.18, linewidth=0)
-        style: Any = {"linestyle": _DASHES[k % len(_DASHES)], "color": color, "linewidth": 1.8}
-        ax.plot(place, means[-1], label=f"{group} ({len(counts[-1])})", **style)
-    if measure == "area" or _is_wide(np.concatenate(means)):
-        ax.set_yscale("log")
     what = "mean area of regions" if measure == "area" else "regions"
-    ax.set_ylabel(f"{what}\nin a square of side {side:.3g}", fontsize=9)
-    space: Any = {"borderpad": 0.2, "handlelength": 2.4, "columnspacing": 1.4}
-    look: Any = {"frameon": False, "fontsize": 8.5, "labelcolor": text_color(ax.figure)}
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(groups), **space, **look)
+    counts = {group: _counts(run, group) for group in groups}
+    values = {group: side**2 / n if measure == "area" else n for group, n in counts.items()}
+    label, log = f"{what}\nin a square of side {side:.3g}", True if measure == "area" else None
+    plot_bands(at, values, ax=ax, band=band, log=log, xlabel="", ylabel=label)
 
 
-def _band(values: Floats, band: Band) -> tuple[float, float]:
-    """The lower and the upper end of the band for the values (N,) of some points."""
-    if band == "points":
-        low, high = np.percentile(values, _MIDDLE)
-        return float(low), float(high)
-    error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    mean = values.mean()
-    return float(mean - _CONFIDENCE * error), float(mean + _CONFIDENCE * error)
+def _counts(run: Run, group: str) -> Floats:
+    """The number of regions around each point of a group, (steps, points); nan where unknown."""
+    found = [each.around.get(group, ()) for each in run]
+    counts = np.full((len(found), max(map(len, found))), np.nan)
+    for row, count in zip(counts, found, strict=True):
+        row[: len(count)] = count
+    return counts
 
 
 def _column(run: Run, name: str) -> Floats:
@@ -251,26 +232,3 @@ def _panels(axes: Sequence[Axes] | None, count: int) -> list[Axes]:
     size = (_WIDE, sum(heights) + 0.5)
     _, panels = plt.subplots(count, 1, figsize=size, layout="constrained", **grid)
     return list(panels[:, 0])
-
-
-def _style(ax: Axes, at: Floats) -> None:
-    """Set the scale of the abscissa, the limits, the grid and the spines."""
-    known = np.unique(at[np.isfinite(at)])
-    gaps = np.diff(known)
-    if len(gaps) >= 4 and gaps.max() >= _UNEVEN * np.median(gaps) and known[0] >= 0:
-        if known[0] > 0:
-            ax.set_xscale("log")
-        else:
-            ax.set_xscale("symlog", linthresh=known[known > 0][0], linscale=0.3)
-        ax.xaxis.set_major_formatter("{x:,g}")
-    ax.margins(x=0.015)
-    if ax.get_yscale() == "linear":
-        ax.set_ylim(bottom=0)
-    ax.grid(axis="y", color=GREY, alpha=0.18, linewidth=0.6)
-    plain_spines(ax, GREY)
-
-
-def _is_wide(values: Floats) -> bool:
-    """Whether numbers are positive and span more than a decade or so."""
-    known = values[np.isfinite(values)]
-    return len(known) > 1 and bool(known.min() > 0 and known.max() > _SPREAD * known.min())
