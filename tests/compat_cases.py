@@ -12,8 +12,6 @@ from splinecam import compat
 from splinecam.compat.polygons import Polygons
 from splinecam.testing import assert_valid
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-
 
 def mlp(**options: Any) -> nn.Sequential:
     return nn.Sequential(
@@ -92,7 +90,7 @@ def make(name: str) -> tuple[nn.Module, Tensor]:
 
 def wrap(model: nn.Module, domain: Tensor, shape: tuple[int, ...] | None = None) -> Any:
     T = compat.utils.get_proj_mat(domain)
-    return compat.wrappers.model_wrapper(model, input_shape=shape, T=T, device=DEVICE)
+    return compat.wrappers.model_wrapper(model, input_shape=shape, T=T, device="cpu")
 
 
 def assert_same_regions(cycles: list[Tensor], NN: Any, model: nn.Module, domain: Tensor) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import splinecam
 import splinecam as sc
-from compat_cases import DEVICE, NETWORKS, assert_same_regions, make, mlp, wrap
+from compat_cases import NETWORKS, assert_same_regions, make, mlp, wrap
 from splinecam import compat
 from splinecam.compat.compute import Found
 from splinecam.compat.polygons import Polygons
@@ -37,11 +37,35 @@ def listings() -> list[str]:
 
 @pytest.mark.skipif(not PAPER.exists(), reason="no shared folder")
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_listings_run_as_printed(name: str) -> None:
-    model, domain = make(name)
+def test_the_listings_run_without_a_gpu(name: str) -> None:
     wrapping, loop = listings()
-    if DEVICE == "cpu":
-        wrapping = wrapping.replace("model.cuda()", "model.cpu()").replace("'cuda'", "'cpu'")
+    wrapping = wrapping.replace("model.cuda()", "model.cpu()").replace("'cuda'", "'cpu'")
+    assert_listings_run(name, wrapping, loop)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.skipif(not PAPER.exists(), reason="no shared folder")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_listings_run_as_printed(name: str) -> None:
+    assert_listings_run(name, *listings())
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_results_are_on_the_cpu_for_pictures() -> None:
+    model, domain = make("mlp")
+    T = compat.utils.get_proj_mat(domain)
+    NN = compat.wrappers.model_wrapper(model.cuda(), T=T.cuda(), device="cuda")
+    assert NN.verify()
+    regions, edges, Abw = compat.compute.get_partitions_with_db(domain.cuda(), T.cuda(), NN)
+    assert {each.device.type for each in (regions[0], edges, Abw)} == {"cpu"}
+    assert_same_regions(regions, NN, model.cpu(), domain)
+
+
+def assert_listings_run(name: str, wrapping: str, loop: str) -> None:
+    """Listing 1 wraps the network, and Listing 2 finds its regions and their maps."""
+    model, domain = make(name)
     before = model.state_dict()
     names: dict[str, Any] = {"model": model, "domain": list(domain)}
     exec(wrapping, names)
@@ -196,7 +220,6 @@ def test_they_are_imported_when_they_are_used() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there() -> None:
     with pytest.raises(sc.SplineCamError, match="'auto' or 'cpu', as there is no CUDA"):
         compat.wrappers.model_wrapper(mlp().eval(), T=torch.eye(4)[:, :3], device="cuda")

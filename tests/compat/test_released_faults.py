@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from compat_cases import DEVICE, assert_same_regions, make, wrap
+from compat_cases import assert_same_regions, make, wrap
 from splinecam import compat
 from splinecam.compat.polygons import Polygons
 from splinecam.testing import assert_same_cells, exact_partition
@@ -89,7 +89,7 @@ def test_a_plane_with_other_axes() -> None:
     model, domain = make("mlp")
     T = compat.utils.get_proj_mat(domain)
     skew = torch.tensor([[2.0, 0.5, 0.1], [0, 3, 0.2], [0, 0, 1]], dtype=torch.float64)
-    NN = compat.wrappers.model_wrapper(model, T=T @ skew, device=DEVICE)
+    NN = compat.wrappers.model_wrapper(model, T=T @ skew, device="cpu")
     assert NN.verify()
     regions, _, Abw = compat.compute.get_partitions_with_db(domain, T @ skew, NN)
     part = wrap(model, domain).partition(compat.utils.plane_coordinates(domain, T))
