@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 
 import torch
 from torch import nn
 
-__all__ = ["cifar_cnn", "mlp", "parameter_count", "seeded", "vgg"]
+__all__ = [
+    "cifar_cnn",
+    "image_cnn",
+    "image_mlp",
+    "mlp",
+    "parameter_count",
+    "seeded",
+    "vgg",
+]
 
 # Channels of the convolutions of a VGG, in blocks that end with a pool.
 _BLOCKS = {
@@ -39,6 +48,31 @@ def mlp(
         for into, out in pairwise(widths):
             layers += [nn.Linear(into, out), activation()]
     return nn.Sequential(*layers[:-1])
+
+
+def image_mlp(*, seed: int = 0) -> nn.Sequential:
+    """The fully connected network of Table 1 and Fig. 6, on images of 28 x 28 pixels."""
+    return nn.Sequential(nn.Flatten(), *mlp([784, 50, 50, 50, 10], seed=seed))
+
+
+def image_cnn(*, strided: bool, seed: int = 0) -> nn.Sequential:
+    """Two convolutions and a hidden layer of 50 units, on images of 28 x 28 pixels.
+
+    The paper prints the number of parameters of such a network, but not its filters. These two
+    have that number: 16 and 28 filters of 3 x 3 pixels, and 5 x 5 positions at the end. strided:
+    whether the convolutions take strides of 3 and 2, or average pooling follows each of them; the
+    layers then have 100 and 25, or 676 and 121 positions.
+
+    >>> [parameter_count(image_cnn(strided=strided)) for strided in (True, False)]  # of Table 1
+    [39780, 39780]
+    """
+    with seeded(seed):
+        first, second = nn.Conv2d(1, 16, 3), nn.Conv2d(16, 28, 3)
+        if strided:
+            first, second = nn.Conv2d(1, 16, 3, 3, 1), nn.Conv2d(16, 28, 3, 2, 1)
+        shrink = nn.Identity if strided else partial(nn.AvgPool2d, 2)
+        features = [first, nn.ReLU(), shrink(), second, nn.ReLU(), shrink(), nn.Flatten()]
+        return nn.Sequential(*features, nn.Linear(700, 50), nn.ReLU(), nn.Linear(50, 10))
 
 
 def parameter_count(model: nn.Module) -> int:
