@@ -135,7 +135,7 @@ def rows_of(found: dict[tuple[int, bool], Found], images: Images, seeds: int) ->
         rows.append(Row(what, paper_seconds, each.seconds, machine, seconds=each.seconds))
     for (depth, augment), each in found.items():
         for name in STATISTICS:
-            mean = each.statistics[name].double().log().mean(1).exp()
+            mean = each.statistics[name].log().mean(1).exp()
             what = f"{name} of VGG{depth}, {TRAININGS[augment]}, geometric mean over samples"
             rows.append(Row(what, None, plus_minus(mean), curves))
     says: dict[tuple[int, str], Any] = {
@@ -146,11 +146,11 @@ def rows_of(found: dict[tuple[int, bool], Found], images: Images, seeds: int) ->
     }
     for depth in DEPTHS:
         for name in STATISTICS:
-            with_, without = (found[depth, k].statistics[name].double() for k in (True, False))
+            with_, without = (found[depth, k].statistics[name] for k in (True, False))
             ratio = (with_ / without).log().mean(1).exp()
             what = f"{name} with augmentation over that without, VGG{depth}"
             rows.append(Row(what, says.get((depth, name)), plus_minus(ratio), curves))
-    dense = [found[depth, False].statistics["NR"].double().mean(1) for depth in DEPTHS]
+    dense = [found[depth, False].statistics["NR"].mean(1) for depth in DEPTHS]
     what = "NR of VGG16 over that of VGG11, no augmentation"
     rows.append(Row(what, "above 1", plus_minus(dense[1] / dense[0]), curves))
     return rows

@@ -23,7 +23,7 @@ from splinecam.reproduce.experiment import Experiment, Report, Row, Setup
 from splinecam.reproduce.fitting import Training
 from splinecam.reproduce.neighbourhoods import Squares, chosen, uniform
 from splinecam.reproduce.networks import cifar_cnn
-from splinecam.reproduce.sweep_figures import draw_bands, draw_ridges
+from splinecam.reproduce.sweep_figures import draw_bands, draw_distributions
 from splinecam.reproduce.training_sweep import Plan, Runs, plus_minus, train_and_measure, why_of
 
 __all__ = ["EXPERIMENT"]
@@ -68,7 +68,9 @@ def run(setup: Setup, settings: Settings) -> Report:
 
     used = len(plan.data[0])
     report = Report(notes=[images.source])
-    report.notes.append(f"Every network is trained on {used:,} images for {plan.epochs[-1]} epochs")
+    report.notes.append(
+        f"Every network is trained on {used:,} images for {plan.epochs[-1]} epochs."
+    )
     why = why_of(settings.seeds, stand_in=images.stand_in)
     rows = [replace(row, comparable=why) for row in claims(runs)]
     report.rows = [replace(row, seed=setup.seed, area=settings.area) for row in rows]
@@ -77,8 +79,8 @@ def run(setup: Setup, settings: Settings) -> Report:
     counts = {f"CNN x{filters}": found.over("NR") for filters, found in runs.items()}
     report.figures = {
         "cifar-sweep": draw_bands(volumes, plan.epochs, "ARV"),
-        "cifar-sweep-volumes": draw_ridges(volumes, plan.epochs, "ARV", GROUPS),
-        "cifar-sweep-regions": draw_ridges(counts, plan.epochs, "NR", GROUPS),
+        "cifar-sweep-volumes": draw_distributions(volumes, plan.epochs, "ARV", GROUPS),
+        "cifar-sweep-regions": draw_distributions(counts, plan.epochs, "NR", GROUPS),
     }
     return report
 
@@ -147,7 +149,7 @@ EXPERIMENT = Experiment(
     shows="ARV and NR around samples of CIFAR10 over the training of CNNs of several widths",
     places=("Fig. 12", "Fig. 16", "Fig. 17"),
     full=Settings((8, 16, 32), (0, 1, 2, 5, 10, 20, 50, 100), 20_000, 25, 5, 3),
-    quick=Settings((4, 8), (0, 1, 2, 4), 1000, 4, 3, 1, coarse=2),
+    quick=Settings((4, 8), (0, 1, 2, 6), 3000, 5, 5, 1, coarse=2),
     tiny=Settings((2, 3), (0, 1, 2), 150, 2, 2, 1, coarse=4),
     run=run,
     data=("cifar10",),

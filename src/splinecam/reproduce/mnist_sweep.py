@@ -21,7 +21,7 @@ from splinecam.reproduce.experiment import Experiment, Report, Row, Setup
 from splinecam.reproduce.fitting import Training
 from splinecam.reproduce.neighbourhoods import Squares, chosen, uniform
 from splinecam.reproduce.networks import mlp, seeded
-from splinecam.reproduce.sweep_figures import draw_bands, draw_ridges
+from splinecam.reproduce.sweep_figures import draw_bands, draw_distributions
 from splinecam.reproduce.training_sweep import Plan, Runs, plus_minus, train_and_measure, why_of
 
 __all__ = ["EXPERIMENT", "tied_mlp"]
@@ -82,7 +82,7 @@ def run(setup: Setup, settings: Settings) -> Report:
     }
     for name, figure in (("ARV", "mnist-sweep"), ("NR", "mnist-sweep-regions")):
         found = {f"width {width}": each.over(name) for width, each in runs.items()}
-        report.figures[figure] = draw_ridges(found, plan.epochs, name, GROUPS)
+        report.figures[figure] = draw_distributions(found, plan.epochs, name, GROUPS)
     bands = {f"width {width}": each.over("ARV") for width, each in runs.items()}
     bands[f"width {settings.tied}, tied"] = tied.over("ARV")
     report.figures["mnist-sweep-bands"] = draw_bands(bands, plan.epochs, "ARV")

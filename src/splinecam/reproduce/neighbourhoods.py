@@ -57,7 +57,9 @@ class Squares:
         """The statistics of the squares, by group and name of the statistic, (N,) each."""
         every = [square for group in self.groups.values() for square in group]
         found = sweep(model, every, stream=True, device=device, progress=False)
-        rows = torch.tensor([list(statistics(part).values()) for part in found])
+        rows = torch.tensor(
+            [list(statistics(part).values()) for part in found], dtype=torch.float64
+        )
         measured, start = {}, 0
         for name, group in self.groups.items():
             columns = rows[start : start + len(group)].unbind(1)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -125,13 +124,13 @@ def grow(model: nn.Module, images: Images, settings: Settings, setup: Setup) -> 
 
 
 def growth_rows(growth: dict[str, Tensor], settings: Settings, why: str, seed: int) -> list[Row]:
-    """The powers of the area with which time and regions grow, and where ARV rises and falls."""
+    """Whether time and regions grow along a line, and where ARV rises and falls."""
     rows = []
-    logs = np.log(settings.areas)
-    for name, paper in (("seconds", "about 1 (linear)"), ("NR", None)):
-        powers = np.polyfit(logs, growth[name].log().T.numpy(), 1)[0]
-        what = f"power of the area with which {name} of VGG11 grow"
-        rows.append(Row(what, paper, plus_minus(powers.tolist()), why, seed))
+    areas = torch.tensor(settings.areas, dtype=torch.float64)
+    for name, paper in (("seconds", "near 1 (linear)"), ("NR", None)):
+        alike = [float(torch.corrcoef(torch.stack([areas, row]))[0, 1]) for row in growth[name]]
+        what = f"correlation of area and {name} of VGG11, over samples"
+        rows.append(Row(what, paper, plus_minus(alike), why, seed))
     seconds, regions = (float(growth[name][:, -1].mean()) for name in ("seconds", "NR"))
     what = f"seconds of VGG11 for the largest square, {regions:,.0f} regions"
     rows.append(Row(what, None, seconds, "the paper shows curves", seed, settings.areas[-1]))
