@@ -236,7 +236,7 @@ def _settings(side: int, epochs: int, seeds: int, batch: int = 4096) -> Settings
 EXPERIMENT = Experiment(
     name="inr",
     shows="a photo learnt with and without periodic encoding, layer by layer",
-    places=("Fig. 4", "Section 4.2"),
+    places=("Fig. 4", "Sec. 3.2"),
     full=_settings(256, 600, 5, batch=8192),
     quick=_settings(128, 120, 3),
     tiny=replace(_settings(16, 2, 1), depth=2, frequencies=1),

@@ -19,7 +19,7 @@ from splinecam._util.files import replaced, writing
 from splinecam._util.text_table import TextTable, number_text
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup
 
-__all__ = ["machine", "table", "write_report"]
+__all__ = ["foot", "machine", "table", "write_report"]
 
 _DPI = 200
 
@@ -54,7 +54,7 @@ def write_report(
         "notes": report.notes,
     }
     texts = {"json": json.dumps(_plain(content), indent=1), "md": table(content).markdown()}
-    texts["md"] += f"\n\n{_foot(content)}"
+    texts["md"] += f"\n\n{foot(content)}"
     for kind, text in texts.items():
         paths.append(setup.out / f"{experiment.name}.{kind}")
         with replaced(paths[-1]) as file:
@@ -80,7 +80,7 @@ def table(content: Mapping[str, Any]) -> TextTable:
     return TextTable("", head, [(row.what, line) for row, line in zip(rows, cells, strict=True)])
 
 
-def _foot(content: Mapping[str, Any]) -> str:
+def foot(content: Mapping[str, Any]) -> str:
     """The sentences under the table."""
     size = "a quick run" if content["quick"] else "a full run"
     run = f"{content['experiment']}: {size} with seed {content['seed']}, in all "

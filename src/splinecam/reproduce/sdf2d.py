@@ -216,7 +216,7 @@ def _settings(width: int, depth: int, side: int, training: Training, seeds: int)
 EXPERIMENT = Experiment(
     name="sdf2d",
     shows="the signed distance of an easy and a hard shape, with the zero level set",
-    places=("Fig. 5", "Section 4.1"),
+    places=("Fig. 5", "Sec. 3.1"),
     full=_settings(256, 6, 256, Training(1500, 16_384, rate=1e-3), 3),
     quick=_settings(64, 4, 96, Training(200, 1024, rate=2e-3), 1),
     tiny=_settings(12, 2, 16, Training(3, 128, rate=2e-3), 1),

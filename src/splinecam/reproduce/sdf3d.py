@@ -268,7 +268,7 @@ def draw_layers(found: list[dict[str, Any]]) -> Figure:
 EXPERIMENT = Experiment(
     name="sdf3d",
     shows="the signed distance of the bunny: three slices, and the learnt surface",
-    places=("Fig. 1", "Section 4.1"),
+    places=("Fig. 1", "Sec. 3.1"),
     full=Settings(256, 6, 400_000, Training(300, 16_384, rate=1e-3), 3, 96),
     quick=Settings(64, 4, 12_000, Training(60, 1024, rate=2e-3), 1, 64),
     tiny=Settings(8, 2, 300, Training(4, 100, rate=5e-3), 1, 16),
