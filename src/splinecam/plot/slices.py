@@ -40,8 +40,8 @@ def plot_slices(
 
     Planes hide each other where they cross, and what is behind a translucent plane shines through.
 
-    parts: the partitions, each of a domain in the same three inputs. color: as for ``part.plot``,
-    with its options cmap, limits, output and seed. alpha: the opacity of the planes. edges: draw
+    parts: the partitions, each of a domain in the same three inputs. color: as for ``part.plot``.
+    colors: its options cmap, limits, output and seed. alpha: the opacity of the planes. edges: draw
     the regions' edges, thinner for later layers and where they are many. boundary: draw the
     decision boundary of each, of one output the line at ``level``. boundary_color: of the
     boundaries, one for all or a list of one each; by default they differ. view: the eye's elevation
