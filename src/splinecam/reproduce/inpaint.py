@@ -182,6 +182,11 @@ def table(found: dict[str, list[dict[str, Any]]], settings: Settings, photo: Pho
             )
         add("PSNR on what it has seen, dB", None, lambda row: row["psnr"], name)
     add("PSNR in the square, dB", None, lambda row: row["psnr_in_hole"], "hole", square)
+    pairs = zip(found["hole"], found["whole"], strict=True)
+    key = "edge_length_per_area_in_hole"
+    ratio = mean_text([hole[key] / whole[key] for hole, whole in pairs])
+    what = "length of edges in the square, trained without it by trained with it"
+    rows.append(Row(what, "above 1, if the hole draws units", ratio, same, area=square))
     return rows
 
 

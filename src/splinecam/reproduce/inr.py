@@ -9,7 +9,7 @@ is trained beside it, to see what the pieces cost.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from torch.nn.functional import mse_loss
 from splinecam._partition import Partition, partition
 from splinecam.geometry.domain import Domain
 from splinecam.nn import PeriodicEncoding
-from splinecam.plot.palette import INK
+from splinecam.plot import INK, plot_bands
 from splinecam.reproduce.data import Photo, load_photo
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
 from splinecam.reproduce.fields import (
@@ -212,20 +212,14 @@ def draw_layers(
 
 
 def draw_convergence(found: dict[str, list[dict[str, Any]]]) -> Figure:
-    """PSNR over the epochs: the mean of the seeds, and a band of one standard deviation."""
-    import matplotlib.pyplot as plt
-
-    figure, ax = plt.subplots(figsize=(4.5, 3), layout="constrained")
-    for kind, rows in found.items():
-        epochs = list(rows[0]["over"])
-        values = torch.tensor([[row["over"][epoch] for epoch in epochs] for row in rows])
-        mean, std = values.mean(0), values.std(0, correction=0)
-        (line,) = ax.plot(epochs, mean, label=KINDS[kind])
-        ax.fill_between(epochs, mean - std, mean + std, color=line.get_color(), alpha=0.2)
-    ax.set(xlabel="epochs", ylabel="PSNR, dB")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
-    return figure
+    """PSNR over the epochs: the mean of the seeds, with a band."""
+    epochs = list(found["plain"][0]["over"])
+    values = {
+        KINDS[kind]: torch.tensor([[row["over"][epoch] for row in rows] for epoch in epochs])
+        for kind, rows in found.items()
+    }
+    ax = plot_bands(epochs, values, band="points", log=False, xlabel="epochs", ylabel="PSNR, dB")
+    return cast("Figure", ax.figure)
 
 
 def _settings(side: int, epochs: int, seeds: int, batch: int = 4096) -> Settings:

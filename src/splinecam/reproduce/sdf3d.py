@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from torch.nn.functional import l1_loss
 from splinecam._partition import Partition, partition
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.plot import plot_bands, plot_slices
 from splinecam.reproduce.data import Mesh, load_mesh, signed_distance
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
 from splinecam.reproduce.fields import RED, conditions, crowding, mean_text, outputs
@@ -86,7 +87,8 @@ def run(setup: Setup, settings: Settings) -> Report:
     report.numbers = {"mesh": mesh.source, "near": NEAR, "runs": found}
     report.figures["sdf3d"] = draw(drawn, settings.grid)
     report.figures["sdf3d-slices"] = draw_slices(drawn)
-    report.figures["sdf3d-layers"] = draw_layers(found)
+    if bool(crowding_of(found, "crowding_by_layer").isfinite().any()):
+        report.figures["sdf3d-layers"] = draw_layers(found)
     return report
 
 
@@ -241,28 +243,19 @@ def learnt_surface(model: nn.Module, grid: int) -> tuple[Tensor, Tensor]:
 
 def draw_slices(drawn: dict[str, Partition]) -> Figure:
     """The three slices where they lie in space."""
-    from splinecam.plot import plot_slices
-
     ax = plot_slices(list(drawn.values()), boundary_color=list(COLORS.values()), view=VIEW)
-    figure: Figure = ax.figure
-    return figure
+    return cast("Figure", ax.figure)
 
 
 def draw_layers(found: list[dict[str, Any]]) -> Figure:
     """The density of each layer's edges near the surface, before and after training."""
-    import matplotlib.pyplot as plt
-
-    figure, ax = plt.subplots(figsize=(4.5, 3), layout="constrained")
     shown = {"before training": "crowding_before", "after training": "crowding_by_layer"}
-    for label, key in shown.items():
-        values = crowding_of(found, key)
-        mean, std = values.mean(0), values.std(0, correction=0)
-        ax.errorbar(range(1, len(mean) + 1), mean, std, label=label, marker="o", capsize=3)
-    ax.axhline(1, color="0.6", linewidth=0.8)
-    ax.set(xlabel="layer", ylabel=f"edges within {NEAR:g} of the\nsurface, by everywhere")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
-    return figure
+    values = {label: crowding_of(found, key).T for label, key in shown.items()}
+    layers = range(1, len(values["after training"]) + 1)
+    label = f"edges within {NEAR:g} of the surface,\nper area, by everywhere"
+    ax = plot_bands(layers, values, band="points", log=False, xlabel="layer", ylabel=label)
+    ax.set_xticks(layers)
+    return cast("Figure", ax.figure)
 
 
 EXPERIMENT = Experiment(
@@ -271,7 +264,7 @@ EXPERIMENT = Experiment(
     places=("Fig. 1", "Sec. 3.1"),
     full=Settings(256, 6, 400_000, Training(300, 16_384, rate=1e-3), 3, 96),
     quick=Settings(64, 4, 12_000, Training(60, 1024, rate=2e-3), 1, 64),
-    tiny=Settings(8, 2, 300, Training(4, 100, rate=5e-3), 1, 16),
+    tiny=Settings(12, 2, 300, Training(60, 100, rate=2e-2), 1, 16),
     run=run,
     data=("bunny",),
 )
