@@ -30,6 +30,8 @@ HIDDEN = 4  # layers: with the last one the depth is 5
 AREA = 8.0
 GROUPS = ("train", "test")
 
+Areas = dict[float, dict[int, dict[str, Tensor]]]
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -74,7 +76,7 @@ def run(setup: Setup, settings: Settings) -> Report:
     why = why_of(settings.seeds, stand_in=images.stand_in)
     rows = [*claims(runs, why), tied_row(runs[settings.tied], tied, settings.tied, why)]
     report.rows = [replace(row, seed=setup.seed, area=AREA) for row in rows]
-    report.rows += area_rows(areas, settings, setup.seed)
+    report.rows += area_rows(areas, setup.seed)
     report.numbers = {
         "networks": {f"width {width}": found.numbers() for width, found in runs.items()},
         "tied": {settings.tied: tied.numbers()},
@@ -175,37 +177,36 @@ def tied_row(untied: Runs, tied: Runs, width: int, why: str) -> Row:
     return Row(what, "tied in the authors' script", " and ".join(ours), why)
 
 
-def scan(
-    runs: dict[int, Runs], settings: Settings, plan: Plan, setup: Setup
-) -> dict[float, dict[int, dict[str, float]]]:
-    """The mean number of regions by area, width and group at the end of the training."""
-    found: dict[float, dict[int, dict[str, float]]] = {}
-    for area in settings.areas:
-        squares = plan.squares.resized(area)
-        found[area] = {}
-        for width, each in runs.items():
-            measured = squares.measure(each.models[0], device=setup.device)
-            found[area][width] = {
-                group: float(columns["NR"].mean()) for group, columns in measured.items()
+def scan(runs: dict[int, Runs], settings: Settings, plan: Plan, setup: Setup) -> Areas:
+    """NR at the end of the training by area, width and group, for one network of each width."""
+    return {
+        area: {
+            width: {
+                group: columns["NR"]
+                for group, columns in plan.squares.resized(area)
+                .measure(each.models[0], device=setup.device)
+                .items()
             }
-    return found
+            for width, each in runs.items()
+        }
+        for area in settings.areas
+    }
 
 
-def area_rows(
-    areas: dict[float, dict[int, dict[str, float]]], settings: Settings, seed: int
-) -> list[Row]:
-    """Whether more area gives another picture."""
-    return [
-        Row(
-            f"mean NR around training samples by width, area {area:g}",
-            None,
-            ", ".join(f"{width}: {found['train']:.3g}" for width, found in by.items()),
-            "one network of each width; the paper names no area",
-            seed,
-            area,
+def area_rows(areas: Areas, seed: int) -> list[Row]:
+    """The number of regions, and the squares within one region, for each area."""
+    why = "one network of each width; the paper names no area"
+    rows = []
+    for area, by_width in areas.items():
+        counts = {width: found["train"] for width, found in by_width.items()}
+        mean = ", ".join(f"{width}: {float(nr.mean()):.3g}" for width, nr in counts.items())
+        one = ", ".join(
+            f"{width}: {float((nr == 1).float().mean()):.0%}" for width, nr in counts.items()
         )
-        for area, by in areas.items()
-    ]
+        what = f"training samples, area {area:g}, by width:"
+        rows.append(Row(f"{what} mean NR", None, mean, why, seed, area))
+        rows.append(Row(f"{what} squares within one region", None, one, why, seed, area))
+    return rows
 
 
 EXPERIMENT = Experiment(

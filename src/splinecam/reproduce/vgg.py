@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["EXPERIMENT"]
 
 AREA = 0.005
+SMALLER = 10.0  # by how much other squares are smaller, to see what the area does
 CERTAIN = 10  # samples of lowest entropy, of which two dense and two sparse ones are shown
 # Over 20 orientations around each of 5 samples: the largest standard deviation of the volumes of
 # regions in a square, and the standard deviation of ARV (supplement, "Variation of region
@@ -73,8 +74,9 @@ def run(setup: Setup, settings: Settings) -> Report:
     report.rows += growth_rows(growth, settings, why, setup.seed)
     report.figures["vgg"] = draw_growth(growth, settings.areas)
 
-    turned = turn(model, images, settings, setup)
+    turned, small = turn(model, images, settings, setup)
     report.rows += orientation_rows(turned, settings, why, setup.seed)
+    report.rows.append(ratio_row(small, settings.area / SMALLER, why, setup.seed))
 
     parts = certain_parts(model, images, settings, setup)
     ties = [part.decision_boundary(kind="pairwise") for part in parts]
@@ -158,17 +160,25 @@ def draw_growth(growth: dict[str, Tensor], areas: Sequence[float]) -> Figure:
 # -- orientations ---------------------------------------------------------------------------------
 
 
-def turn(model: nn.Module, images: Images, settings: Settings, setup: Setup) -> dict[str, Tensor]:
-    """NR, ARV and the deviation of volumes in several planes, (samples, orientations) each."""
+def turn(
+    model: nn.Module, images: Images, settings: Settings, setup: Setup
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """NR, ARV and the deviation of volumes in several planes, (samples, orientations) each.
+
+    Also those of smaller squares in the same planes.
+    """
     x = chosen(images.train, settings.samples, seed=setup.seed + 1)
     groups = {
         str(k): point.expand(settings.orientations, *point.shape) for k, point in enumerate(x)
     }
     squares = Squares.around(groups, settings.area, seed=setup.seed)
-    found = squares.measure(model, device=setup.device)
-    return {
-        name: torch.stack([found[group][name] for group in groups]) for name in ("NR", "ARV", "std")
-    }
+
+    def measured(squares: Squares) -> dict[str, Tensor]:
+        found = squares.measure(model, device=setup.device)
+        names = ("NR", "ARV", "std")
+        return {name: torch.stack([found[group][name] for group in groups]) for name in names}
+
+    return measured(squares), measured(squares.resized(settings.area / SMALLER))
 
 
 def orientation_rows(
@@ -184,14 +194,18 @@ def orientation_rows(
         printed, found = (", ".join(f"{x:.3g}" for x in row) for row in (paper, ours.tolist()))
         rows.append(Row(f"{what}, by sample", printed, found, why, seed, settings.area))
     theirs = plus_minus([a / b for a, b in zip(PAPER_WITHIN, PAPER_BETWEEN, strict=True)])
-    ratio = plus_minus(within / between)
-    rows.append(Row("the first deviation over the second", theirs, ratio, why, seed, settings.area))
-    regions = plus_minus(turned["NR"].mean(1))
-    rows.append(Row("NR of a square, by sample", None, regions, why, seed, settings.area))
+    rows.append(replace(ratio_row(turned, settings.area, why, seed), paper=theirs))
     share = plus_minus(between / turned["ARV"].mean(1))
     what = "deviation of ARV between orientations, relative to its mean"
     rows.append(Row(what, None, share, "the paper does not print ARV", seed, settings.area))
     return rows
+
+
+def ratio_row(turned: dict[str, Tensor], area: float, why: str, seed: int) -> Row:
+    """The deviation within squares over that between them."""
+    ratio = plus_minus(turned["std"].amax(1) / turned["ARV"].std(1))
+    what = f"the first deviation over the second, with {float(turned['NR'].mean()):,.0f} regions"
+    return Row(what, None, ratio, why, seed, area)
 
 
 # -- ties of classes ------------------------------------------------------------------------------
