@@ -40,7 +40,8 @@ def refresh(folder: Path) -> list[str]:
             for old in figures(name):
                 old.unlink()
             for figure in sorted([path.with_suffix(".png"), *path.parent.glob(f"{name}-*.png")]):
-                (RESULTS / figure.name).write_bytes(reduced(figure))
+                kind, picture = reduced(figure)
+                (RESULTS / f"{figure.stem}.{kind}").write_bytes(picture)
             movie = path.with_suffix(".gif")
             if movie.is_file() and movie.stat().st_size <= MOVIE:
                 (RESULTS / movie.name).write_bytes(movie.read_bytes())
@@ -91,9 +92,10 @@ def caption(content: dict[str, Any], path: Path) -> str:
 
 def figures(name: str) -> list[Path]:
     """The figures of an experiment in ``results``, that of its name first, a movie last."""
-    named = sorted(RESULTS.glob(f"{name}-*.png"))
-    first, movie = RESULTS / f"{name}.png", RESULTS / f"{name}.gif"
-    return [path for path in (first, *named, movie) if path.is_file()]
+    kinds = ("png", "webp")
+    first = [RESULTS / f"{name}.{kind}" for kind in kinds]
+    others = sorted(path for kind in kinds for path in RESULTS.glob(f"{name}-*.{kind}"))
+    return [path for path in (*first, *others, RESULTS / f"{name}.gif") if path.is_file()]
 
 
 def read(name: str) -> dict[str, Any]:
@@ -143,8 +145,8 @@ def without_lists(value: Any, most: int) -> Any:
     return [without_lists(item, most) for item in value]
 
 
-def reduced(path: Path) -> bytes:
-    """A picture as a PNG file with a palette, narrow enough for a page, and light."""
+def reduced(path: Path) -> tuple[str, bytes]:
+    """A light picture for a page, and its kind: PNG with a palette, or WebP if that is heavy."""
     from PIL import Image
 
     image = Image.open(path).convert("RGB")
@@ -152,14 +154,20 @@ def reduced(path: Path) -> bytes:
     while True:
         size = (wide, round(image.height * wide / image.width))
         small = image.resize(size, Image.Resampling.LANCZOS) if size != image.size else image
-        for colors in (256, 64):
-            file = io.BytesIO()
-            small.quantize(colors).save(file, "png", optimize=True)
-            if file.tell() <= HEAVY:
-                return file.getvalue()
-        if wide * 0.85 < SMALLEST:
-            return file.getvalue()
+        palette = small.quantize(256, method=Image.Quantize.MAXCOVERAGE)
+        png, webp = saved(palette, "png", optimize=True), saved(small, "webp", quality=80, method=6)
+        if len(png) <= HEAVY and wide == min(WIDE, image.width):
+            return "png", png
+        if len(webp) <= HEAVY or wide * 0.85 < SMALLEST:
+            return "webp", webp
         wide = round(wide * 0.85)
+
+
+def saved(image: Any, kind: str, **options: Any) -> bytes:
+    """The bytes of an image file."""
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
 
 
 def write(path: Path, text: str) -> None:

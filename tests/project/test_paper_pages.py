@@ -73,19 +73,21 @@ def test_results_become_figures_and_tables(tmp_path: Path, monkeypatch: pytest.M
     runs.mkdir(parents=True)
     paper.mkdir()
     (runs / "scaling.json").write_text(json.dumps(CONTENT))
-    for name in ("scaling", "scaling-regions"):
-        Image.effect_noise((2000, 900), 90).convert("RGB").save(runs / f"{name}.png")
+    Image.new("RGB", (2000, 900), "red").save(runs / "scaling.png")
+    Image.effect_noise((2000, 900), 90).convert("RGB").save(runs / "scaling-regions.png")
     (paper / "scaling.md").write_text("# Scaling\n\n<!-- results -->\n\nThe end.\n")
     (paper / "index.md").write_text("# Paper\n\n<!-- speed -->\n")
     assert paper_pages.refresh(runs.parent) == ["scaling"]
     text = (paper / "scaling.md").read_text()
-    assert text.index("results/scaling.png") < text.index("results/scaling-regions.png")
+    assert text.index("results/scaling.png") < text.index("results/scaling-regions.webp")
     assert "A note." in text
     assert text.endswith("<!-- end of results -->\n\nThe end.\n")
     assert "[scaling](scaling.md)" in (paper / "index.md").read_text()
     kept = json.loads((paper / "results" / "scaling.json").read_text())
     assert kept["numbers"] == {"all": "50,000 numbers, left out here", "few": [1, 2]}
     with Image.open(paper / "results" / "scaling.png") as image:
-        assert image.width <= 1600
+        assert image.width == 1600
+        assert image.convert("RGB").getpixel((5, 5)) == (255, 0, 0)
+    assert (paper / "results" / "scaling-regions.webp").stat().st_size < 400_000
     paper_pages.refresh(runs.parent)
     assert (paper / "scaling.md").read_text() == text
