@@ -92,12 +92,14 @@ def measure(
     """The partition of a network that has learnt the distance to a shape, and its measures."""
     places, distance = pixel_places(settings.side), signed_distance_image(mask).float().view(-1)
     model = mlp([2, *[settings.width] * settings.depth, 1], seed=setup.seed)
+    domain = Domain.box(-1, 1)
+    before = len(partition(model, domain, device=setup.device, progress=False))
     name = f"sdf2d-{task}-{setup.seed}"
     data = (places, distance[:, None])
     fit(model, data, settings.training, setup=setup, name=name, loss=l1_loss)
     watch = Stopwatch()
     with watch("partition"):
-        part = partition(model, Domain.box(-1, 1), device=setup.device, progress=False)
+        part = partition(model, domain, device=setup.device, progress=False)
     learnt = outputs(model, places)
     inside, wanted = learnt <= 0, mask.reshape(-1)
     fixed = torch.cat(list(part.fixed_units().values()))
@@ -105,6 +107,7 @@ def measure(
     return part, {
         "seed": setup.seed,
         "regions": len(part),
+        "regions_before": before,
         "regions_by_layer": part.regions_by_layer(),
         "cutting_units": int((fixed == -1).sum()),
         "mean_error_in_pixels": float((learnt - distance).abs().mean()) / pixel,
@@ -163,6 +166,8 @@ def table(found: dict[str, list[dict[str, Any]]], settings: Settings, photo: Pho
     pairs = zip(found["easy"], found["hard"], strict=True)
     ratio = [hard["regions"] / easy["regions"] for easy, hard in pairs]
     rows.append(Row("regions, hard by easy", "above 1", mean_text(ratio), same, area=AREA))
+    start = mean_text([row["regions_before"] for row in found["easy"]])
+    rows.append(Row("regions before training", None, start, same, area=AREA))
     units = settings.width * settings.depth
     add(f"units that cut the image, of {units:,}", ("fewer", "more"), of("cutting_units"))
     add("overlap of the shapes (IoU)", (None, None), of("overlap"))
