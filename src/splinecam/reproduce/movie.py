@@ -36,7 +36,7 @@ class Settings:
     width: int = 32
     points: int = 400
     steps: int = 3000
-    frames: int = 100
+    frames: int = 60
 
 
 def run(setup: Setup, settings: Settings) -> Report:
@@ -52,11 +52,11 @@ def run(setup: Setup, settings: Settings) -> Report:
     report = Report(figures={"movie": draw_moments(recorded, x, label)})
     report.figures["movie-curves"] = watched.plot(scalars=("loss", "accuracy", "boundary_length"))
     look: dict[str, Any] = {"color": "class", "points": x, "labels": label, "axes": "off"}
-    for kind in ("gif", "html"):
+    for kind, dpi in (("gif", 62), ("html", 100)):
         with timer(kind):
             path = setup.out / f"movie.{kind}"
             setup.out.mkdir(parents=True, exist_ok=True)
-            movie(recorded, path, legend=False, linewidth=0.25, dpi=80, progress=False, **look)
+            movie(recorded, path, legend=False, linewidth=0.25, dpi=dpi, progress=False, **look)
         report.files.append(path)
     most = max(recorded, key=lambda shot: shot.scalars["num_regions"])
     first, last = recorded[0].scalars, recorded[-1].scalars
