@@ -20,11 +20,13 @@ from splinecam.analysis.curves import Curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
     "RED",
     "conditions",
     "crowding",
+    "draw_by_layer",
     "mean_text",
     "outputs",
     "pixel_places",
@@ -97,6 +99,23 @@ def crowding(
         of_length = share_near(drawn.sample(count, generator=random)) if known else math.nan
         found.append(of_length / of_area if known else math.nan)
     return found
+
+
+def draw_by_layer(part: Partition, name: str) -> Figure:
+    """The edges that each layer draws in a panel of its own, with the zero level set."""
+    import matplotlib.pyplot as plt
+
+    figure = plt.figure(figsize=(9, 3.2 * math.ceil(len(part.layers) / 3)), layout="constrained")
+    axes = figure.subplots(math.ceil(len(part.layers) / 3), 3, squeeze=False).flat
+    for layer, ax in enumerate(axes):
+        if layer >= len(part.layers):
+            ax.set_axis_off()
+            continue
+        drawn = (part.edge_layer == layer).nonzero()[:, 0]
+        part.plot(ax=ax, color="white", edges=drawn, boundary=False, axes="off", linewidth=0.15)
+        part.level_set(0.0).plot(ax=ax, color=RED, linewidth=0.8)
+        ax.set_title(f"{name}, layer {layer + 1}", size=9)
+    return figure
 
 
 def mean_text(values: Sequence[float]) -> str:

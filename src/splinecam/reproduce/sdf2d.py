@@ -25,6 +25,7 @@ from splinecam.reproduce.fields import (
     RED,
     conditions,
     crowding,
+    draw_by_layer,
     mean_text,
     outputs,
     pixel_places,
@@ -75,6 +76,7 @@ def run(setup: Setup, settings: Settings) -> Report:
     report.rows = table(found, settings, photo)
     report.numbers = {"photo": photo.source, "thresholds": TASKS, **found}
     report.figures["sdf2d"] = draw(photo, masks, drawn)
+    report.figures["sdf2d-by-layer"] = draw_by_layer(drawn["hard"], "hard")
     report.figures["sdf2d-thresholds"] = draw_thresholds(photo)
     return report
 

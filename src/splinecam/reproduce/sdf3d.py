@@ -23,7 +23,14 @@ from splinecam.geometry.domain import Domain
 from splinecam.plot import plot_bands, plot_slices
 from splinecam.reproduce.data import Mesh, load_mesh, signed_distance
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
-from splinecam.reproduce.fields import RED, conditions, crowding, mean_text, outputs
+from splinecam.reproduce.fields import (
+    RED,
+    conditions,
+    crowding,
+    draw_by_layer,
+    mean_text,
+    outputs,
+)
 from splinecam.reproduce.fitting import Training, fit
 from splinecam.reproduce.networks import mlp
 
@@ -86,6 +93,7 @@ def run(setup: Setup, settings: Settings) -> Report:
     report.rows = table(found, settings, mesh)
     report.numbers = {"mesh": mesh.source, "near": NEAR, "runs": found}
     report.figures["sdf3d"] = draw(drawn, settings.grid)
+    report.figures["sdf3d-by-layer"] = draw_by_layer(drawn["x = 0"], "x = 0")
     report.figures["sdf3d-slices"] = draw_slices(drawn)
     if bool(crowding_of(found, "crowding_by_layer").isfinite().any()):
         report.figures["sdf3d-layers"] = draw_layers(found)
@@ -188,7 +196,7 @@ def draw(drawn: dict[str, Partition], grid: int) -> Figure:
     """The learnt surface by its normals, and the three slices with their zero level sets."""
     import matplotlib.pyplot as plt
 
-    figure = plt.figure(figsize=(10, 10), layout="constrained")
+    figure = plt.figure(figsize=(8, 8), layout="constrained")
     space = figure.add_subplot(2, 2, 1, projection="3d")
     draw_surface(space, next(iter(drawn.values())).model, grid)
     for k, (name, part) in enumerate(drawn.items()):
