@@ -49,7 +49,7 @@ def run(setup: Setup, settings: Settings) -> Report:
         part = partition(model, Domain.box(-1, 1), device=setup.device, progress=False)
     part.validate(progress=False)
     with torch.no_grad():
-        error = float(mse_loss(model.cpu()(uv), target)) ** 0.5
+        error = float(mse_loss(model(uv.to(setup.trained_on)).cpu(), target)) ** 0.5
     gap, facets = largest_gap(part), facet_areas(part)
     given = (setup.seed, part.domain.area, watch.last)
     without = "the paper shows a picture without numbers"
