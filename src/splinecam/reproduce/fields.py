@@ -121,14 +121,14 @@ def draw_by_layer(part: Partition, name: str) -> Figure:
 def mean_text(values: Sequence[float]) -> str:
     """The mean of several runs and their standard deviation as text; nan counts as missing.
 
-    >>> mean_text([10, 10, 13]), mean_text([7]), mean_text([math.nan])
-    ('11 ± 1.4', '7', 'none')
+    >>> mean_text([10, 10, 13]), mean_text([100, 700]), mean_text([7]), mean_text([math.nan])
+    ('11 ± 1.4', '400 ± 300', '7', 'none')
     """
     known = [value for value in values if not math.isnan(value)]
     if len(known) < 2:
         return number_text(known[0]) if known else "none"
     mean, spread = fmean(known), pstdev(known)
-    return f"{mean:,.0f} ± {spread:,.0f}" if mean >= 1000 else f"{mean:.4g} ± {spread:.2g}"
+    return f"{mean:,.0f} ± {spread:,.0f}" if mean >= 100 else f"{mean:.4g} ± {spread:.2g}"
 
 
 def conditions(seeds: int, *, small: bool, stand_in: bool, what: str = "photo") -> str:
