@@ -48,7 +48,8 @@ class Settings:
     """The networks and the squares.
 
     areas: of squares around some training samples. samples, orientations: of the squares of one
-    area in several planes. regions: of the VGG16 whose time is taken. area: of the other squares.
+    area in several planes. regions: of the VGG16 whose time is taken. area: of the other squares;
+    ties: of those in which classes tie, larger since ten classes tie in fewer places than 200.
     """
 
     networks: VggSettings
@@ -58,6 +59,7 @@ class Settings:
     orientations: int
     regions: int = PAPER_REGIONS
     area: float = AREA
+    ties: float = 10 * AREA
 
 
 def run(setup: Setup, settings: Settings) -> Report:
@@ -216,7 +218,7 @@ def certain_parts(
 ) -> list[Partition]:
     """The partitions around the training samples of lowest entropy."""
     x = images.train[entropy(model, images.train).argsort()[:CERTAIN]]
-    squares = Squares.around({"train": x}, settings.area, seed=setup.seed).groups["train"]
+    squares = Squares.around({"train": x}, settings.ties, seed=setup.seed).groups["train"]
     return [partition(model, square, device=setup.device, progress=False) for square in squares]
 
 
@@ -229,7 +231,7 @@ def tie_row(dense: Tensor, lengths: Tensor, settings: Settings, why: str, seed: 
         both = torch.corrcoef(torch.stack([dense, lengths]))[0, 1]
         ours += f"; correlation with NR {float(both):.2g}"
     what = "length of ties of two classes, two densest and two sparsest of 10 certain samples"
-    return Row(what, "more around dense ones", ours, why, seed, settings.area)
+    return Row(what, "more around dense ones", ours, why, seed, settings.ties)
 
 
 def draw_ties(parts: list[Partition], dense: Tensor) -> Figure:
@@ -238,7 +240,8 @@ def draw_ties(parts: list[Partition], dense: Tensor) -> Figure:
     figure = new_figure(figsize=(12, 3.3), layout="constrained")
     for ax, k in zip(figure.subplots(1, 4), [*order[:2], *order[-2:]], strict=True):
         part = parts[k]
-        part.plot(ax=ax, color="none", boundary=False, linewidth=0.3, axes="off", colorbar=False)
+        thin = min(0.3, 18 / len(part) ** 0.5)  # points
+        part.plot(ax=ax, color="none", boundary=False, linewidth=thin, axes="off", colorbar=False)
         part.decision_boundary(kind="pairwise").plot(ax=ax, color="red", linewidth=0.9)
         ax.set_title(f"{len(part):,} regions", fontsize=9)
     return figure
@@ -286,9 +289,10 @@ EXPERIMENT = Experiment(
         orientations=5,
         regions=100,
         area=0.5,
+        ties=0.5,
     ),
     tiny=Settings(
-        VggSettings(Training(1, batch=50), 8, 1 / 64, 100), (1.0, 2.0, 3.0), 2, 2, 2, 3, 2.0
+        VggSettings(Training(1, batch=50), 8, 1 / 64, 100), (1.0, 2.0, 3.0), 2, 2, 2, 3, 2.0, 2.0
     ),
     run=run,
     data=("tinyimagenet",),
