@@ -47,7 +47,7 @@ PAPER_REGIONS, PAPER_SECONDS = 1000, 7 * 60.0  # VGG16, in the section on the me
 class Settings:
     """The networks and the squares.
 
-    areas: of squares around some training samples. samples, orientations: of the squares of one
+    areas: of squares around ``growing`` training samples. samples, orientations: of squares of one
     area in several planes. regions: of the VGG16 whose time is taken. area: of the other squares;
     ties: of those in which classes tie, larger since ten classes tie in fewer places than 200.
     """
