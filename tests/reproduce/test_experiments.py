@@ -30,7 +30,7 @@ def test_experiment_writes_figures_numbers_and_a_table(name: str, tmp_path: Path
 def test_command_lists_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "--list"]) == 0
     listed = capsys.readouterr().out
-    assert all(f"  {name} " in listed for name in NAMES)
+    assert all(f"{name} " in listed for name in NAMES)
 
 
 def test_command_names_the_experiments_for_an_unknown_one(

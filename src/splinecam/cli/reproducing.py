@@ -46,15 +46,13 @@ def reproduce_command(options: Namespace) -> int:
 
 def _listing() -> str:
     """The experiments, with the places in the paper and the data that they need."""
-    rows = []
-    for name in NAMES:
-        experiment = experiment_of(name)
+    wide = max(map(len, NAMES))
+    lines = []
+    for experiment in map(experiment_of, NAMES):
         needs = f"; data: {', '.join(experiment.data)}" if experiment.data else ""
-        rows.append((name, ", ".join(experiment.places), f"{experiment.shows}{needs}"))
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        f"  {name:<{wide[0]}}  {places:<{wide[1]}}  {shows}" for name, places, shows in rows
-    )
+        lines.append(f"{experiment.name:<{wide}}  {experiment.shows}")
+        lines.append(f"{'':<{wide}}  {', '.join(experiment.places)}{needs}")
+    return "\n".join(lines)
 
 
 def _result(name: str, paths: list[Path], took: str) -> str:

@@ -22,6 +22,7 @@ from splinecam.reproduce.experiment import Experiment, Report, Row, Setup
 __all__ = ["foot", "machine", "table", "write_report"]
 
 _DPI = 200
+_SHORT = 20  # characters of a reason that fits into the table
 
 
 def write_report(
@@ -63,14 +64,17 @@ def write_report(
 
 
 def table(content: Mapping[str, Any]) -> TextTable:
-    """The table of an experiment, from what its JSON file contains."""
-    rows = [Row(**row) if isinstance(row, Mapping) else row for row in content["rows"]]
+    """The table of an experiment, from what its JSON file contains.
+
+    A long reason in the column "comparable?" is a number there, and a sentence under the table.
+    """
+    rows, marks = _rows(content), _marks(content)
     head = ("paper", "ours", "comparable?", "seed", "area", "seconds")
     cells = [
         [
             _text(row.paper),
             _text(row.ours),
-            row.comparable,
+            marks.get(row.comparable, row.comparable),
             _text(row.seed),
             _text(row.area),
             "" if row.seconds is None else f"{row.seconds:.3g}",
@@ -85,7 +89,24 @@ def foot(content: Mapping[str, Any]) -> str:
     size = "a quick run" if content["quick"] else "a full run"
     run = f"{content['experiment']}: {size} with seed {content['seed']}, in all "
     run += f"{content['seconds']:.0f} s on {content['machine']}, SplineCam {content['splinecam']}."
-    return "\n\n".join([run, *content["notes"]])
+    # Two blanks at the end of a line keep the next one apart in Markdown.
+    reasons = "  \n".join(f"{mark} {_sentence(k)}" for k, mark in _marks(content).items())
+    return "\n\n".join(filter(None, [reasons, run, *content["notes"]]))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:].rstrip('.')}."
+
+
+def _rows(content: Mapping[str, Any]) -> list[Row]:
+    return [Row(**row) if isinstance(row, Mapping) else row for row in content["rows"]]
+
+
+def _marks(content: Mapping[str, Any]) -> dict[str, str]:
+    """The numbers that stand for long reasons why values differ."""
+    reasons = dict.fromkeys(row.comparable for row in _rows(content))
+    long = [reason for reason in reasons if len(reason) > _SHORT]
+    return {reason: f"({number})" for number, reason in enumerate(long, 1)}
 
 
 def machine(setup: Setup) -> str:

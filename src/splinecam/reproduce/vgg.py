@@ -273,7 +273,7 @@ def _square(x: Tensor, area: float, setup: Setup) -> Domain:
 EXPERIMENT = Experiment(
     name="vgg",
     shows="time and ARV by area, spread over orientations and ties of classes of a VGG11",
-    places=("Fig. 11", "Fig. 13", "Variation of region statistics", "Sec. 2.2"),
+    places=("Fig. 11", "Fig. 13", "Suppl. D.2", "Sec. 2.2"),
     full=Settings(
         VggSettings(),
         areas=(0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007, 0.008, 0.009, 0.01),
