@@ -7,14 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from made_data import make_data
 from splinecam.cli import main
 from splinecam.reproduce.experiment import Setup
 from splinecam.reproduce.running import NAMES, experiment_of, reproduce
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_data(tmp_path_factory.mktemp("data"), test=120, per_class=(20, 6))
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_experiment_writes_figures_numbers_and_a_table(name: str, tmp_path: Path) -> None:
-    setup = Setup(tmp_path / "out", quick=True, device="cpu", progress=False)
+def test_experiment_writes_figures_numbers_and_a_table(
+    name: str, tmp_path: Path, data: Path
+) -> None:
+    setup = Setup(tmp_path / "out", data, device="cpu", progress=False)
     _, paths = reproduce(name, setup, experiment_of(name).tiny)
     written = {path.name for path in paths}
     assert {f"{name}.{kind}" for kind in ("png", "pdf", "json", "md")} <= written
