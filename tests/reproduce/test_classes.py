@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from splinecam import Domain, partition
+from splinecam import DataError, Domain, partition
 from splinecam.reproduce import boundary, table1
 from splinecam.reproduce.data import Images
 from splinecam.reproduce.networks import image_cnn, image_mlp
@@ -31,6 +33,12 @@ def test_square_has_area_one_around_the_centre_of_three_images() -> None:
     centre, off = square.project(samples.mean(0))
     assert torch.allclose(centre, square.center)
     assert float(off) < 1e-6
+
+
+def test_too_few_images_of_a_class_are_an_error_that_names_it() -> None:
+    few = replace(images(), test=images().test[:10], test_labels=images().test_labels[:10])
+    with pytest.raises(DataError, match=r"1 of the test images of mnist show the class 'd'"):
+        table1.three_images(few, seed=0)
 
 
 def test_measures_of_a_square_cut_into_four() -> None:

@@ -26,7 +26,14 @@ from splinecam.plot.depth_buffer import Polygons, nearest
 from splinecam.plot.depth_scene import DepthScene
 from splinecam.plot.palette import BOUNDARY, INK
 from splinecam.plot.scene import Items
-from splinecam.plot.surface_items import cell_colors, joined, padded_corners, twice
+from splinecam.plot.surface_items import (
+    cell_areas,
+    cell_colors,
+    cells_beside,
+    joined,
+    padded_corners,
+    twice,
+)
 
 __all__ = ["Look", "Sheet", "draw_image", "draw_sheets"]
 
@@ -108,13 +115,11 @@ class Sheet:
 
     @cached_property
     def areas(self) -> Floats:
-        """The areas of the cells in the plane, (F,)."""
-        return np.asarray(to_numpy(self.mesh.areas_and_centroids()[0]))
+        return cell_areas(self.mesh)
 
     @cached_property
     def beside(self) -> Ints:
-        """The cells beside each edge, (E, 2), the same cell twice at the border."""
-        return twice(to_numpy(self.mesh.halfedge_face().view(-1, 2)))
+        return cells_beside(self.mesh)
 
     def facets(self, colors: Floats) -> Items:
         """The cells with their colours."""

@@ -23,7 +23,9 @@ __all__ = [
     "MANY",
     "Surface",
     "boundary",
+    "cell_areas",
     "cell_colors",
+    "cells_beside",
     "edges",
     "facets",
     "joined",
@@ -89,13 +91,11 @@ class Surface:
 
     @cached_property
     def areas(self) -> Floats:
-        """Area of each cell, (F,), in the mesh's coordinates."""
-        return np.asarray(to_numpy(self.mesh.areas_and_centroids()[0]))
+        return cell_areas(self.mesh)
 
     @cached_property
     def beside(self) -> Ints:
-        """The cells beside each edge, (E, 2), the same cell twice at the border."""
-        return twice(to_numpy(self.mesh.halfedge_face().view(-1, 2)))
+        return cells_beside(self.mesh)
 
     @cached_property
     def slope(self) -> Floats:
@@ -148,6 +148,16 @@ def _lifted(part: PartitionData, mesh: Mesh, z: torch.Tensor) -> Floats:
 def twice(pair: Ints) -> Ints:
     """Pairs (N, 2) in which -1 is replaced by the other entry."""
     return np.where(pair < 0, pair[:, ::-1], pair)
+
+
+def cell_areas(mesh: Mesh) -> Floats:
+    """The areas of the cells in the coordinates of a mesh, (F,)."""
+    return np.asarray(to_numpy(mesh.areas_and_centroids()[0]))
+
+
+def cells_beside(mesh: Mesh) -> Ints:
+    """The cells beside each edge, (E, 2), the same cell twice at the border."""
+    return twice(to_numpy(mesh.halfedge_face().view(-1, 2)))
 
 
 def cell_colors(coloring: Coloring) -> Floats:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from splinecam._partition import Partition, partition
 from splinecam.analysis.measures import shapes
+from splinecam.errors import DataError
 from splinecam.geometry.domain import Domain
 from splinecam.plot.palette import CLASSES, INK
 from splinecam.reproduce.data import Images, load_images
@@ -147,11 +148,16 @@ def three_images(images: Images, seed: int) -> Tensor:
     """Three random test images of the classes that span the plane, (3, 1, 28, 28)."""
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(images.test), generator=generator)
-    first, second, third = (
-        order[images.test_labels[order] == label][place]
-        for place, label in enumerate(PLANES[images.name])
-    )
-    return images.test[torch.stack([first, second, third])]
+    chosen = []
+    for place, label in enumerate(PLANES[images.name]):
+        rows = order[images.test_labels[order] == label]
+        if len(rows) <= place:
+            raise DataError(
+                f"{len(rows)} of the test images of {images.name} show the class "
+                f"{images.classes[label]!r}; the plane needs {place + 1}: give a larger data set."
+            )
+        chosen.append(rows[place])
+    return images.test[torch.stack(chosen)]
 
 
 def unit_square(samples: Tensor) -> Domain:
