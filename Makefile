@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PLOT  := $(VENV)/.installed-plot
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-tensors lint bench docs wheels sanitize clean
+.PHONY: help demo test test-tensors lint viewer viewer-check bench docs wheels sanitize clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -45,11 +45,23 @@ test-tensors: $(STAMP)  ## run the tests of the geometry without the compiled ke
 	SPLINECAM_KERNEL=off $(BIN)/python -m pytest -q -n 2 tests/engine/test_line_values.py \
 	  $(addprefix tests/arrangement/test_,properties.py degenerate.py refine.py blocks.py)
 
-lint: $(STAMP)  ## check format, style, types and the order of imports
+lint: $(STAMP) viewer-check  ## check format, style, types and the order of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
+
+# The viewer is built with node; its build is committed, so that only who changes it needs node.
+NODE := viewer/node_modules/.package-lock.json
+$(NODE): viewer/package-lock.json
+	cd viewer && npm ci --ignore-scripts --no-audit --no-fund
+
+viewer: $(NODE)  ## build the viewer in the browser into the package; needs node
+	cd viewer && npm run -s build
+
+viewer-check:  ## check the viewer's types, format and style, and test its mathematics, with node
+	@command -v npm > /dev/null || { echo "The viewer's sources are not checked: there is no npm."; exit 0; }; \
+	$(MAKE) $(NODE) && cd viewer && npm run -s check && npm run -s test
 
 bench: $(STAMP)  ## time the workloads against plain forward passes; options: BENCH_FLAGS
 	$(BIN)/python benchmarks/bench.py $(BENCH_FLAGS)
@@ -76,5 +88,5 @@ sanitize: $(STAMP)  ## run the kernel's tests with its memory and its threads wa
 	  SPLINECAM_KERNEL=$(CURDIR)/out/thread.so $(BIN)/python -m pytest -q tests/kernels/test_kernel.py
 
 clean:  ## remove the environment and everything that was generated
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) viewer/node_modules viewer/out out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

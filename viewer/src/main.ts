@@ -1,0 +1,3 @@
+// The entry of the bundle: a page starts by itself, a notebook calls `render`.
+
+export default {};

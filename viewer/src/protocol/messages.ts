@@ -1,0 +1,231 @@
+// What the viewer asks and what it is answered. `README.md` beside this folder describes the bytes.
+//
+// Python answers in `src/splinecam/viewer/`; a file on disk holds the answers to the requests that
+// need no computation. Arrays travel beside these headers, under the names in the comments.
+
+export type Pair = [number, number];
+/** Opposite corners of a rectangle in plane coordinates: u0, v0, u1, v1. */
+export type Box = [number, number, number, number];
+
+export type Request =
+  | { ask: "scene" }
+  | { ask: "mesh"; pane: number; frame: number }
+  /** The exact partition of a window of the plane; pixels: the width of the picture on screen. */
+  | { ask: "window"; pane: number; frame: number; window: Box; pixels: number }
+  | { ask: "coloring"; mesh: string; name: string; output: number | null }
+  /** The derivative of an output (null: the winning one) in input space, on a region. */
+  | { ask: "gradient"; mesh: string; region: number; output: number | null }
+  | PlaneRequest
+  | SelectRequest;
+
+/** Move the plane of a pane; the answer is a "plane", after which its meshes are asked for anew. */
+export interface PlaneRequest {
+  ask: "plane";
+  pane: number;
+  /** The three anchors: plane coordinates of the present plane, or the number of a data point. */
+  anchors?: (Pair | number)[];
+  /** Angles in radians by which the plane is turned towards each of the pane's directions. */
+  turn?: number[];
+  /** Lengths by which the plane is shifted along each of the pane's directions. */
+  shift?: number[];
+}
+
+/** Tell Python what is selected; the answer is "ok". */
+export interface SelectRequest {
+  ask: "select";
+  pane: number;
+  frame: number;
+  mesh: string;
+  region: number | null;
+  compared: number | null;
+  /** The place that was clicked. */
+  at: Pair | null;
+  /** The layer and the unit of the edge that was clicked. */
+  unit: [number, number] | null;
+}
+
+export interface SceneHeader {
+  kind: "scene";
+  title: string;
+  /** Whether Python computes while one looks: windows, planes, colourings, gradients. */
+  live: boolean;
+  panes: PaneHeader[];
+  /** The initial state, as far as it was given. */
+  state: Record<string, unknown>;
+  /** A line of Python that names what is shown, for "copy Python". */
+  python: string;
+}
+
+/** Arrays, with the prefix "0/" for pane 0: origin f4 (D), basis f4 (2, D); see the comments. */
+export interface PaneHeader {
+  title: string;
+  /** A label for each frame (epoch, checkpoint); at least one. */
+  frames: string[];
+  /** Whether frames may be added while one looks. */
+  grows: boolean;
+  domain: DomainHeader;
+  layers: LayerHeader[];
+  /** The number of outputs of the network, and their names, at most as many as meshes hold. */
+  outputCount: number;
+  outputs: string[];
+  /** The classes with their colours as in the static pictures; null where there are none. */
+  classes: { name: string; color: string }[] | null;
+  colorings: ColoringChoice[];
+  /** Data points: arrays points f4 (N, 2), and where given label i2 (N), off u1 (N), and
+   * thumbnails u1 (N, h, w, 4) of size thumbnail = [h, w]. */
+  points: { count: number; thumbnail: Pair | null; labels: string[] } | null;
+  /** The anchors of the plane, in plane coordinates; array anchors u1 (3, h, w, 4) if images. */
+  anchors: { at: Pair[]; thumbnail: Pair | null } | null;
+  /** Directions in which the plane can be turned and shifted. */
+  directions: { name: string; turn: boolean; reach: number }[];
+  /** The window that is shown first if the partition of the domain is too large, else null. */
+  start: Box | null;
+}
+
+export interface DomainHeader {
+  corners: Pair[];
+  inputShape: number[];
+  /** How an input is an image, or null: it is drawn from origin and basis. */
+  image: { height: number; width: number; channels: number; low: number; high: number } | null;
+  /** The names of the plane's axes, such as x₁ and x₂. */
+  axes: [string, string];
+}
+
+export interface LayerHeader {
+  name: string;
+  units: number;
+}
+
+export interface ColoringChoice {
+  /** The name to ask by, such as "class" or the name of a column of the table. */
+  name: string;
+  label: string;
+  /** Whether it depends on a chosen output. */
+  byOutput: boolean;
+}
+
+/** A subdivision into convex cells: the regions, cut along the decision boundary.
+ *
+ * Arrays: points f8 or f4 (V, 2) local coordinates, plane = center + scale * local;
+ * edges u4 (E, 2) end vertices; corners u4 (H) half-edges around each cell, counter-clockwise, cell
+ * after cell: half-edge h belongs to edge h >> 1 and starts at its end h & 1; counts u1 or u2 (C)
+ * corners of each cell; region u4 (C) the region of each cell (absent: the same number);
+ * cellClass u2 (C) (absent: no classes); regionCorners u1 or u2 (F) (absent: as counts);
+ * edgeLayer i2 (E) the layer that drew an edge, -1 on the border of the domain, -2 for edges that
+ * only the decision boundary draws; edgeUnit i4 (E) its unit, -1 as above; boundary u4 (B) the edges
+ * of the decision boundary; values f4 (V, K) the outputs at the vertices, K = outputs.length;
+ * gradients i1 (F, D) and gradientScale f4 (F) of the winning output, in files only. */
+export interface MeshHeader {
+  kind: "mesh";
+  id: string;
+  pane: number;
+  frame: number;
+  center: Pair;
+  scale: number;
+  /** The rectangle that was asked for, null for the whole domain. */
+  window: Box | null;
+  regionCount: number;
+  /** Which outputs `values` holds. */
+  outputs: number[];
+  /** Smallest and largest value of each of them. */
+  ranges: Pair[];
+  unresolved: number;
+}
+
+/** Colours of a mesh. Arrays: colors u1 (n, 3) by cell or region; or numbers f4 (n) by region and
+ * lut u1 (256, 3); or only lut: the numbers are the values of an output, linear on every region. */
+export interface ColoringHeader {
+  kind: "coloring";
+  mesh: string;
+  name: string;
+  label: string;
+  by: "cell" | "region" | "output";
+  output: number | null;
+  scale: ColorScale | null;
+  legend: { name: string; color: string }[];
+}
+
+export interface ColorScale {
+  type: "linear" | "log" | "centered";
+  low: number;
+  /** The number at the middle colour, for "centered". */
+  center: number;
+  high: number;
+  extend: "neither" | "min" | "max" | "both";
+}
+
+/** Where too many regions are in a window: pixels of the model's decision. Array pixels u1
+ * (h, w, 3), the first row at v0. */
+export interface RasterHeader {
+  kind: "raster";
+  pane: number;
+  frame: number;
+  window: Box;
+  /** Why: such as "more than 200,000 regions". */
+  reason: string;
+}
+
+/** Array gradient f4 (D). */
+export interface GradientHeader {
+  kind: "gradient";
+  mesh: string;
+  region: number;
+  output: number;
+}
+
+/** Arrays as of a pane, with the prefix "0/". */
+export interface PlaneHeader {
+  kind: "plane";
+  pane: number;
+  header: PaneHeader;
+}
+
+export interface OkHeader {
+  kind: "ok";
+}
+
+export interface ErrorHeader {
+  kind: "error";
+  message: string;
+}
+
+/** Sent without having been asked: frames were added, or Python sets the state. */
+export type Notice =
+  | { kind: "frames"; pane: number; frames: string[] }
+  | { kind: "state"; state: Record<string, unknown> };
+
+export type Header =
+  | SceneHeader
+  | MeshHeader
+  | ColoringHeader
+  | RasterHeader
+  | GradientHeader
+  | PlaneHeader
+  | OkHeader
+  | ErrorHeader
+  | Notice;
+
+export type NumberArray =
+  | Float64Array
+  | Float32Array
+  | Uint32Array
+  | Int32Array
+  | Uint16Array
+  | Int16Array
+  | Uint8Array
+  | Int8Array;
+
+/** A message: its header and its arrays. */
+export interface Message<H extends Header = Header> {
+  header: H;
+  arrays: Record<string, { data: NumberArray; shape: number[] }>;
+}
+
+/** Where answers come from: Python through a socket or a notebook, or this very file. */
+export interface Source {
+  /** The answer; an error message of the other side becomes an Error. */
+  ask(request: Request): Promise<Message>;
+  /** Call back for each notice. */
+  listen(callback: (notice: Message<Notice>) => void): void;
+  close(): void;
+}
