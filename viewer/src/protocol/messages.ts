@@ -16,7 +16,9 @@ export type Request =
   /** The derivative of an output (null: the winning one) in input space, on a region. */
   | { ask: "gradient"; mesh: string; region: number; output: number | null }
   | PlaneRequest
-  | SelectRequest;
+  | SelectRequest
+  /** Tell Python how the view is: the whole state, some time after it changed; the answer is "ok". */
+  | { ask: "state"; state: Record<string, unknown> };
 
 /** Move the plane of a pane; the answer is a "plane", after which its meshes are asked for anew. */
 export interface PlaneRequest {
@@ -38,6 +40,8 @@ export interface SelectRequest {
   mesh: string;
   region: number | null;
   compared: number | null;
+  /** The mesh of the compared region, where it is another one (another pane or frame). */
+  comparedMesh?: string;
   /** The place that was clicked. */
   at: Pair | null;
   /** The layer and the unit of the edge that was clicked. */
@@ -184,6 +188,12 @@ export interface OkHeader {
   kind: "ok";
 }
 
+/** A newer request of the same kind for the same pane came before this one was begun: a "mesh", a
+ * "window" or a "plane". Nothing is wrong, and nothing is to be shown. */
+export interface DroppedHeader {
+  kind: "dropped";
+}
+
 export interface ErrorHeader {
   kind: "error";
   message: string;
@@ -202,6 +212,7 @@ export type Header =
   | GradientHeader
   | PlaneHeader
   | OkHeader
+  | DroppedHeader
   | ErrorHeader
   | Notice;
 
