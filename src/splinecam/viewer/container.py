@@ -1,0 +1,181 @@
+"""The bytes of a message, and of an archive of messages; viewer/README.md describes them."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+__all__ = ["Message", "archive", "key_of", "pack", "unarchive", "unpack"]
+
+Array = NDArray[Any]
+
+_MAGIC, _ARCHIVE = b"SPCM", b"SPCA"
+_TYPES = ("f8", "f4", "u4", "i4", "u2", "i2", "u1", "i1")
+_ALIGNED = 8  # every array begins at a multiple of so many bytes
+_SAMPLE = 1 << 15  # numbers from which the encoding of an array is chosen
+_GAIN = 0.95  # an encoding must make the sample smaller by this factor
+_BOTH = "delta,shuffle"
+
+
+class Message(NamedTuple):
+    """A message, its arrays, and the number of the request that it answers."""
+
+    message: dict[str, Any]
+    arrays: dict[str, Array]
+    request_id: int | None
+
+
+def pack(
+    message: Mapping[str, Any],
+    arrays: Mapping[str, Array | Tensor] | None = None,
+    *,
+    request_id: int | None = None,
+    checksum: bool = False,
+    compact: bool = False,
+) -> bytes:
+    """A message with its arrays as bytes.
+
+    checksum: add the CRC-32, which the reader compares. compact: rearrange the bytes of arrays
+    where deflate then makes them smaller.
+
+    >>> unpack(pack({"kind": "ok"}, {"x": np.arange(3, dtype="u4")})).arrays["x"]
+    array([0, 1, 2], dtype=uint32)
+    """
+    about: dict[str, dict[str, Any]] = {}
+    body: list[bytes | memoryview] = []
+    at = 0
+    for name, given in (arrays or {}).items():
+        array = _plain(given)
+        encoding = _best_encoding(array) if compact else ""
+        data = _encoded(array, encoding)
+        about[name] = {"dtype": array.dtype.str[1:], "shape": list(array.shape), "at": at}
+        if encoding:
+            about[name]["encoding"] = encoding
+        body += [data, b"\0" * (-len(data) % _ALIGNED)]
+        at += len(data) + len(body[-1])
+    header: dict[str, Any] = {"message": message, "arrays": about}
+    if request_id is not None:
+        header["id"] = request_id
+    text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+    text += b" " * (-(12 + len(text)) % _ALIGNED)
+    crc = _crc([text, *body]) if checksum else 0
+    return b"".join([_MAGIC, struct.pack("<II", len(text), crc), text, *body])
+
+
+def unpack(data: bytes) -> Message:
+    """The message that ``pack`` wrote; a ``ValueError`` says what is damaged."""
+    if data[:4] != _MAGIC or len(data) < 12:
+        raise ValueError("these bytes are not a message of the viewer")
+    length, crc = struct.unpack_from("<II", data, 4)
+    start = 12 + length
+    if start > len(data):
+        raise ValueError("the message is incomplete")
+    if crc and zlib.crc32(memoryview(data)[12:]) != crc:
+        raise ValueError("the message is damaged: its checksum differs")
+    try:
+        header = json.loads(data[12:start])
+    except ValueError as error:
+        raise ValueError(f"the message is damaged: its header is no JSON ({error})") from None
+    arrays = {name: _array(data, start, about) for name, about in header["arrays"].items()}
+    return Message(header["message"], arrays, header.get("id"))
+
+
+def key_of(request: Mapping[str, Any]) -> str:
+    """The name of a request's answer in an archive.
+
+    >>> key_of({"pane": 0, "ask": "mesh", "frame": 0})
+    '{"ask":"mesh","frame":0,"pane":0}'
+    """
+    return json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def archive(answers: Mapping[str, bytes] | Iterable[tuple[str, bytes]]) -> bytes:
+    """Answers by key as one piece, with a checksum of everything."""
+    pairs = list(answers.items() if isinstance(answers, Mapping) else answers)
+    body = []
+    for key, answer in pairs:
+        name = key.encode(errors="replace")
+        body.append(struct.pack("<II", len(name), len(answer)))
+        body += [name, b"\0" * (-len(name) % _ALIGNED)]
+        body += [answer, b"\0" * (-len(answer) % _ALIGNED)]
+    head = struct.pack("<III", len(pairs), _crc(body), 0)
+    return b"".join([_ARCHIVE, head, *body])
+
+
+def unarchive(data: bytes) -> dict[str, bytes]:
+    """The answers that ``archive`` joined."""
+    if data[:4] != _ARCHIVE or len(data) < 16:
+        raise ValueError("these bytes are not an archive of the viewer")
+    count, crc = struct.unpack_from("<II", data, 4)
+    if zlib.crc32(memoryview(data)[16:]) != crc:
+        raise ValueError("the archive is damaged: its checksum differs")
+    answers, at = {}, 16
+    for _ in range(count):
+        lengths = struct.unpack_from("<II", data, at)
+        at += 8
+        name, at = data[at : at + lengths[0]], at + _padded(lengths[0])
+        answers[name.decode()], at = data[at : at + lengths[1]], at + _padded(lengths[1])
+    return answers
+
+
+def _plain(given: Array | Tensor) -> Array:
+    """An array as it travels: little-endian, without gaps, of a type that both sides know."""
+    array = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
+    if array.dtype.str[1:] not in _TYPES:
+        raise TypeError(f"arrays of {array.dtype} do not travel; choose one of {', '.join(_TYPES)}")
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+
+
+def _best_encoding(array: Array) -> str:
+    """The encoding with which a sample of an array deflates best."""
+    if array.size < 64 or array.itemsize == 1:
+        return ""
+    flat = array.reshape(-1)
+    first = max(0, (flat.size - _SAMPLE) // 2)
+    sample = flat[first : first + _SAMPLE]
+    choices = ["", "shuffle"] if array.dtype.kind == "f" else ["", "delta", "shuffle", _BOTH]
+    sizes = {each: len(zlib.compress(_encoded(sample, each), 1)) for each in choices}
+    best = min(sizes, key=lambda each: sizes[each])
+    return best if sizes[best] < _GAIN * sizes[""] else ""
+
+
+def _encoded(array: Array, encoding: str) -> bytes | memoryview:
+    flat = array.reshape(-1)
+    for step in encoding.split(",") if encoding else ():
+        if step == "delta":
+            unsigned = flat.view(f"u{array.itemsize}")
+            flat = np.diff(unsigned, prepend=unsigned[:1] - unsigned[:1])
+        else:
+            flat = flat.view(np.uint8).reshape(-1, array.itemsize).T.reshape(-1)
+    return memoryview(np.ascontiguousarray(flat).view(np.uint8).data)
+
+
+def _array(data: bytes, start: int, about: Mapping[str, Any]) -> Array:
+    dtype = np.dtype(f"<{about['dtype']}")
+    count = int(np.prod(about["shape"], dtype=np.int64))
+    flat = np.frombuffer(data, np.uint8, count * dtype.itemsize, start + about["at"])
+    steps = about.get("encoding", "").split(",")
+    if "shuffle" in steps:
+        flat = np.ascontiguousarray(flat.reshape(dtype.itemsize, -1).T).reshape(-1)
+    if "delta" in steps:
+        unsigned = flat.view(f"<u{dtype.itemsize}")
+        flat = np.cumsum(unsigned, dtype=unsigned.dtype).view(np.uint8)
+    return flat.view(dtype).reshape(about["shape"])
+
+
+def _crc(pieces: Iterable[bytes | memoryview]) -> int:
+    value = 0
+    for piece in pieces:
+        value = zlib.crc32(piece, value)
+    return value
+
+
+def _padded(length: int) -> int:
+    return length + -length % _ALIGNED
