@@ -2,29 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
+from torch import nn
+
+from splinecam._captured import Captured
 from splinecam._partition import Partition
+from splinecam._util.options import kind_of, limit_of, memory_of
 from splinecam.geometry.domain import Domain
+from splinecam.training.runs import Run
+from splinecam.training.watching import Watch
+from splinecam.viewer.frames import Frames, GivenFrames, NetworkFrame, RunFrames
+from splinecam.viewer.networks import Network
 
-__all__ = ["Pane"]
+__all__ = ["MAX_REGIONS", "Pane", "panes_of"]
+
+MAX_REGIONS = 200_000  # of what is computed while one looks
 
 
-@dataclass
 class Pane:
-    """Partitions of one domain, shown one at a time: epochs, checkpoints, or a single one."""
+    """Partitions of one domain, shown one at a time: epochs, checkpoints, or a single one.
 
-    title: str
-    partitions: Sequence[Partition]
-    labels: list[str]
-    grows: bool = False
+    title: the pane's heading; frames: partitions, or where they come from; labels: of given
+    partitions; max_regions, memory: limits of what is computed while one looks.
+
+    domain: what is shown now, in the plane to which it was moved last; generation: how often it was
+    moved.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        frames: Frames | Sequence[Partition],
+        labels: Sequence[str] | None = None,
+        *,
+        max_regions: int = MAX_REGIONS,
+        memory: int | None = None,
+    ):
+        self.title = title
+        self.frames = GivenFrames(frames, labels) if isinstance(frames, Sequence) else frames
+        self.max_regions, self.memory = max_regions, memory
+        self.domain = self.frames.domain
+        self.generation = 0
+        self._computed: dict[int, Partition] = {}
 
     @property
-    def domain(self) -> Domain:
-        """The domain that is shown now."""
-        return self.partition(0).domain
+    def labels(self) -> list[str]:
+        """What the slider says about each frame."""
+        return self.frames.labels
+
+    @property
+    def grows(self) -> bool:
+        """Whether frames may be added later."""
+        return self.frames.grows
+
+    @property
+    def live(self) -> bool:
+        """Whether there is a network, so that windows and other planes can be computed."""
+        try:
+            self.frames.network(0)
+        except Exception:  # each kind of frames says in its own words why there is none
+            return False
+        return True
 
     def partition(self, frame: int) -> Partition:
-        """The partition of a frame."""
-        return self.partitions[frame]
+        """The partition of a frame in the present plane; a ``LimitError`` if it is too large."""
+        count = len(self.labels)
+        if not 0 <= frame < count:
+            raise IndexError(f"frame {frame} of {count}, numbered from 0")
+        given = self.frames.partition(frame) if not self.generation else None
+        if given is not None:
+            return given
+        if frame not in self._computed:
+            self._computed = {frame: self.computed(frame, self.domain)}
+        return self._computed[frame]
+
+    def computed(
+        self, frame: int, domain: Domain, outdated: Callable[[], bool] = lambda: False
+    ) -> Partition:
+        """The partition of any domain by the network of a frame, within the pane's limits."""
+        return self.frames.network(frame).partition(
+            domain, max_regions=self.max_regions, memory=self.memory, outdated=outdated
+        )
+
+    def poll(self) -> list[str] | None:
+        """Look for new frames: the labels of all frames if they have changed, else None."""
+        return self.labels if self.frames.poll() else None
+
+    def move(self, domain: Domain) -> None:
+        """Show another domain from now on, which the network partitions."""
+        self.domain, self._computed = domain, {}
+        self.generation += 1
+
+
+def panes_of(
+    subjects: Sequence[Any],
+    *,
+    titles: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
+    max_regions: float = MAX_REGIONS,
+    memory: float | str | None = None,
+    **options: Any,
+) -> list[Pane]:
+    """The panes of a viewer, one for each subject, side by side.
+
+    subjects: each is a partition; a list of partitions of one domain, which are frames of one pane;
+    a model and a domain as a tuple; a run, a watch, or the folder of a run, whose frames are the
+    recorded steps. titles: the headings of the panes. labels: of the frames of given lists.
+    max_regions, memory: limits of what is computed while one looks. options: output, device and
+    names, for subjects that are models.
+
+    >>> from splinecam._partition import partition
+    >>> net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+    >>> part = partition(net, Domain.box(-1, 1), progress=False)
+    >>> [pane.labels for pane in panes_of([part, [part, part], (net, Domain.box(-1, 1))])]
+    [[''], ['0', '1'], ['']]
+    """
+    if not subjects:
+        raise TypeError("there is nothing to show: give a partition")
+    if titles is not None and len(titles) != len(subjects):
+        raise ValueError(f"there are {len(titles)} titles for {len(subjects)} panes")
+    limit = limit_of("max_regions", max_regions) or MAX_REGIONS
+    limits: dict[str, Any] = {"max_regions": limit, "memory": memory_of(memory)}
+    panes = []
+    for k, subject in enumerate(subjects):
+        title, frames = _frames_of(subject, labels, options)
+        panes.append(Pane(titles[k] if titles else title, frames, **limits))
+    return panes
+
+
+def _frames_of(
+    subject: Any, labels: Sequence[str] | None, options: dict[str, Any]
+) -> tuple[str, Frames]:
+    """The title and the frames of one subject."""
+    if isinstance(subject, Partition):
+        return _title(subject), GivenFrames([subject])
+    if isinstance(subject, Watch):
+        return type(subject.model).__name__, RunFrames(subject)
+    if isinstance(subject, Run):
+        return subject.folder.name if subject.folder else "Training run", RunFrames(subject)
+    if isinstance(subject, str | os.PathLike):
+        folder = Path(subject)
+        return folder.name, RunFrames(folder)
+    if isinstance(subject, list | tuple):
+        if len(subject) == 2 and isinstance(subject[1], Domain):
+            model, domain = subject
+            if not isinstance(model, nn.Module | Captured):
+                raise TypeError(f"with a domain goes a model, not {kind_of(model)}")
+            network = Network.of_model(model, domain, **options)
+            return type(network.model).__name__, NetworkFrame(network, domain)
+        wrong = [each for each in subject if not isinstance(each, Partition)]
+        if not wrong:
+            return _title(*subject[:1]), GivenFrames(subject, labels)
+        raise TypeError(f"the frames of a pane are partitions, not {kind_of(wrong[0])}")
+    raise TypeError(
+        "a viewer shows a partition, a list of them, a model with a domain as a tuple, a run, a "
+        f"watch, or the folder of a run, not {kind_of(subject)}"
+    )
+
+
+def _title(part: Partition | None = None) -> str:
+    """What a partition is of."""
+    model = None if part is None else part._model
+    return "Partition" if model is None else type(model).__name__
