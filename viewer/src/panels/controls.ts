@@ -1,0 +1,101 @@
+// What is drawn and how: colours, edges, boundary, level set, data points.
+
+import type { MeshHeader, PaneHeader } from "../protocol/messages";
+import type { Store, ViewState } from "../state";
+import { box, show } from "./dom";
+import { EdgeControls } from "./edge_controls";
+import { Select, switchField } from "./fields";
+import type { Layout } from "./layout";
+import { LevelControls } from "./level_controls";
+import { type Choice, Picker } from "./picker";
+
+/** The name of an output, also of one that has none. */
+export function outputName(pane: PaneHeader, output: number): string {
+  return pane.outputs[output] ?? `output ${output}`;
+}
+
+/** The output that is drawn or asked about: the chosen one, or else the first. */
+export function chosenOutput(state: Readonly<ViewState>): number {
+  return state.output ?? 0;
+}
+
+export class Controls {
+  private readonly color = new Select("Colour by", (color) => this.store.set({ color }));
+  private readonly output = new Picker("Output", (output) => this.store.set({ output }));
+  private readonly fields = box("sc-fields", this.color.row, this.output.row);
+  private readonly edges: EdgeControls;
+  private readonly level: LevelControls;
+  private readonly boundary = switchField("Decision boundary", "B", (boundary) =>
+    this.store.set({ boundary }),
+  );
+  private readonly points = switchField("Data points", "P", (points) => this.store.set({ points }));
+  private readonly thumbnails = switchField("Thumbnails", "", (thumbnails) =>
+    this.store.set({ thumbnails }),
+  );
+  private pane: PaneHeader | null = null;
+  private mesh: MeshHeader | null = null;
+
+  constructor(
+    private readonly store: Store,
+    layout: Layout,
+  ) {
+    this.edges = new EdgeControls(store);
+    this.level = new LevelControls(store);
+    const color = box("sc-section sc-color-section");
+    const switches = box("sc-section", this.boundary.row, this.points.row, this.thumbnails.row);
+    layout.controls.append(color, this.edges.section, switches, this.level.section);
+    layout.onSize((size) => (size === "wide" ? color : layout.topMiddle).append(this.fields));
+    store.listen(() => this.update());
+  }
+
+  /** Show the choices of a pane; those of the first pane hold for all. */
+  showPane(pane: PaneHeader): void {
+    this.pane = pane;
+    this.color.choices(pane.colorings.map(({ name, label }) => [name, label] as const));
+    this.edges.showLayers(pane.layers);
+    show(this.boundary.row, pane.classes !== null);
+    show(this.points.row, pane.points !== null);
+    show(this.thumbnails.row, pane.points?.thumbnail != null);
+    show(this.level.section, pane.outputCount > 0);
+    this.update();
+  }
+
+  /** Show the ranges of the outputs of a mesh. */
+  showMesh(mesh: MeshHeader): void {
+    this.mesh = mesh;
+    this.update();
+  }
+
+  private update(): void {
+    const { pane, store } = this;
+    if (!pane) return;
+    const { state } = store;
+    const choice = pane.colorings.find(({ name }) => name === state.color) ?? pane.colorings[0];
+    this.color.set(choice?.name ?? "");
+    this.updateOutputs(pane, choice?.name ?? "");
+    const needed = (choice?.byOutput ?? false) || state.levelSet;
+    show(this.output.row, needed && pane.outputCount > 1);
+    this.edges.update(state);
+    this.boundary.set(state.boundary);
+    this.points.set(state.points);
+    this.thumbnails.set(state.thumbnails);
+    const output = chosenOutput(state);
+    const column = this.mesh?.outputs.indexOf(output) ?? -1;
+    this.level.showRange(outputName(pane, output), this.mesh?.ranges[column] ?? [Number.NaN, 0]);
+  }
+
+  private listed = "";
+
+  /** List the outputs: those of the mesh, and "all" where the colouring knows what this means. */
+  private updateOutputs(pane: PaneHeader, coloring: string): void {
+    const all = coloring !== "output";
+    const numbers = this.mesh?.outputs ?? pane.outputs.map((_, k) => k);
+    const listed = `${all} ${numbers.length} ${numbers[0]} ${pane.outputs.length}`;
+    if (listed !== this.listed) {
+      this.listed = listed;
+      const named: Choice[] = numbers.map((value) => ({ value, label: outputName(pane, value) }));
+      this.output.setChoices(all ? [{ value: null, label: "all outputs" }, ...named] : named);
+    }
+    this.output.set(all ? this.store.state.output : chosenOutput(this.store.state));
+  }
+}

@@ -1,0 +1,54 @@
+// Elements without innerHTML: text from models, data and files only ever becomes text.
+
+type Child = Node | string | null;
+type Listeners = { [K in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[K]) => void };
+
+/** What an element is made with: its classes, attributes and listeners. */
+export interface Options {
+  class?: string;
+  title?: string;
+  attributes?: Record<string, string>;
+  on?: Listeners;
+}
+
+/** A new element; strings become text. */
+export function element<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  options: Options = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const made = document.createElement(tag);
+  if (options.class) made.className = options.class;
+  if (options.title) made.title = options.title;
+  for (const [name, value] of Object.entries(options.attributes ?? {})) {
+    made.setAttribute(name, value);
+  }
+  for (const [name, listener] of Object.entries(options.on ?? {})) {
+    made.addEventListener(name, listener as EventListener);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+/** A block of a class, with children. */
+export function box(name: string, ...children: Child[]): HTMLDivElement {
+  return element("div", { class: name }, ...children);
+}
+
+/** Text of a class. */
+export function text(name: string, words: string): HTMLSpanElement {
+  return element("span", { class: name }, words);
+}
+
+/** Show or hide an element. */
+export function show(target: HTMLElement, shown: boolean): void {
+  target.hidden = !shown;
+}
+
+let count = 0;
+
+/** A name that no other element of the page has. */
+export function freshId(): string {
+  count += 1;
+  return `sc-${count}-${Math.random().toString(36).slice(2, 8)}`;
+}

@@ -1,0 +1,287 @@
+// Everything around the picture. The app tells the panels what there is to show; panels change the
+// store, and ask the app for the rest through `Actions`.
+
+import type {
+  ColoringHeader,
+  GradientHeader,
+  MeshHeader,
+  Message,
+  Pair,
+  SceneHeader,
+} from "../protocol/messages";
+import { composePng } from "../share/png";
+import { pythonFor } from "../share/python";
+import type { Store, ViewState } from "../state";
+import { writeHash } from "../url";
+import type { Actions } from "./actions";
+import { Controls } from "./controls";
+import { box, element, show } from "./dom";
+import { Help } from "./help";
+import { iconButton, setIcon } from "./icons";
+import { Inspector } from "./inspector";
+import { Layout } from "./layout";
+import { Legend } from "./legend";
+import { Messages, type StatusKind } from "./messages";
+import type { ShownRegion } from "./region_info";
+import { ScaleBar } from "./scale_bar";
+import { type Shared, shareMenu } from "./share_menu";
+import { isForField, type KeyTargets, type Shortcut, shortcutsOf } from "./shortcuts";
+import { FrameSlider } from "./slider";
+import { listenToTheme, type Theme, themeOf } from "./theme";
+
+const NOTE = 2500; // milliseconds that a note is shown
+const THEMES = ["auto", "light", "dark"] as const;
+
+export class Panels {
+  readonly layout: Layout;
+  /** Light or dark, after what was chosen, the notebook and the system. */
+  theme: Theme = "light";
+  private readonly controls: Controls;
+  private readonly legend = new Legend();
+  private readonly inspector = new Inspector();
+  private readonly messages = new Messages();
+  private readonly frames: FrameSlider;
+  private readonly scale = new ScaleBar();
+  private readonly help = new Help();
+  private readonly shortcuts: Shortcut[];
+  private readonly themeButton = iconButton("auto", "Theme", () => this.nextTheme());
+  private readonly note = element("div", { class: "sc-note", attributes: { role: "status" } });
+  private readonly ends: (() => void)[] = [];
+  private scene: SceneHeader | null = null;
+  private defaults: Readonly<ViewState>;
+  private themeListener: (theme: Theme) => void = () => {};
+  private noteTimer = 0;
+
+  constructor(
+    private readonly root: HTMLElement,
+    private readonly store: Store,
+    private readonly actions: Actions,
+  ) {
+    this.layout = new Layout(root);
+    this.defaults = store.state;
+    this.controls = new Controls(store, this.layout);
+    this.frames = new FrameSlider(store);
+    this.shortcuts = shortcutsOf(store, actions, this.keyTargets());
+    this.help.showShortcuts(this.shortcuts);
+    this.assemble();
+    const theme = () => this.updateTheme();
+    this.ends.push(listenToTheme(root.ownerDocument, theme), store.listen(theme));
+    root.addEventListener("keydown", this.onKey);
+    this.updateTheme();
+  }
+
+  /** The canvas of each pane, to draw on; made by `showScene`. */
+  get canvases(): HTMLCanvasElement[] {
+    return this.layout.canvases;
+  }
+
+  /** Show a scene; defaults: the state that it begins with, which links and Python leave out. */
+  showScene(message: Message<SceneHeader>, defaults: Readonly<ViewState> = this.store.state): void {
+    const { header } = message;
+    this.scene = header;
+    this.defaults = defaults;
+    this.layout.title.textContent = header.title;
+    this.layout.title.title = header.title;
+    this.layout.showPanes(header.panes.map((pane) => pane.title));
+    const [first] = header.panes;
+    if (first) this.controls.showPane(first);
+    this.inspector.showScene(message);
+    this.frames.showPanes(header.panes);
+  }
+
+  /** Show the ranges of the outputs, after the mesh that one sees has changed. */
+  showMesh(header: MeshHeader): void {
+    if (header.pane === 0) this.controls.showMesh(header);
+  }
+
+  showColoring(message: Message<ColoringHeader>): void {
+    this.legend.showColoring(message);
+  }
+
+  /** Show the region that is pointed at, the kept one, and the one that this is compared with. */
+  showRegion(
+    hovered: ShownRegion | null,
+    kept: ShownRegion | null,
+    compared: ShownRegion | null = null,
+  ): void {
+    this.inspector.show(hovered, kept, compared);
+  }
+
+  /** Show which unit draws the line that is pointed at; null: none is. */
+  showEdge(layer: number | null, unit: number | null = null): void {
+    this.inspector.showEdge(layer, unit);
+  }
+
+  /** Show a gradient beside the input, if its region is still shown. */
+  showGradient(message: Message<GradientHeader>): void {
+    const { mesh, region, output } = message.header;
+    const data = message.arrays.gradient?.data;
+    if (data) this.inspector.showGradient(mesh, region, output, Float32Array.from(data));
+  }
+
+  showStatus(words: string, kind: StatusKind = "exact"): void {
+    this.messages.showStatus(words, kind);
+  }
+
+  /** Show how far loading is: a share from 0 to 1, null if unknown; no words: it has ended. */
+  showProgress(words: string, share: number | null = null): void {
+    this.messages.showProgress(words, share);
+  }
+
+  /** Show an error; before there is a scene, it takes the place of the picture. */
+  showError(words: string): void {
+    this.messages.showError(words, this.scene === null);
+  }
+
+  clearErrors(): void {
+    this.messages.clearErrors();
+  }
+
+  /** Show a line for a moment. */
+  showNote(words: string): void {
+    this.note.textContent = words;
+    show(this.note, true);
+    window.clearTimeout(this.noteTimer);
+    this.noteTimer = window.setTimeout(() => show(this.note, false), NOTE);
+  }
+
+  /** Show the frames of a pane after some were added. */
+  showFrames(pane: number, frames: readonly string[]): void {
+    this.frames.showFrames(pane, frames);
+  }
+
+  /** Show the length of the scale bar for a zoom. */
+  showScale(unitsPerPixel: number): void {
+    this.scale.showScale(unitsPerPixel);
+  }
+
+  /** Place the handles of a pane's anchors, in CSS pixels from its canvas' corner. */
+  placeAnchors(_pane: number, _positions: readonly Pair[]): void {}
+
+  /** The PNG of what one sees, with its legend. */
+  png(): Promise<Blob> {
+    this.actions.redraw();
+    const style = getComputedStyle(this.root);
+    const [paper, ink] = ["--sc-paper", "--sc-ink"].map((name) => style.getPropertyValue(name));
+    const around = { legend: this.legend.content, paper: paper!, ink: ink! };
+    return composePng(this.canvases, around);
+  }
+
+  /** The lines of "copy Python". */
+  python(): string {
+    return pythonFor(this.scene?.python ?? "", this.store.state, this.defaults);
+  }
+
+  /** Be told when light becomes dark; called at once. */
+  onTheme(listener: (theme: Theme) => void): void {
+    this.themeListener = listener;
+    listener(this.theme);
+  }
+
+  dispose(): void {
+    for (const end of this.ends) end();
+    this.frames.stop();
+    this.layout.dispose();
+    this.root.removeEventListener("keydown", this.onKey);
+    window.clearTimeout(this.noteTimer);
+  }
+
+  private assemble(): void {
+    const { layout, actions } = this;
+    const full = iconButton("expand", "Fullscreen", () => this.toggleFullscreen());
+    show(full, this.root.ownerDocument.fullscreenEnabled);
+    const map = box(
+      "sc-map-buttons",
+      iconButton("plus", "Zoom in (+)", () => actions.zoom(1.5)),
+      iconButton("minus", "Zoom out (−)", () => actions.zoom(1 / 1.5)),
+      iconButton("home", "Show everything (0)", () => actions.home()),
+      full,
+    );
+    const helpButton = iconButton("help", "Help (?)", () => this.help.toggle());
+    const menu = shareMenu(this.shared());
+    layout.topRight.append(menu.holder, this.themeButton, helpButton);
+    const corner = box("sc-corner", this.legend.card, this.scale.bar);
+    show(this.note, false);
+    layout.stage.append(map, this.messages.status, corner, this.messages.layer, this.note);
+    layout.inspector.append(this.inspector.body);
+    layout.bottom.append(this.frames.bar);
+    this.root.append(this.help.overlay);
+  }
+
+  private shared(): Shared {
+    return {
+      title: () => this.scene?.title ?? "",
+      link: () => this.link(),
+      python: () => this.python(),
+      png: () => this.png(),
+      svg: () => this.actions.svg(),
+      tell: (words) => this.showNote(words),
+      fail: (words) => this.showError(words),
+    };
+  }
+
+  private link(): string {
+    const { href } = this.root.ownerDocument.location;
+    const hash = writeHash(this.store.state, this.defaults);
+    return href.replace(/#.*$/, "") + (hash ? `#${hash}` : "");
+  }
+
+  private keyTargets(): KeyTargets {
+    return {
+      step: (by) => this.frames.step(by),
+      togglePlay: () => this.frames.togglePlay(),
+      nextColoring: () => this.nextColoring(),
+      toggleHelp: () => this.help.toggle(),
+      escape: () => this.escape(),
+    };
+  }
+
+  private readonly onKey = (event: KeyboardEvent): void => {
+    if (isForField(event)) return;
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (this.help.isOpen && key !== "Escape" && key !== "?") return;
+    const shortcut = this.shortcuts.find(({ keys }) => keys.includes(key));
+    if (!shortcut) return;
+    shortcut.run(key);
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  /** Close what is open; if nothing is, let go of the kept regions. */
+  private escape(): void {
+    if (this.help.isOpen) this.help.toggle(false);
+    else if (this.layout.isOpen) this.layout.openControls(false);
+    else if (this.store.state.compared) this.store.set({ compared: null });
+    else this.store.set({ selected: null });
+  }
+
+  private nextColoring(): void {
+    const names = this.scene?.panes[0]?.colorings.map(({ name }) => name) ?? [];
+    const next = names[(names.indexOf(this.store.state.color) + 1) % names.length];
+    if (next !== undefined) this.store.set({ color: next });
+  }
+
+  private nextTheme(): void {
+    const { theme } = this.store.state;
+    this.store.set({ theme: THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]! });
+  }
+
+  private updateTheme(): void {
+    const choice = this.store.state.theme;
+    if (this.themeButton.dataset.choice !== choice) {
+      this.themeButton.dataset.choice = choice;
+      setIcon(this.themeButton, choice, `Theme: ${choice}`);
+    }
+    const theme = themeOf(choice, this.root.ownerDocument);
+    this.root.dataset.theme = theme;
+    if (theme === this.theme) return;
+    this.theme = theme;
+    this.themeListener(theme);
+  }
+
+  private toggleFullscreen(): void {
+    const page = this.root.ownerDocument;
+    const done = page.fullscreenElement ? page.exitFullscreen() : this.root.requestFullscreen();
+    done.catch(() => this.showNote("the browser does not allow full screen here"));
+  }
+}
