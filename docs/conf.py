@@ -23,6 +23,7 @@ extensions = [
     "sphinx_copybutton",
     "docstrings",
     "gallery",
+    "live",
     "mathml",
 ]
 exclude_patterns = ["extensions", "inventories", "_build"]
