@@ -16,7 +16,7 @@ export interface MeshArrays {
   offsets: Uint32Array;
   /** (C) the region of each cell. */
   region: Uint32Array;
-  cellClass: Uint16Array | null;
+  cellClass: Uint32Array | null;
   edgeLayer: Int16Array;
   edgeUnit: Int32Array;
   /** The edges of the decision boundary. */
@@ -41,7 +41,7 @@ export class Mesh implements Readonly<MeshArrays> {
   readonly corners: Uint32Array;
   readonly offsets: Uint32Array;
   readonly region: Uint32Array;
-  readonly cellClass: Uint16Array | null;
+  readonly cellClass: Uint32Array | null;
   readonly edgeLayer: Int16Array;
   readonly edgeUnit: Int32Array;
   readonly boundary: Uint32Array;
@@ -199,7 +199,7 @@ function arraysOf({ header, arrays }: Message<MeshHeader>): MeshArrays {
     region: find("region")
       ? as(Uint32Array, need("region"))
       : Uint32Array.from({ length: cells }, (_, k) => k),
-    cellClass: find("cellClass") && as(Uint16Array, need("cellClass")),
+    cellClass: find("cellClass") && as(Uint32Array, need("cellClass")),
     edgeLayer: as(Int16Array, need("edgeLayer")),
     edgeUnit: as(Int32Array, need("edgeUnit")),
     boundary: as(Uint32Array, find("boundary") ?? new Uint32Array()),

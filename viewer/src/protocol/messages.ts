@@ -131,6 +131,8 @@ export interface MeshHeader {
   regionCount: number;
   /** Which outputs `values` holds. */
   outputs: number[];
+  /** The rounding error of each of them, of which smaller differences are ties. */
+  errors?: number[];
   /** Smallest and largest value of each of them. */
   ranges: Pair[];
   unresolved: number;

@@ -1,0 +1,384 @@
+// Cut the regions of a mesh along the decision boundary, so that each cell has one class.
+//
+// The class of a point is its largest output, or with a single output whether that is above a
+// level. Outputs are affine on a region, so the part of a region that belongs to a class is convex.
+
+import {
+  type Corner,
+  changes,
+  doubleArea,
+  type Functions,
+  whereLargest,
+  winnerOf,
+} from "./envelope";
+import { Mesh, type MeshArrays } from "./mesh";
+
+/** Parts of a region smaller than this share of it are left to their neighbours. */
+const SMALLEST = 1e-12;
+/** Corners closer than this share of a region's extent are one. */
+const SAME = 1e-9;
+/** The layer of edges that only the decision boundary draws. */
+export const BOUNDARY = -2;
+
+/** The same mesh with every region cut into cells of one class each.
+ *
+ * level: with a single output, class 1 is above it, and class 0 is the rest. */
+export function cutByClass(mesh: Mesh, level = 0): Mesh {
+  return new Cutting(mesh, functionsOf(mesh, level), level).result();
+}
+
+/** The functions of which the largest is the class, at the vertices of a mesh. */
+export function functionsOf(mesh: Mesh, level: number): Functions {
+  const outputs = mesh.outputs.length;
+  const single = outputs === 1;
+  const count = single ? 2 : outputs;
+  const { preciseValues: given, vertexCount } = mesh;
+  const rounding = given instanceof Float32Array ? 2 ** -22 : 2 ** -50;
+  const values = new Float64Array(vertexCount * count);
+  const slack = new Float64Array(count);
+  for (let k = 0; k < outputs; k++) {
+    const [column, shift] = single ? [1, -level] : [k, 0];
+    let size = Math.abs(shift);
+    for (let v = 0; v < vertexCount; v++) {
+      const value = given[v * outputs + k]!;
+      size = Math.max(size, Math.abs(value));
+      values[v * count + column] = value + shift;
+    }
+    slack[column] = rounding * size + (mesh.header.errors?.[k] ?? 0);
+  }
+  return { count, values, slack };
+}
+
+/** The work of cutting one mesh: what is kept, and what is added to it. */
+class Cutting {
+  private readonly points: number[] = [];
+  private readonly rows: Float64Array[] = [];
+  /** The first piece of each old edge among the new ones, (E + 1). */
+  private readonly pieces: Uint32Array;
+  /** New vertices on old edges, by edge, in the direction of the edge. */
+  private readonly onEdge = new Map<number, number[]>();
+  private readonly edges: number[] = [];
+  private readonly corners: number[] = [];
+  private readonly counts: number[] = [];
+  private readonly regions: number[] = [];
+  private readonly classes: number[] = [];
+  private readonly uncut: Uint32Array;
+  private readonly uncutClass: Uint32Array;
+
+  constructor(
+    private readonly mesh: Mesh,
+    private readonly functions: Functions,
+    private readonly level: number,
+  ) {
+    const clear = clearWinners(functions, mesh.vertexCount);
+    this.pieces = this.divideEdges(clear);
+    this.uncut = new Uint32Array(mesh.cellCount);
+    this.uncutClass = new Uint32Array(mesh.cellCount);
+    let kept = 0;
+    const disputed: number[] = [];
+    for (let cell = 0; cell < mesh.cellCount; cell++) {
+      const winner = this.winner(cell, clear);
+      if (winner < 0) disputed.push(cell);
+      else {
+        this.uncut[kept] = cell;
+        this.uncutClass[kept++] = this.classOf(winner);
+      }
+    }
+    this.uncut = this.uncut.subarray(0, kept);
+    this.uncutClass = this.uncutClass.subarray(0, kept);
+    for (const cell of disputed) this.divideCell(cell);
+  }
+
+  /** The class of a function: its output, of which a large network sends only some. */
+  private classOf(winner: number): number {
+    return this.mesh.outputs.length === 1 ? winner : this.mesh.outputs[winner]!;
+  }
+
+  /** The function that wins in a whole region, or -1. */
+  private winner(cell: number, clear: Int32Array): number {
+    const { offsets, corners, edges } = this.mesh;
+    const [begin, end] = [offsets[cell]!, offsets[cell + 1]!];
+    const first = clear[edges[corners[begin]!]!]!;
+    let same = first >= 0;
+    for (let c = begin + 1; same && c < end; c++) same = clear[edges[corners[c]!]!] === first;
+    if (same) return first;
+    const vertices = corners.subarray(begin, end).map((half) => edges[half]!);
+    return winnerOf(this.functions, vertices);
+  }
+
+  /** Find the vertices on edges at which the largest function changes; the first pieces. */
+  private divideEdges(clear: Int32Array): Uint32Array {
+    const { edges, edgeCount, points } = this.mesh;
+    const pieces = new Uint32Array(edgeCount + 1);
+    for (let e = 0; e < edgeCount; e++) {
+      const [a, b] = [edges[2 * e]!, edges[2 * e + 1]!];
+      pieces[e + 1] = pieces[e]! + 1;
+      if (clear[a] === clear[b] && clear[a]! >= 0) continue;
+      const places = changes(this.functions, a, b);
+      if (!places.length) continue;
+      pieces[e + 1]! += places.length;
+      const vertices = places.map((t) => {
+        const x = points[2 * a]! + t * (points[2 * b]! - points[2 * a]!);
+        const y = points[2 * a + 1]! + t * (points[2 * b + 1]! - points[2 * a + 1]!);
+        return this.added(x, y, this.row(a), this.row(b), t);
+      });
+      this.onEdge.set(e, vertices);
+    }
+    return pieces;
+  }
+
+  /** The values of all functions at a vertex, also at a new one. */
+  private row(vertex: number): Float64Array {
+    const { count, values } = this.functions;
+    const old = this.mesh.vertexCount;
+    if (vertex >= old) return this.rows[vertex - old]!;
+    return values.subarray(vertex * count, (vertex + 1) * count);
+  }
+
+  private added(x: number, y: number, a: Float64Array, b: Float64Array, t: number): number {
+    this.points.push(x, y);
+    this.rows.push(a.map((number, k) => number + t * (b[k]! - number)));
+    return this.mesh.vertexCount + this.rows.length - 1;
+  }
+
+  /** The half-edges of the pieces of an old half-edge, in its direction. */
+  private halves(half: number): number[] {
+    const [edge, side] = [half >> 1, half & 1];
+    const found: number[] = [];
+    for (let piece = this.pieces[edge]!; piece < this.pieces[edge + 1]!; piece++) {
+      found.push(2 * piece + side);
+    }
+    return side ? found.reverse() : found;
+  }
+
+  /** The corner at a vertex of the old mesh or on one of its edges. */
+  private corner(id: number): Corner {
+    const { points, vertexCount } = this.mesh;
+    const [place, at] = id < vertexCount ? [points, id] : [this.points, id - vertexCount];
+    return { id, x: place[2 * at]!, y: place[2 * at + 1]!, z: this.row(id) };
+  }
+
+  /** Cut a region into the parts of its classes. */
+  private divideCell(cell: number): void {
+    const { offsets, corners, edges, region } = this.mesh;
+    const outline: Corner[] = [];
+    const old = new Map<string, number>(); // the half-edge between two vertices of the outline
+    for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
+      const half = corners[c]!;
+      const inner = this.onEdge.get(half >> 1) ?? [];
+      const ids = [edges[half]!, ...(half & 1 ? [...inner].reverse() : inner), edges[half ^ 1]!];
+      this.halves(half).forEach((piece, k) => {
+        old.set(`${ids[k]},${ids[k + 1]}`, piece);
+      });
+      for (const id of ids.slice(0, -1)) outline.push(this.corner(id));
+    }
+    const area = doubleArea(outline);
+    const known = [...outline];
+    const reach = SAME * extent(outline);
+    const parts: { class: number; ring: number[] }[] = [];
+    for (let k = 0; k < this.functions.count; k++) {
+      const part = whereLargest(outline, k, this.functions.slack);
+      if (!part.length || doubleArea(part) <= SMALLEST * area) continue;
+      const ring = part.map((corner) => this.welded(corner, known, reach));
+      parts.push({ class: k, ring: ring.filter((id, c) => id !== ring[(c + 1) % ring.length]) });
+    }
+    const chords = new Map<string, number>();
+    for (const part of parts) {
+      const ring = this.refined(part.ring, known, reach);
+      if (ring.length < 3) continue;
+      ring.forEach((id, c) => {
+        const next = ring[(c + 1) % ring.length]!;
+        this.corners.push(old.get(`${id},${next}`) ?? this.chord(id, next, chords));
+      });
+      this.counts.push(ring.length);
+      this.regions.push(region[cell]!);
+      this.classes.push(this.classOf(part.class));
+    }
+  }
+
+  /** The number of a corner: of one that is there already, or a new one. */
+  private welded(corner: Corner, known: Corner[], reach: number): number {
+    if (corner.id >= 0) return corner.id;
+    for (const other of known) {
+      if (Math.hypot(corner.x - other.x, corner.y - other.y) <= reach) return other.id;
+    }
+    const id = this.added(corner.x, corner.y, corner.z, corner.z, 0);
+    known.push({ ...corner, id });
+    return id;
+  }
+
+  /** A ring with the known corners that lie on its sides. */
+  private refined(ring: number[], known: Corner[], reach: number): number[] {
+    return ring.flatMap((id, c) => {
+      const [a, b] = [this.corner(id), this.corner(ring[(c + 1) % ring.length]!)];
+      const [dx, dy] = [b.x - a.x, b.y - a.y];
+      const length = Math.hypot(dx, dy);
+      const inside = known
+        .filter((corner) => !ring.includes(corner.id))
+        .map((corner) => {
+          const [px, py] = [corner.x - a.x, corner.y - a.y];
+          const off = Math.abs(px * dy - py * dx) / length;
+          return { id: corner.id, t: (px * dx + py * dy) / length, off };
+        })
+        .filter(({ t, off }) => off <= reach && t > reach && t < length - reach);
+      return [id, ...inside.sort((p, q) => p.t - q.t).map((each) => each.id)];
+    });
+  }
+
+  /** The half-edge of a chord of the present region from one vertex to another. */
+  private chord(from: number, to: number, chords: Map<string, number>): number {
+    const back = chords.get(`${to},${from}`);
+    if (back !== undefined) return back ^ 1;
+    const half = 2 * (this.pieces[this.mesh.edgeCount]! + this.edges.length / 2);
+    this.edges.push(from, to);
+    chords.set(`${from},${to}`, half);
+    return half;
+  }
+
+  result(): Mesh {
+    const arrays = this.assembled();
+    const { header } = this.mesh;
+    return new Mesh(header, { ...arrays, boundary: borders(new Mesh(header, arrays)) });
+  }
+
+  private assembled(): MeshArrays {
+    const { mesh, pieces } = this;
+    const firstChord = pieces[mesh.edgeCount]!;
+    const edgeCount = firstChord + this.edges.length / 2;
+    const edges = new Uint32Array(2 * edgeCount);
+    const layer = new Int16Array(edgeCount).fill(BOUNDARY);
+    const unit = new Int32Array(edgeCount).fill(-1);
+    for (let e = 0; e < mesh.edgeCount; e++) {
+      const [first, end] = [pieces[e]!, pieces[e + 1]!];
+      layer.fill(mesh.edgeLayer[e]!, first, end);
+      unit.fill(mesh.edgeUnit[e]!, first, end);
+      edges[2 * first] = mesh.edges[2 * e]!;
+      edges[2 * end - 1] = mesh.edges[2 * e + 1]!;
+      if (end === first + 1) continue;
+      this.onEdge.get(e)!.forEach((id, k) => {
+        edges[2 * (first + k) + 1] = id;
+        edges[2 * (first + k) + 2] = id;
+      });
+    }
+    edges.set(this.edges, 2 * firstChord);
+    const { counts, corners } = this.keptCells();
+    const all = joined(Uint16Array, counts, this.counts);
+    const offsets = new Uint32Array(all.length + 1);
+    for (let cell = 0; cell < all.length; cell++) offsets[cell + 1] = offsets[cell]! + all[cell]!;
+    const values = this.newValues();
+    const kept = this.uncut.map((cell) => mesh.region[cell]!);
+    return {
+      points: joined(Float64Array, mesh.points, this.points),
+      edges,
+      corners: joined(Uint32Array, corners, this.corners),
+      offsets,
+      region: joined(Uint32Array, kept, this.regions),
+      cellClass: joined(Uint32Array, this.uncutClass, this.classes),
+      regionCorners: mesh.regionCorners ?? counted(mesh),
+      edgeLayer: layer,
+      edgeUnit: unit,
+      boundary: new Uint32Array(),
+      values: joined(Float32Array, mesh.values, values),
+      preciseValues:
+        mesh.preciseValues instanceof Float32Array
+          ? joined(Float32Array, mesh.preciseValues, values)
+          : joined(Float64Array, mesh.preciseValues, values),
+      gradients: mesh.gradients,
+      gradientScale: mesh.gradientScale,
+      sourceCell: null,
+    };
+  }
+
+  /** The corners of the regions that are not cut, by new half-edges. */
+  private keptCells(): { counts: Uint16Array; corners: Uint32Array } {
+    const { offsets, corners } = this.mesh;
+    const counts = new Uint16Array(this.uncut.length);
+    let total = 0;
+    this.uncut.forEach((cell, k) => {
+      for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
+        const edge = corners[c]! >> 1;
+        counts[k]! += this.pieces[edge + 1]! - this.pieces[edge]!;
+      }
+      total += counts[k]!;
+    });
+    const kept = new Uint32Array(total);
+    let at = 0;
+    for (const cell of this.uncut) {
+      for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
+        const half = corners[c]!;
+        const [edge, side] = [half >> 1, half & 1];
+        const [first, end] = [this.pieces[edge]!, this.pieces[edge + 1]!];
+        if (end === first + 1) kept[at++] = 2 * first + side;
+        else for (const piece of this.halves(half)) kept[at++] = piece;
+      }
+    }
+    return { counts, corners: kept };
+  }
+
+  /** The outputs at the new vertices. */
+  private newValues(): Float64Array {
+    const outputs = this.mesh.outputs.length;
+    const found = new Float64Array(this.rows.length * outputs);
+    this.rows.forEach((row, v) => {
+      // With a single output the second function is the output above the level.
+      if (outputs === 1) found[v] = row[1]! + this.level;
+      else found.set(row, v * outputs);
+    });
+    return found;
+  }
+}
+
+/** The edges between cells of different classes. */
+function borders(mesh: Mesh): Uint32Array {
+  const beside = mesh.halfedgeCell;
+  const found: number[] = [];
+  for (let e = 0; e < mesh.edgeCount; e++) {
+    const [left, right] = [beside[2 * e]!, beside[2 * e + 1]!];
+    if (left < 0 || right < 0) continue;
+    if (mesh.cellClass![left] !== mesh.cellClass![right]) found.push(e);
+  }
+  return Uint32Array.from(found);
+}
+
+/** The number of corners of each region of a mesh whose cells are its regions. */
+function counted(mesh: Mesh): Uint16Array {
+  const counts = new Uint16Array(mesh.regionCount);
+  for (let cell = 0; cell < mesh.cellCount; cell++) {
+    counts[mesh.region[cell]!] = mesh.offsets[cell + 1]! - mesh.offsets[cell]!;
+  }
+  return counts;
+}
+
+/** The largest function at each vertex, or -1 where another one comes close. */
+function clearWinners({ count, values, slack }: Functions, vertices: number): Int32Array {
+  const found = new Int32Array(vertices);
+  for (let v = 0, row = 0; v < vertices; v++, row += count) {
+    let best = 0;
+    for (let k = 1; k < count; k++) if (values[row + k]! > values[row + best]!) best = k;
+    found[v] = best;
+    const limit = values[row + best]! - slack[best]!;
+    for (let k = 0; k < count; k++) {
+      if (k !== best && values[row + k]! + slack[k]! >= limit) found[v] = -1;
+    }
+  }
+  return found;
+}
+
+function extent(corners: Corner[]): number {
+  const [xs, ys] = [corners.map((corner) => corner.x), corners.map((corner) => corner.y)];
+  return Math.max(Math.max(...xs) - Math.min(...xs), Math.max(...ys) - Math.min(...ys));
+}
+
+type TypedArray = Float64Array | Float32Array | Uint32Array | Uint16Array | Int32Array;
+
+/** One array of two, of a given type. */
+function joined<T extends TypedArray>(
+  type: new (length: number) => T,
+  first: ArrayLike<number>,
+  second: ArrayLike<number>,
+): T {
+  const both = new type(first.length + second.length);
+  both.set(first, 0);
+  both.set(second, first.length);
+  return both;
+}
