@@ -240,5 +240,7 @@ export interface Source {
   ask(request: Request): Promise<Message>;
   /** Call back for each notice. */
   listen(callback: (notice: Message<Notice>) => void): void;
+  /** Call back with a sentence when answers stop coming, and with null when they come again. */
+  onInterruption(callback: (sentence: string | null) => void): void;
   close(): void;
 }
