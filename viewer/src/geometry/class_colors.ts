@@ -8,8 +8,13 @@ const [PALEST, STRONGEST] = [0.12, 0.8];
 /** The colours of all cells, (C, 3) bytes.
  *
  * palette: red, green and blue from 0 to 255 of each class; typical: the lead at which a class has
- * half of its colour. */
-export function classColors(mesh: Mesh, palette: readonly number[][], typical: number): Uint8Array {
+ * half of its colour; level: what a single output is compared with. */
+export function classColors(
+  mesh: Mesh,
+  palette: readonly number[][],
+  typical: number,
+  level = 0,
+): Uint8Array {
   const { offsets, corners, edges, preciseValues: values, cellClass } = mesh;
   const count = mesh.outputs.length;
   const sums = new Float64Array(count);
@@ -21,7 +26,7 @@ export function classColors(mesh: Mesh, palette: readonly number[][], typical: n
       const row = edges[corners[c]!]! * count;
       for (let k = 0; k < count; k++) sums[k]! += values[row + k]!;
     }
-    const lead = gap(sums) / (end - begin);
+    const lead = count > 1 ? gap(sums) / (end - begin) : Math.abs(sums[0]! / (end - begin) - level);
     const strength = typical > 0 ? lead / (lead + typical) : 1;
     const share = PALEST + (STRONGEST - PALEST) * strength;
     const color = palette[(cellClass?.[cell] ?? 0) % palette.length]!;
@@ -30,12 +35,12 @@ export function classColors(mesh: Mesh, palette: readonly number[][], typical: n
   return colors;
 }
 
-/** How far the largest number is above the second; of a single one, how far it is from zero. */
+/** How far the largest number is above the second. */
 function gap(numbers: Float64Array): number {
   let [first, second] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for (const number of numbers) {
     if (number > first) [first, second] = [number, first];
     else if (number > second) second = number;
   }
-  return numbers.length > 1 ? first - second : Math.abs(first);
+  return first - second;
 }

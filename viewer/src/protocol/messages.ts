@@ -108,17 +108,15 @@ export interface ColoringChoice {
   byOutput: boolean;
 }
 
-/** A subdivision into convex cells: the regions, cut along the decision boundary.
+/** The partition: a subdivision into convex regions. The viewer cuts it along the decision boundary.
  *
  * Arrays: points f8 or f4 (V, 2) local coordinates, plane = center + scale * local;
- * edges u4 (E, 2) end vertices; corners u4 (H) half-edges around each cell, counter-clockwise, cell
- * after cell: half-edge h belongs to edge h >> 1 and starts at its end h & 1; counts u1 or u2 (C)
- * corners of each cell; region u4 (C) the region of each cell (absent: the same number);
- * cellClass u2 (C) (absent: no classes); regionCorners u1 or u2 (F) (absent: as counts);
- * edgeLayer i2 (E) the layer that drew an edge, -1 on the border of the domain, -2 for edges that
- * only the decision boundary draws; edgeUnit i4 (E) its unit, -1 as above; boundary u4 (B) the edges
- * of the decision boundary; values f4 (V, K) the outputs at the vertices, K = outputs.length;
- * gradients i1 (F, D) and gradientScale f4 (F) of the winning output, in files only. */
+ * edges u4 (E, 2) end vertices; corners u4 (H) half-edges around each region, counter-clockwise,
+ * region after region: half-edge h belongs to edge h >> 1 and starts at its end h & 1; counts u1 or
+ * u2 (F) corners of each region; edgeLayer i2 (E) the layer that drew an edge, -1 on the border of
+ * the domain; edgeUnit i4 (E) its unit, -1 as above; values f8 or f4 (V, K) the outputs at the
+ * vertices, K = outputs.length; gradients i1 (F, D) and gradientScale f4 (F) of the winning output,
+ * in files only. */
 export interface MeshHeader {
   kind: "mesh";
   id: string;
@@ -138,15 +136,18 @@ export interface MeshHeader {
   unresolved: number;
 }
 
-/** Colours of a mesh. Arrays: colors u1 (n, 3) by cell or region; or numbers f4 (n) by region and
- * lut u1 (256, 3); or only lut: the numbers are the values of an output, linear on every region. */
+/** Colours of a mesh. By region: arrays colors u1 (F, 3), or numbers f4 (F) and lut u1 (256, 3). By
+ * output: lut; the numbers are the values of an output, linear on every region. By class: no array;
+ * the colours follow from the classes and their leads. */
 export interface ColoringHeader {
   kind: "coloring";
   mesh: string;
   name: string;
   label: string;
-  by: "cell" | "region" | "output";
+  by: "class" | "region" | "output";
   output: number | null;
+  /** The lead at which a class has half of its colour. */
+  typical?: number;
   scale: ColorScale | null;
   legend: { name: string; color: string }[];
 }
