@@ -1,0 +1,254 @@
+"""A server on this machine alone, which gives a browser the page, its script and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import logging
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+from threading import Condition, Event, Thread, current_thread
+from time import monotonic
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from splinecam.errors import SplineCamError
+from splinecam.viewer.answering import Answer, Answering, failure, parsed
+from splinecam.viewer.guard import Guard
+
+__all__ = ["Server"]
+
+_LOG = logging.getLogger("splinecam")
+_HOST = "127.0.0.1"
+_LARGEST = 1 << 16  # bytes of a request
+_MOST = 32  # pages that may be open at the same time
+_TRY_AGAIN = 1013  # the code with which a web socket says that there are too many
+_START = 10.0  # seconds in which the server must have started
+_STOP = 5.0  # seconds that it has to stop
+
+Files = dict[str, tuple[bytes, str]]
+
+
+class Server:
+    """Serves a viewer to browsers on this machine that know its secret address.
+
+    answer: to requests. files: by name, the content and its media type; "" is the page. port: 0 for
+    one that is free. patience: seconds after which a page that went away does not come back, as one
+    does that is loaded anew.
+    """
+
+    def __init__(self, answer: Answer, files: Files, *, port: int = 0, patience: float = 3.0):
+        self._answering, self._files = Answering(answer), files
+        self._patience = patience
+        self._connections: set[_Connection] = set()
+        self._changed, self._was_open, self._left = Condition(), False, 0.0
+        self._closed = False
+        self._token, self._ticket = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        self._socket = _listening(port)
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"http://{_HOST}:{self.port}/{self._token}/"
+        self._uvicorn = uvicorn.Server(self._config())
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = Event()
+        self._thread = Thread(target=self._run, name="splinecam-server", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+        if not self._started.wait(_START):
+            raise SplineCamError("The viewer's server did not start. Is this machine overloaded?")
+
+    @property
+    def ticket(self) -> str:
+        """An address that leads to the page once.
+
+        A browser gets it as an argument, which other users of the machine may see in the list of
+        processes.
+        """
+        return f"http://{_HOST}:{self.port}/open/{self._ticket}"
+
+    def notify(self, notice: bytes) -> None:
+        """Send a message to all pages."""
+
+        def send() -> None:
+            for connection in self._connections:
+                connection.outbox.put_nowait(notice)
+
+        self._soon(send)
+
+    def wait(self) -> None:
+        """Return when all pages have been closed, after at least one was open."""
+        with self._changed:
+            while not self._closed and not self._deserted():
+                self._changed.wait(0.1 if self._was_open else 0.5)
+
+    def _deserted(self) -> bool:
+        gone = self._was_open and not self._connections
+        return gone and monotonic() - self._left >= self._patience
+
+    def close(self) -> None:
+        """Stop the server; pages see that their connection ends."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+        atexit.unregister(self.close)
+        self._uvicorn.should_exit = True
+        self._answering.close()
+        if self._thread is not current_thread():
+            self._thread.join(_STOP)
+        self._socket.close()
+
+    # -- the thread of the server -------------------------------------------------------------
+
+    def _config(self) -> uvicorn.Config:
+        return uvicorn.Config(
+            Guard(self._application(), port=self.port, token=self._token),
+            loop="asyncio",
+            http="h11",
+            ws="websockets-sansio",
+            ws_max_size=_LARGEST,
+            ws_ping_interval=None,  # a connection within one machine does not get lost
+            ws_per_message_deflate=False,  # which takes longer than to copy
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,  # logging belongs to the program
+            access_log=False,  # it would show the secret
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+
+    def _application(self) -> Starlette:
+        pages = [Route(f"/{name}", self._file(name)) for name in self._files]
+        socket_route = WebSocketRoute("/socket", self._talk)
+        return Starlette(
+            routes=[
+                Route("/open/{ticket}", self._redeem),
+                Mount(f"/{self._token}", routes=[*pages, socket_route]),
+            ]
+        )
+
+    def _run(self) -> None:
+        async def main() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._started.set()
+            await self._uvicorn.serve(sockets=[self._socket])
+
+        try:
+            asyncio.run(main())
+        except Exception:
+            _LOG.exception("The viewer's server ended unexpectedly")
+
+    def _soon(self, action: Callable[[], object]) -> None:
+        """Do something in the thread of the server, if it still runs."""
+        try:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(action)
+        except RuntimeError:  # the loop has just been closed
+            _LOG.debug("The viewer is closed")
+
+    # -- what is served -----------------------------------------------------------------------
+
+    def _file(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            content, kind = self._files[name]
+            return Response(content, media_type=kind)
+
+        return serve
+
+    async def _redeem(self, request: Request) -> Response:
+        """Lead to the page, once."""
+        given = str(request.path_params["ticket"]).encode()
+        valid = secrets.compare_digest(given, self._ticket.encode())
+        if not (self._ticket and valid):
+            return PlainTextResponse("This address was used already. Open viewer.url.", 403)
+        self._ticket = ""
+        return RedirectResponse(f"/{self._token}/", 303)
+
+    async def _talk(self, page: WebSocket) -> None:
+        """Answer the requests of a page until it is closed."""
+        if len(self._connections) >= _MOST:
+            await page.close(_TRY_AGAIN, "too many pages are open")
+            return
+        await page.accept()
+        connection = _Connection()
+        sender = asyncio.create_task(connection.send_all(page))
+        self._count(connection, there=True)
+        try:
+            while True:
+                self._take(connection, await page.receive_text())
+        except (WebSocketDisconnect, KeyError):  # it has gone, or does not send text
+            pass
+        finally:
+            self._count(connection, there=False)
+            self._answering.forget(connection)
+            sender.cancel()
+
+    def _count(self, connection: _Connection, *, there: bool) -> None:
+        with self._changed:
+            if there:
+                self._connections.add(connection)
+                self._was_open = True
+            else:
+                self._connections.discard(connection)
+                self._left = monotonic()
+            self._changed.notify_all()
+
+    def _take(self, connection: _Connection, text: str) -> None:
+        """Submit one request; the answer is put into the outbox of its connection."""
+        found = parsed(_read(text))
+        if found is None:
+            connection.outbox.put_nowait(failure("The viewer does not understand a request."))
+            return
+        number, request = found
+
+        def reply(answer: bytes) -> None:
+            self._soon(lambda: connection.outbox.put_nowait(answer))
+
+        self._answering.submit(connection, number, request, reply)
+
+
+class _Connection:
+    """One open page."""
+
+    def __init__(self) -> None:
+        self.outbox: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def send_all(self, page: WebSocket) -> None:
+        """Send what is in the outbox, as long as the page is open."""
+        try:
+            while True:
+                await page.send_bytes(await self.outbox.get())
+        except (WebSocketDisconnect, RuntimeError, OSError):
+            _LOG.debug("A page went away before it had its answer")
+
+
+def _read(text: str) -> Any:
+    """What a page has sent, or None if it is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _listening(port: int) -> socket.socket:
+    """A socket that listens on the loopback address, which other machines cannot reach."""
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        found.bind((_HOST, port))
+        found.listen(64)
+    except (OSError, OverflowError) as error:
+        found.close()
+        raise SplineCamError(
+            f"Port {port} cannot be used: {getattr(error, 'strerror', None) or error}. Choose "
+            "another one, or port=0 for any that is free."
+        ) from error
+    return found

@@ -1,0 +1,53 @@
+"""Where Python runs: in a notebook, at a prompt or in a script, and whether a browser can open."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["in_marimo", "in_notebook", "is_interactive", "open_browser"]
+
+
+def in_marimo() -> bool:
+    """Whether a cell of marimo runs."""
+    marimo: Any = sys.modules.get("marimo")
+    return marimo is not None and bool(marimo.running_in_notebook())
+
+
+def in_notebook() -> bool:
+    """Whether a notebook shows what is evaluated: Jupyter, VS Code, Colab or marimo."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None or in_marimo()
+
+
+def is_interactive() -> bool:
+    """Whether somebody types at a prompt, so that the process lives on."""
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive) or in_notebook()
+
+
+def open_browser(url: str) -> bool:
+    """Open a page in a browser with windows; whether there is one."""
+    if not has_screen(os.environ, sys.platform):
+        return False
+    try:
+        return webbrowser.open(url)
+    except (OSError, webbrowser.Error):
+        return False
+
+
+def has_screen(environment: Mapping[str, str], platform: str) -> bool:
+    """Whether a browser with windows can be opened.
+
+    Elsewhere, as over ssh, ``webbrowser`` may start a browser in the terminal, which cannot show
+    the viewer.
+
+    >>> has_screen({}, "linux"), has_screen({"DISPLAY": ":0"}, "linux"), has_screen({}, "darwin")
+    (False, True, True)
+    """
+    if platform in ("win32", "darwin"):
+        return "SSH_CONNECTION" not in environment or "BROWSER" in environment
+    return any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))

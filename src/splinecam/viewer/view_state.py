@@ -1,0 +1,154 @@
+"""What one sees and can set: the camera, the colours, the switches, the selected places.
+
+Python writes the names of the state with underscores, the browser in camel case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+__all__ = ["KEYS", "browser_state", "checked_state", "state_of_browser"]
+
+_THEMES = ("auto", "light", "dark")
+
+
+def checked_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Some of the state in plain numbers, lists and texts; an error says which value is wrong.
+
+    >>> checked_state({"width": 2, "hidden_layers": (0,)})
+    {'width': 2.0, 'hidden_layers': [0]}
+    """
+    if not isinstance(state, Mapping):
+        raise TypeError(f"the state of a view is a dict, not {type(state).__name__}")
+    unknown = [str(key) for key in state if key not in KEYS]
+    if unknown:
+        raise ValueError(f"the state of a view has no {unknown[0]!r}; it has {', '.join(KEYS)}")
+    checked = {}
+    for key, value in state.items():
+        kind, check = _KINDS[key]
+        try:
+            checked[key] = check(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"{key} is {kind}, not {_short(value)}") from None
+    return checked
+
+
+def browser_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A checked state as the browser writes it.
+
+    >>> browser_state({"edge_width": 2.0})
+    {'edgeWidth': 2.0}
+    """
+    return {_BROWSER[key]: value for key, value in state.items()}
+
+
+def state_of_browser(state: Any) -> dict[str, Any]:
+    """The checked state of a view that a browser reports.
+
+    >>> state_of_browser({"levelSet": True})
+    {'level_set': True}
+    """
+    if not isinstance(state, Mapping):
+        raise TypeError("the state of a view is an object")
+    return checked_state({_PYTHON.get(str(key), str(key)): value for key, value in state.items()})
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+        raise TypeError
+    return float(value)
+
+
+def _not_negative(value: Any) -> float:
+    if _number(value) < 0:
+        raise ValueError
+    return float(value)
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
+        raise TypeError
+    return int(value)
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError
+    return bool(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _theme(value: Any) -> str:
+    if value not in _THEMES:
+        raise ValueError
+    return str(value)
+
+
+def _pair(value: Any) -> list[float]:
+    first, second = _list(value)
+    return [_number(first), _number(second)]
+
+
+def _list(value: Any) -> list[Any]:
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise TypeError
+    return list(value)
+
+
+def _place(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or {*value} != {"pane", "at"}:
+        raise TypeError
+    return {"pane": _count(value["pane"]), "at": _pair(value["at"])}
+
+
+def _or_none(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else check(value)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+_NUMBER = "a finite number"
+_AMOUNT = "a finite number of at least 0"
+_INDEX = "a whole number of at least 0"
+_YES_NO = "True or False"
+_WHERE = 'None or a place {"pane": 0, "at": (u, v)}'
+
+# The names of the state, each with what its value is, in words and as a check.
+_KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "center": ("a pair of finite numbers", _pair),
+    "width": (_AMOUNT, _not_negative),
+    "color": ("the name of a colouring", _text),
+    "output": ("None or the number of an output", _or_none(_count)),
+    "frame": (_INDEX, _count),
+    "edges": (_YES_NO, _switch),
+    "hidden_layers": ("a list of numbers of layers", lambda each: [_count(k) for k in _list(each)]),
+    "edge_width": (_AMOUNT, _not_negative),
+    "boundary": (_YES_NO, _switch),
+    "level_set": (_YES_NO, _switch),
+    "level": (_NUMBER, _number),
+    "points": (_YES_NO, _switch),
+    "thumbnails": (_YES_NO, _switch),
+    "theme": ('"auto", "light" or "dark"', _theme),
+    "selected": (_WHERE, _or_none(_place)),
+    "compared": (_WHERE, _or_none(_place)),
+}
+KEYS = tuple(_KINDS)
+_BROWSER = {key: key[0] + key.title().replace("_", "")[1:] for key in KEYS}
+_PYTHON = {name: key for key, name in _BROWSER.items()}
