@@ -367,10 +367,10 @@ def test_a_far_sample_leaves_the_others_their_contrast() -> None:
         assert shown.max() == 1
         assert np.ptp(np.percentile(shown, (10, 90))) > 0.4
     pixels = np.array([*np.linspace(0.1, 0.9, 97), -5.0, 0.0, 30.0])
-    assert images_module._sample_limits(pixels, np.array([0.2, 0.8])) == (0, 1)
-    low, high = images_module._sample_limits(pixels, np.array([0.2, 1.8]))
+    assert images_module.sample_limits(pixels, np.array([0.2, 0.8])) == (0, 1)
+    low, high = images_module.sample_limits(pixels, np.array([0.2, 1.8]))
     assert -1 < low < 0.2 < 0.8 < high < 2
-    assert images_module._sample_limits(np.full(9, 3.0), np.array([3.0])) == (3.0, 4.0)
+    assert images_module.sample_limits(np.full(9, 3.0), np.array([3.0])) == (3.0, 4.0)
 
 
 # -- styles -----------------------------------------------------------------------------------

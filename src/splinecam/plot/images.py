@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["font_that_fits", "image_grid", "plot_samples"]
+__all__ = ["font_that_fits", "image_grid", "plot_samples", "sample_limits"]
 
 _CHANNELS = (1, 3)  # numbers of channels that can be shown
 _GAP, _MARGIN = 0.06, 0.04  # inches between images, and around the grid
@@ -117,7 +117,7 @@ def plot_samples(
     made = part.inputs(uv[order], dtype=torch.float64).cpu()
     headings = [_heading(curves, k, names) for k in label.tolist()] if titles else None
     if style.get("limits") is None:
-        style["limits"] = _sample_limits(made.numpy(), to_numpy(part.domain.origin))
+        style["limits"] = sample_limits(made.numpy(), to_numpy(part.domain.origin))
     return image_grid(made, shape=shape, titles=headings, **style)
 
 
@@ -205,7 +205,7 @@ def _usual_limits(pixels: Any) -> tuple[float, float]:
     return (low, max(high, low + (low == high))) if low < 0 or high > 1 else (0.0, 1.0)
 
 
-def _sample_limits(pixels: Floats, sample: Floats) -> tuple[float, float]:
+def sample_limits(pixels: Floats, sample: Floats) -> tuple[float, float]:
     """Numbers for black and white that do not depend on a few images far from the sample."""
     margin = 0.5 / 255  # beyond black and white, and not seen
     usual = (pixels >= -margin) & (pixels <= 1 + margin)

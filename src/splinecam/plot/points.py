@@ -23,7 +23,14 @@ from splinecam.plot.palette import INK, PAPER, class_palette
 from splinecam.plot.scale_bar import scale_of
 from splinecam.plot.side_layout import picture_size
 
-__all__ = ["Classes", "Samples", "draw_points", "draw_thumbnails", "samples_of"]
+__all__ = [
+    "Classes",
+    "Samples",
+    "draw_points",
+    "draw_thumbnails",
+    "pictures_of",
+    "samples_of",
+]
 
 _OFF = 0.01  # of the domain's diameter: samples farther off the plane are drawn hollow
 _SIZE = 0.15  # of thumbnails, of the picture's longer side
@@ -196,7 +203,7 @@ def draw_points(ax: Axes, samples: Samples, *, zorder: float = 4) -> None:
 
 def draw_thumbnails(ax: Axes, samples: Samples, images: Any, *, zorder: float = 5) -> None:
     """Draw small pictures (N, h, w) or (N, channels, h, w) beside their points, inside the axes."""
-    pictures = _pictures(images)
+    pictures = pictures_of(images)
     if len(pictures) != samples.given:
         raise ValueError(
             f"images has {len(pictures)} pictures for {samples.given} points: give one each"
@@ -220,7 +227,7 @@ def draw_thumbnails(ax: Axes, samples: Samples, images: Any, *, zorder: float = 
         ax.add_image(image)
 
 
-def _pictures(images: Any) -> Any:
+def pictures_of(images: Any) -> Any:
     """Images as (N, h, w) or (N, h, w, 3 or 4), with colours scaled to 0 to 1."""
     array = np.asarray(to_numpy(images), np.float64)
     side = math.isqrt(array.shape[-1])

@@ -60,7 +60,7 @@ export interface SceneHeader {
   python: string;
 }
 
-/** Arrays, with the prefix "0/" for pane 0: origin f4 (D), basis f4 (2, D); see the comments. */
+/** Arrays, with the prefix "0/" for pane 0: origin (D), basis (2, D), f8 or f4; see the comments. */
 export interface PaneHeader {
   title: string;
   /** A label for each frame (epoch, checkpoint); at least one. */
@@ -69,21 +69,30 @@ export interface PaneHeader {
   grows: boolean;
   domain: DomainHeader;
   layers: LayerHeader[];
-  /** The number of outputs of the network, and their names, at most as many as meshes hold. */
+  /** The number of outputs of the network, and the names of the first 1,000; `MeshHeader.outputNames`
+   * has those of the outputs that a mesh holds. */
   outputCount: number;
   outputs: string[];
   /** The classes with their colours as in the static pictures; null where there are none. */
   classes: { name: string; color: string }[] | null;
   colorings: ColoringChoice[];
-  /** Data points: arrays points f4 (N, 2), and where given label i2 (N), off u1 (N), and
-   * thumbnails u1 (N, h, w, 4) of size thumbnail = [h, w]. */
-  points: { count: number; thumbnail: Pair | null; labels: string[] } | null;
+  /** Data points: arrays points f8 (N, 2), off u1 (N) (1: off the plane, drawn hollow), where given
+   * label i2 or i4 (N) (-1: none, grey), and thumbnails u1 (n, h, w, 4) of the first n <= 64 points,
+   * of size thumbnail = [h, w]. labels and colors: the name and the colour of each label. */
+  points: {
+    count: number;
+    thumbnail: Pair | null;
+    labels: string[];
+    colors?: string[];
+  } | null;
   /** The anchors of the plane, in plane coordinates; array anchors u1 (3, h, w, 4) if images. */
   anchors: { at: Pair[]; thumbnail: Pair | null } | null;
   /** Directions in which the plane can be turned and shifted. */
   directions: { name: string; turn: boolean; reach: number }[];
   /** The window that is shown first if the partition of the domain is too large, else null. */
   start: Box | null;
+  /** Sentences to show, such as how many data points are left out. */
+  notes?: string[];
 }
 
 export interface DomainHeader {
@@ -127,8 +136,9 @@ export interface MeshHeader {
   /** The rectangle that was asked for, null for the whole domain. */
   window: Box | null;
   regionCount: number;
-  /** Which outputs `values` holds. */
+  /** Which outputs `values` holds (of very many those that win somewhere or come close), by name. */
   outputs: number[];
+  outputNames?: string[];
   /** The rounding error of each of them, of which smaller differences are ties. */
   errors?: number[];
   /** Smallest and largest value of each of them. */

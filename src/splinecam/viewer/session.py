@@ -1,0 +1,163 @@
+"""A session: what is shown, and the answers to the requests of a browser."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from splinecam._partition import Partition
+from splinecam.errors import SplineCamError
+from splinecam.viewer.answers import Answer, Request, RequestError, integer, text
+from splinecam.viewer.container import pack
+from splinecam.viewer.meshes import Sizes, mesh_answer
+from splinecam.viewer.panes import Pane
+from splinecam.viewer.scene import scene_answer
+from splinecam.viewer.scene_options import SceneOptions
+
+__all__ = ["Session"]
+
+_KEPT = 12  # partitions of windows and frames that requests can refer to
+
+logger = logging.getLogger(__name__)
+
+
+def _never() -> bool:
+    return False
+
+
+class Session:
+    """Panes, and the answers to requests about them.
+
+    ``answers`` holds the function that answers each kind of request, one at a time; ``told`` those
+    of kinds that need no computation, which do not wait for others. Both can be added to. sizes:
+    how much a mesh may hold. outdated: asked while an answer is computed, whether it still matters.
+    """
+
+    def __init__(
+        self,
+        panes: Sequence[Pane],
+        options: SceneOptions | None = None,
+        *,
+        sizes: Sizes | None = None,
+    ) -> None:
+        self.panes = list(panes)
+        self.options = options or SceneOptions()
+        self.sizes = sizes or Sizes()
+        self.answers: dict[str, Callable[[Request], Answer]] = {
+            "scene": self._scene,
+            "mesh": self._mesh,
+        }
+        self.told: dict[str, Callable[[Request], Answer]] = {}
+        self.outdated: Callable[[], bool] = _never
+        self._kept: OrderedDict[str, Partition] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def answer(
+        self,
+        request: Any,
+        outdated: Callable[[], bool] = _never,
+        *,
+        request_id: int | None = None,
+        checksum: bool = False,
+        compact: bool = False,
+    ) -> bytes:
+        """The answer to a request as bytes; a message of kind "error" says what is wrong with it.
+
+        Requests are answered one after the other, whichever threads they come from. outdated: tells
+        while the answer is computed that nobody waits for it; any exception may then end it.
+        """
+        found = self._answered(request, outdated)
+        style: dict[str, Any] = {"checksum": checksum, "compact": compact}
+        try:
+            return pack(found.message, found.arrays, request_id=request_id, **style)
+        except (TypeError, ValueError) as error:  # such as numbers that JSON does not know
+            logger.exception("An answer of the viewer cannot be sent")
+            return pack(_error(error).message, request_id=request_id, **style)
+
+    def _answered(self, request: Any, outdated: Callable[[], bool]) -> Answer:
+        try:
+            if not isinstance(request, Mapping):
+                raise RequestError(f"A request is an object, not {type(request).__name__}.")
+            ask = text(request, "ask")
+            if ask in self.told:
+                return self.told[ask](request)
+            if ask not in self.answers:
+                raise RequestError(f"This viewer does not answer {ask[:60]!r}.")
+            with self._lock, torch.no_grad():
+                self.outdated = outdated
+                return self.answers[ask](request)
+        except Exception as error:  # the browser shows it, and the session goes on
+            if outdated():
+                raise
+            if not isinstance(error, SplineCamError):
+                logger.info("A request of the viewer failed", exc_info=True)
+            return _error(error)
+
+    # -- what requests refer to -------------------------------------------------------------------
+
+    def pane_of(self, request: Request) -> tuple[int, Pane]:
+        """The pane of a request, and its number."""
+        number = integer(request, "pane", len(self.panes))
+        return number, self.panes[number]
+
+    def frame_of(self, request: Request, pane: Pane) -> int:
+        """The number of a request's frame."""
+        return integer(request, "frame", len(pane.labels))
+
+    def partition_of(self, mesh: str) -> Partition:
+        """The partition of a mesh that was sent, by its id; the last few are kept."""
+        if mesh in self._kept:
+            self._kept.move_to_end(mesh)
+            return self._kept[mesh]
+        pane, _, frame = mesh.partition("/")
+        if not (pane.isdecimal() and frame.isdecimal()):  # a window that was seen long ago
+            raise RequestError(f"The mesh {mesh[:60]!r} is not there any more; ask for it again.")
+        number, chosen = self.pane_of({"pane": int(pane)})
+        index = self.frame_of({"frame": int(frame)}, chosen)
+        return self.keep(f"{number}/{index}", chosen.partition(index))
+
+    def keep(self, mesh: str, part: Partition) -> Partition:
+        """Remember the partition of a mesh that is sent; returns the partition."""
+        self._kept[mesh] = part
+        self._kept.move_to_end(mesh)
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return part
+
+    # -- the answers ------------------------------------------------------------------------------
+
+    def _scene(self, _: Request) -> Answer:
+        return scene_answer(self.panes, self.options)
+
+    def _mesh(self, request: Request) -> Answer:
+        number, pane = self.pane_of(request)
+        frame = self.frame_of(request, pane)
+        mesh = f"{number}/{frame}"
+        return self.mesh_of(self.partition_of(mesh), mesh, number, frame)
+
+    def mesh_of(
+        self,
+        part: Partition,
+        mesh: str,
+        pane: int,
+        frame: int,
+        window: tuple[float, float, float, float] | None = None,
+    ) -> Answer:
+        """The mesh of a partition under an id, by which later requests refer to the partition."""
+        self.keep(mesh, part)
+        box = None if window is None else list(window)
+        about = {"id": mesh, "pane": pane, "frame": frame, "window": box}
+        return mesh_answer(part, about, self.options.level, self.sizes)
+
+
+def _error(error: BaseException) -> Answer:
+    """A message that says in a sentence what went wrong."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    if not isinstance(error, SplineCamError | ValueError | IndexError | TypeError):
+        said = f"{type(error).__name__}: {said}"
+    return Answer({"kind": "error", "message": said[:2000]})

@@ -1,0 +1,154 @@
+"""The mesh that is sent is the partition: areas, classes, boundary, values, provenance."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import splinecam as sc
+from splinecam.viewer.container import Message, unpack
+from splinecam.viewer.meshes import Sizes
+from splinecam.viewer.panes import Pane
+from splinecam.viewer.session import Session
+
+
+def net(*sizes: int, last: Any = None) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for a, b in pairwise(sizes):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    layers[-1:] = [] if last is None else [last]
+    return nn.Sequential(*layers)
+
+
+def partition_of(model: nn.Module, domain: sc.Domain | None = None) -> sc.Partition:
+    return sc.partition(model, domain or sc.Domain.box(-2, 2), progress=False)
+
+
+def mesh_of(part: sc.Partition, sizes: Sizes | None = None, **style: Any) -> Message:
+    session = Session([Pane("a", [part])], sizes=sizes)
+    found = unpack(session.answer({"ask": "mesh", "pane": 0, "frame": 0}, **style))
+    assert found.message["kind"] == "mesh", found.message
+    return found
+
+
+def cell_centroids(arrays: dict[str, Any]) -> tuple[Any, Any]:
+    """The areas and centroids of the cells in local coordinates, from the arrays alone."""
+    corners, counts = arrays["corners"], arrays["counts"].astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    start = arrays["points"][arrays["edges"].reshape(-1)[corners]]
+    end = arrays["points"][arrays["edges"].reshape(-1)[corners ^ 1]]
+    cross = start[:, 0] * end[:, 1] - start[:, 1] * end[:, 0]
+    area = np.add.reduceat(cross, offsets[:-1]) / 2
+    moment = np.add.reduceat((start + end) * cross[:, None], offsets[:-1])
+    return area, moment / (6 * area[:, None])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_arrays_rebuild_the_partition(seed: int) -> None:
+    torch.manual_seed(seed)
+    part = partition_of(net(2, 16, 16, 4).double())
+    header, arrays, _ = mesh_of(part)
+    area, centroid = cell_centroids(arrays)
+    assert (area > 0).all()
+    scale, center = header["scale"], np.array(header["center"])
+    total = np.bincount(arrays["region"], area * scale**2, minlength=header["regionCount"])
+    assert np.allclose(total, part.areas.numpy(), rtol=1e-9, atol=1e-15)
+    x = torch.from_numpy(center + scale * centroid)
+    assert np.array_equal(part.locate(x).numpy(), arrays["region"])
+    assert np.array_equal(part.model(x).argmax(1).numpy(), arrays["cellClass"])
+    ends = arrays["points"][arrays["edges"][arrays["boundary"]]]
+    length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1).sum() * scale
+    assert length == pytest.approx(part.decision_boundary().length)
+    places = torch.from_numpy(center + scale * arrays["points"])
+    assert np.allclose(arrays["values"], part.model(places).detach(), atol=1e-5)
+    assert np.allclose(
+        header["ranges"], np.stack([arrays["values"].min(0), arrays["values"].max(0)], 1)
+    )
+    assert np.array_equal(arrays["regionCorners"], part.num_corners)
+
+
+def test_edges_keep_their_layer_and_unit() -> None:
+    torch.manual_seed(0)
+    part = partition_of(net(2, 8, 8, 3).double())
+    header, arrays, _ = mesh_of(part)
+    layer, unit = arrays["edgeLayer"], arrays["edgeUnit"]
+    middle = arrays["points"][arrays["edges"]].mean(1) * header["scale"] + header["center"]
+    x = torch.from_numpy(middle)
+    first = part.model[0](x)
+    second = part.model[2](first.relu())
+    for k, z in enumerate((first, second)):
+        own = np.flatnonzero(layer == k)
+        assert len(own)
+        assert np.allclose(z.detach().numpy()[own, unit[own]], 0, atol=1e-12)
+    new = np.flatnonzero(layer == -2)
+    assert set(new) <= set(arrays["boundary"])
+    assert (unit[layer < 0] == -1).all()
+    assert (np.abs(middle[layer == -1]).max(1) == 2).all()
+
+
+def test_one_output_has_no_classes() -> None:
+    part = partition_of(net(2, 8, 1))
+    header, arrays, _ = mesh_of(part)
+    assert not {"region", "cellClass", "regionCorners"} & set(arrays)
+    assert len(arrays["counts"]) == header["regionCount"] == len(part)
+    assert len(arrays["boundary"]) == 0
+    assert header["outputNames"] == ["output"]
+
+
+def test_a_sigmoid_means_two_classes() -> None:
+    torch.manual_seed(1)
+    part = partition_of(net(2, 8, 1, last=nn.Sigmoid()).double())
+    header, arrays, _ = mesh_of(part)
+    _, centroid = cell_centroids(arrays)
+    x = torch.from_numpy(np.array(header["center"]) + header["scale"] * centroid)
+    assert np.array_equal((part.model(x)[:, 0] > 0.5).numpy(), arrays["cellClass"])
+    assert header["outputNames"] == ["logit"]
+    assert arrays["values"].shape[1] == 1
+
+
+def test_one_region() -> None:
+    header, arrays, _ = mesh_of(partition_of(nn.Linear(2, 1)))
+    assert header["regionCount"] == 1
+    assert arrays["points"].shape == (4, 2)
+
+
+def test_a_million_outputs() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(2, 1_000_000)
+    model.bias.data[777] = 50.0
+    part = partition_of(model)
+    header, arrays, _ = mesh_of(part)
+    assert header["regionCount"] == 1
+    assert len(header["outputs"]) == len(header["outputNames"]) == Sizes().outputs
+    assert 777 in header["outputs"]
+    assert header["outputs"] == sorted(set(header["outputs"]))
+    assert "cellClass" not in arrays
+    session = Session([Pane("a", [part])])
+    answer = session.answer({"ask": "scene"})
+    assert len(answer) < 1_000_000
+    (pane,) = unpack(answer).message["panes"]
+    assert pane["outputCount"] == 1_000_000
+    assert pane["classes"] is None
+    assert "1,000,000 outputs" in pane["notes"][0]
+
+
+def test_of_many_outputs_those_are_sent_that_may_win() -> None:
+    torch.manual_seed(0)
+    part = partition_of(net(2, 8, 500).double())
+    header, arrays, _ = mesh_of(part, Sizes(values=5000))
+    assert 0 < arrays["values"].size <= 5000
+    assert set(arrays["cellClass"].tolist()) <= set(header["outputs"])
+    x = torch.from_numpy(header["scale"] * arrays["points"]) + torch.tensor(header["center"])
+    best = part.model(x).argmax(1)
+    assert set(best.tolist()) <= set(header["outputs"])
+
+
+def test_large_meshes_are_sent_in_single_precision() -> None:
+    part = partition_of(net(2, 8, 1))
+    assert mesh_of(part).arrays["points"].dtype == np.float64
+    assert mesh_of(part, Sizes(doubles=3)).arrays["points"].dtype == np.float32
