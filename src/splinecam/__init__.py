@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from splinecam.network.ops import op_table
     from splinecam.network.ops.register import register_op, unregister_op
     from splinecam.training import Movie, Run, Snapshot, Watch, movie, open_run, watch
+    from splinecam.viewer.viewer import Selection, Viewer
+    from splinecam.viewer.viewing import view
 
 __version__ = "0.1.0"
 
@@ -55,12 +57,14 @@ __all__ = [
     "Partition",
     "Region",
     "Run",
+    "Selection",
     "Snapshot",
     "SplineCamError",
     "Stats",
     "Unresolved",
     "UnsupportedOpError",
     "ValidationError",
+    "Viewer",
     "Watch",
     "capture",
     "compare",
@@ -73,6 +77,7 @@ __all__ = [
     "register_op",
     "sweep",
     "unregister_op",
+    "view",
     "watch",
 ]
 
@@ -92,6 +97,8 @@ _MODULES = {
     "network.ops.register": ("register_op", "unregister_op"),
     "analysis.stats": ("Stats",),
     "training": ("Movie", "Run", "Snapshot", "Watch", "movie", "open_run", "watch"),
+    "viewer.viewer": ("Selection", "Viewer"),
+    "viewer.viewing": ("view",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 # Modules of the code that was released with the paper; its ``plot`` is a module here, too.

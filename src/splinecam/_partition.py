@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from io import BytesIO
 from math import prod
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
 from torch import nn
@@ -39,6 +39,9 @@ from splinecam.network.capture.outputs import Output, check_output
 from splinecam.network.capture.reading.stages import first_layers
 from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
+
+if TYPE_CHECKING:
+    from splinecam.viewer.viewer import Viewer
 
 __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
 
@@ -247,6 +250,12 @@ class Partition(PartitionData, Views[Region]):
     plot_layers = _plot.plot_layers
     plot_histograms = _plot.plot_histograms
     save = io.save
+
+    def view(self, **options: Any) -> Viewer:
+        """Open a viewer in which one points at regions and zooms without end: see ``sc.view``."""
+        from splinecam.viewer.viewing import view
+
+        return view(self, **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy in the file format; the model is pickled by its own rules."""

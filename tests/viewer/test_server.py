@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
 from websockets.sync.client import ClientConnection, connect
 
 from splinecam.errors import SplineCamError
@@ -415,7 +415,7 @@ def test_closing_ends_waiting_pages_and_threads(server: Server) -> None:
     waiting.start()
     with page(server) as socket:
         server.close()
-        with pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosedOK, match="the viewer was closed"):
             socket.recv(10)
     waiting.join(10)
     assert threading.active_count() < before

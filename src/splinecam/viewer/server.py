@@ -30,6 +30,7 @@ _LOG = logging.getLogger("splinecam")
 _HOST = "127.0.0.1"
 _LARGEST = 1 << 16  # bytes of a request
 _MOST = 32  # pages that may be open at the same time
+_GOOD_BYE = 1000  # the code with which a web socket says that all is well
 _TRY_AGAIN = 1013  # the code with which a web socket says that there are too many
 _START = 10.0  # seconds in which the server must have started
 _STOP = 5.0  # seconds that it has to stop
@@ -75,7 +76,9 @@ class Server:
 
     def notify(self, notice: bytes) -> None:
         """Send a message to all pages."""
+        self._send_all(notice)
 
+    def _send_all(self, notice: bytes | None) -> None:
         def send() -> None:
             for connection in self._connections:
                 connection.outbox.put_nowait(notice)
@@ -100,6 +103,7 @@ class Server:
             self._closed = True
             self._changed.notify_all()
         atexit.unregister(self.close)
+        self._send_all(None)
         self._uvicorn.should_exit = True
         self._answering.close()
         if self._thread is not current_thread():
@@ -220,13 +224,14 @@ class _Connection:
     """One open page."""
 
     def __init__(self) -> None:
-        self.outbox: asyncio.Queue[bytes] = asyncio.Queue()
+        self.outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def send_all(self, page: WebSocket) -> None:
-        """Send what is in the outbox, as long as the page is open."""
+        """Send what is in the outbox, as long as the page is open; None says good-bye."""
         try:
-            while True:
-                await page.send_bytes(await self.outbox.get())
+            while (message := await self.outbox.get()) is not None:
+                await page.send_bytes(message)
+            await page.close(_GOOD_BYE, "the viewer was closed")
         except (WebSocketDisconnect, RuntimeError, OSError):
             _LOG.debug("A page went away before it had its answer")
 
