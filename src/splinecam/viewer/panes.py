@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,26 @@ from splinecam.training.runs import Run
 from splinecam.training.watching import Watch
 from splinecam.viewer.frames import Frames, GivenFrames, NetworkFrame, RunFrames
 from splinecam.viewer.networks import Network
+from splinecam.viewer.windows import (
+    Box,
+    Limits,
+    TooMuch,
+    Window,
+    partition_within,
+    start_window,
+)
 
 __all__ = ["MAX_REGIONS", "Pane", "panes_of"]
 
-MAX_REGIONS = 200_000  # of what is computed while one looks
+MAX_REGIONS = Limits.max_regions
+_SEARCH = 2.0  # seconds of each try to find the window to begin with
 
 
 class Pane:
     """Partitions of one domain, shown one at a time: epochs, checkpoints, or a single one.
 
     title: the pane's heading; frames: partitions, or where they come from; labels: of given
-    partitions; max_regions, memory: limits of what is computed while one looks.
+    partitions; limits: of what is computed while one looks.
 
     domain: what is shown now, in the plane to which it was moved last; generation: how often it was
     moved.
@@ -39,15 +49,15 @@ class Pane:
         frames: Frames | Sequence[Partition],
         labels: Sequence[str] | None = None,
         *,
-        max_regions: int = MAX_REGIONS,
-        memory: int | None = None,
+        limits: Limits | None = None,
     ):
         self.title = title
         self.frames = GivenFrames(frames, labels) if isinstance(frames, Sequence) else frames
-        self.max_regions, self.memory = max_regions, memory
+        self.limits = limits or Limits()
         self.domain = self.frames.domain
         self.generation = 0
-        self._computed: dict[int, Partition] = {}
+        self._computed: dict[int, Partition | TooMuch] = {}
+        self._start: tuple[Box, Partition] | None = None
 
     @property
     def labels(self) -> list[str]:
@@ -68,8 +78,8 @@ class Pane:
             return False
         return True
 
-    def partition(self, frame: int) -> Partition:
-        """The partition of a frame in the present plane; a ``LimitError`` if it is too large."""
+    def partition(self, frame: int, outdated: Callable[[], bool] = lambda: False) -> Partition:
+        """The partition of a frame in the present plane; ``TooMuch`` if it is too large."""
         count = len(self.labels)
         if not 0 <= frame < count:
             raise IndexError(f"frame {frame} of {count}, numbered from 0")
@@ -77,16 +87,46 @@ class Pane:
         if given is not None:
             return given
         if frame not in self._computed:
-            self._computed = {frame: self.computed(frame, self.domain)}
-        return self._computed[frame]
+            try:
+                self._computed = {frame: self.computed(frame, self.domain, outdated)}
+            except TooMuch as reason:
+                self._computed = {frame: reason}
+        found = self._computed[frame]
+        if isinstance(found, TooMuch):
+            raise TooMuch(str(found))
+        return found
 
     def computed(
         self, frame: int, domain: Domain, outdated: Callable[[], bool] = lambda: False
     ) -> Partition:
         """The partition of any domain by the network of a frame, within the pane's limits."""
-        return self.frames.network(frame).partition(
-            domain, max_regions=self.max_regions, memory=self.memory, outdated=outdated
-        )
+        network = self.frames.network(frame)
+        return partition_within(network, domain, self.limits, outdated=outdated)
+
+    @property
+    def start(self) -> Box | None:
+        """The window to begin with if the partition of the domain is too large, else None."""
+        if self.generation:
+            return None  # what one looks at stays as it is when the plane moves
+        try:
+            self.partition(0)
+        except TooMuch:
+            return self._first_window()[0]
+        return None
+
+    def window(
+        self, frame: int, window: Window, outdated: Callable[[], bool] = lambda: False
+    ) -> Partition:
+        """The partition of a window of the present plane; ``TooMuch`` if it is too large."""
+        if frame == 0 and self._start is not None and self._start[0] == window.box:
+            return self._start[1]
+        return self.computed(frame, window.domain, outdated)
+
+    def _first_window(self) -> tuple[Box, Partition]:
+        if self._start is None:
+            limits = replace(self.limits, seconds=min(_SEARCH, self.limits.seconds))
+            self._start = start_window(self.frames.network(0), self.domain, limits)
+        return self._start
 
     def poll(self) -> list[str] | None:
         """Look for new frames: the labels of all frames if they have changed, else None."""
@@ -94,7 +134,7 @@ class Pane:
 
     def move(self, domain: Domain) -> None:
         """Show another domain from now on, which the network partitions."""
-        self.domain, self._computed = domain, {}
+        self.domain, self._computed, self._start = domain, {}, None
         self.generation += 1
 
 
@@ -104,7 +144,7 @@ def panes_of(
     titles: Sequence[str] | None = None,
     labels: Sequence[str] | None = None,
     max_regions: float = MAX_REGIONS,
-    memory: float | str | None = None,
+    memory: float | str = Limits.memory,
     **options: Any,
 ) -> list[Pane]:
     """The panes of a viewer, one for each subject, side by side.
@@ -125,12 +165,14 @@ def panes_of(
         raise TypeError("there is nothing to show: give a partition")
     if titles is not None and len(titles) != len(subjects):
         raise ValueError(f"there are {len(titles)} titles for {len(subjects)} panes")
-    limit = limit_of("max_regions", max_regions) or MAX_REGIONS
-    limits: dict[str, Any] = {"max_regions": limit, "memory": memory_of(memory)}
+    limits = Limits(
+        limit_of("max_regions", max_regions) or MAX_REGIONS,
+        memory_of(memory) or Limits.memory,
+    )
     panes = []
     for k, subject in enumerate(subjects):
         title, frames = _frames_of(subject, labels, options)
-        panes.append(Pane(titles[k] if titles else title, frames, **limits))
+        panes.append(Pane(titles[k] if titles else title, frames, limits=limits))
     return panes
 
 

@@ -1,0 +1,134 @@
+"""Pixels of a network's decision: what is shown where there are too many regions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from splinecam.geometry.domain import Domain
+from splinecam.plot.arrays import Floats, to_numpy
+from splinecam.plot.palette import paler
+from splinecam.viewer.networks import Network
+from splinecam.viewer.windows import Box, Window
+
+__all__ = ["Leads", "leads_on_grid", "raster_pixels", "typical_lead"]
+
+_NUMBERS = 1 << 22  # outputs that are computed at a time
+_FIRST = 256  # points of the first block, by which the time of the others is estimated
+_COARSEST, _FINEST = 24, 768  # pixels on the longer side
+_TYPICAL = 48  # points per axis from which the typical lead is found
+
+
+@dataclass(frozen=True)
+class Leads:
+    """The class at each point, and its lead over the second: the numbers behind class colours."""
+
+    winner: Any
+    lead: Floats
+
+    @classmethod
+    def of(cls, outputs: Tensor, level: float = 0.0) -> Leads:
+        """The class of outputs (N, n); with one output, class 1 is above the level."""
+        if outputs.shape[1] == 1:
+            over = to_numpy(outputs[:, 0]) - level
+            return cls((over > 0).astype(np.int64), np.abs(over))
+        top = torch.topk(outputs, 2, 1)
+        lead = to_numpy(top.values[:, 0] - top.values[:, 1])
+        return cls(to_numpy(top.indices[:, 0]), lead)
+
+
+def raster_pixels(
+    network: Network,
+    domain: Domain,
+    box: Box,
+    pixels: int,
+    *,
+    level: float = 0.0,
+    typical: float | None = None,
+    seconds: float = 1.0,
+    clock: Callable[[], float] = monotonic,
+) -> tuple[Box, Any]:
+    """The part of a window that the domain extends over, and its colours (h, w, 3), row v0 first.
+
+    Where the domain is no rectangle, the colours are (h, w, 4), transparent outside of it. The
+    colours are those of the classes, paler where the lead is small; typical: the lead at which a
+    class has half of its colour. pixels: on the longer side; they become fewer if the network is so
+    slow that they would take more than some seconds.
+    """
+    window = Window.of(domain, box)
+    corners = window.domain.corners
+    low, high = corners.amin(0), corners.amax(0)
+    wide, tall = (high - low).tolist()
+    begin = clock()
+    first = leads_on_grid(network, window.domain, *_size(int(_FIRST**0.5), wide, tall), level)
+    each = max(clock() - begin, 1e-6) / len(first.lead)
+    fit = int((seconds / each * max(wide, tall) / min(wide, tall)) ** 0.5)
+    columns, rows = _size(max(_COARSEST, min(pixels, fit, _FINEST)), wide, tall)
+    found = leads_on_grid(network, window.domain, columns, rows, level)
+    typical = float(np.median(found.lead)) if typical is None else typical
+    colors = np.round(255 * paler(found.winner, found.lead, typical)).astype(np.uint8)
+    image = colors.reshape(rows, columns, 3)
+    if not _is_rectangle(corners, low, high):
+        inside = _inside(corners, _grid(low, high, columns, rows)).reshape(rows, columns, 1)
+        image = np.concatenate([image, 255 * inside.astype(np.uint8)], 2)
+    u, v = window.center
+    shown = (u + float(low[0]), v + float(low[1]), u + float(high[0]), v + float(high[1]))
+    return shown, np.ascontiguousarray(image)
+
+
+def typical_lead(network: Network, domain: Domain, level: float = 0.0) -> float:
+    """The median lead of the classes in a domain, about, without its partition."""
+    found = leads_on_grid(network, domain, _TYPICAL, _TYPICAL, level)
+    low, high = domain.corners.amin(0), domain.corners.amax(0)
+    inside = _inside(domain.corners, _grid(low, high, _TYPICAL, _TYPICAL))
+    return float(np.median(found.lead[inside] if inside.any() else found.lead))
+
+
+def leads_on_grid(
+    network: Network, domain: Domain, columns: int, rows: int, level: float = 0.0
+) -> Leads:
+    """The class and its lead at the middles of the pixels of a domain's bounding box."""
+    low, high = domain.corners.amin(0), domain.corners.amax(0)
+    uv, found = _grid(low, high, columns, rows), []
+    step, start = min(_FIRST, len(uv)), 0
+    while start < len(uv):
+        outputs = network.outputs(domain.embed(uv[start : start + step]))
+        found.append(Leads.of(outputs, level))
+        start += step
+        step = max(1, _NUMBERS // max(1, outputs.shape[1], domain.dim))
+    return Leads(
+        np.concatenate([each.winner for each in found]),
+        np.concatenate([each.lead for each in found]),
+    )
+
+
+def _grid(low: Tensor, high: Tensor, columns: int, rows: int) -> Tensor:
+    """The middles of pixels (rows * columns, 2), row after row."""
+    u = low[0] + (high[0] - low[0]) * (torch.arange(columns, dtype=torch.float64) + 0.5) / columns
+    v = low[1] + (high[1] - low[1]) * (torch.arange(rows, dtype=torch.float64) + 0.5) / rows
+    return torch.stack([u.repeat(rows), v.repeat_interleave(columns)], 1)
+
+
+def _size(longer: int, wide: float, tall: float) -> tuple[int, int]:
+    """Columns and rows of a raster with so many pixels on its longer side."""
+    scale = longer / max(wide, tall)
+    return max(1, round(scale * wide)), max(1, round(scale * tall))
+
+
+def _is_rectangle(corners: Tensor, low: Tensor, high: Tensor) -> bool:
+    on_side = ((corners == low) | (corners == high)).all(1)
+    return len(corners) == 4 and bool(on_side.all())
+
+
+def _inside(corners: Tensor, uv: Tensor) -> Any:
+    """Whether points (N, 2) are in a convex polygon."""
+    start, side = corners, corners.roll(-1, 0) - corners
+    offset = uv[:, None] - start
+    left = side[:, 0] * offset[..., 1] - side[:, 1] * offset[..., 0] >= 0
+    return to_numpy(left.all(1))
