@@ -1,0 +1,220 @@
+// Draws meshes, rasters, lines, marks and points on a canvas with WebGL2.
+
+import type { Camera } from "../geometry/camera";
+import type { Mesh } from "../geometry/mesh";
+import type { ColoringHeader, Message, RasterHeader } from "../protocol/messages";
+import type { Local } from "./clip";
+import { type Rgb, rgb } from "./colours";
+import type { EdgeLooks } from "./edges";
+import { Highlight, type HighlightStyle } from "./highlight";
+import { type LineStyle, Lines } from "./lines";
+import { Pictures, type Scene } from "./pictures";
+import { type GL, Programs } from "./programs";
+import { type SceneLook, Slot } from "./slot";
+import { DARK_PAPER, INK, INK_ON_DARK, PAPER } from "./theme";
+import { View } from "./view";
+import type { Work } from "./work";
+
+const NO_WEBGL =
+  "This browser draws no WebGL2 pictures. Update it, or switch on hardware acceleration in its " +
+  "settings; Chrome, Edge, Firefox and Safari of the last years can draw them.";
+const RESTING = 80; // milliseconds without movement after which the camera rests
+
+/** How everything is drawn. */
+export interface Look {
+  theme: "light" | "dark";
+  /** The slots to draw, from below. */
+  slots: readonly string[];
+  edges: boolean;
+  boundary: boolean;
+  hiddenLayers: readonly number[];
+  /** The width of edges as a multiple of the usual one. */
+  edgeWidth: number;
+  /** The number of layers of the network. */
+  layers?: number;
+  points: boolean;
+  thumbnails: boolean;
+  /** The colour around the domain, such as "#ffffff"; by default that of the theme. */
+  paper?: string;
+  /** Device pixels per CSS pixel; by default those of the screen. */
+  pixelRatio?: number;
+}
+
+export class Renderer {
+  /** Called when a frame is to be drawn though nothing was set: the graphics card is back. */
+  onWake: () => void = () => {};
+  private readonly gl: GL;
+  private programs: Programs;
+  private pictures: Pictures;
+  private readonly slots = new Map<string, Slot>();
+  private readonly lines = new Map<string, Lines>();
+  private readonly highlights = new Map<string, Highlight>();
+  private version = 0;
+  private key = "";
+  private view: View | null = null;
+  private movedAt = 0;
+  private lost = false;
+
+  constructor(readonly canvas: HTMLCanvasElement) {
+    const gl = canvas.getContext("webgl2", {
+      alpha: false,
+      antialias: false,
+      depth: false,
+      stencil: false,
+      powerPreference: "high-performance",
+    });
+    if (!gl) throw new Error(NO_WEBGL);
+    this.gl = gl;
+    this.programs = new Programs(gl);
+    this.pictures = new Pictures(this.programs);
+    canvas.addEventListener("webglcontextlost", this.onLost);
+    canvas.addEventListener("webglcontextrestored", this.onRestored);
+  }
+
+  setMesh(slot: string, mesh: Mesh | null): void {
+    this.slot(slot).setMesh(mesh);
+    this.version++;
+  }
+
+  /** Colour the mesh of a slot; an Error says what is wrong with the message. */
+  setColoring(slot: string, message: Message<ColoringHeader>): void {
+    this.slot(slot).setColoring(message);
+    this.version++;
+  }
+
+  setRaster(slot: string, message: Message<RasterHeader> | null): void {
+    this.slot(slot).setRaster(message);
+    this.version++;
+  }
+
+  /** Draw segments over the cells: (x0 y0 x1 y1) each, with plane = center + scale * data. */
+  setLines(name: string, segments: Local | null, style?: LineStyle): void {
+    this.lines.get(name)?.forget();
+    if (segments && style) this.lines.set(name, new Lines(segments, style));
+    else this.lines.delete(name);
+  }
+
+  /** Mark cells of a mesh. */
+  setHighlight(
+    name: string,
+    mesh: Mesh | null,
+    cells?: Uint32Array | null,
+    style?: HighlightStyle,
+  ): void {
+    this.highlights.get(name)?.forget();
+    if (mesh && cells && style) this.highlights.set(name, new Highlight(mesh, cells, style));
+    else this.highlights.delete(name);
+  }
+
+  /** Draw; returns whether the picture is not finished, so that another frame is wanted. */
+  draw(camera: Camera, look: Look): boolean {
+    if (this.lost || this.gl.isContextLost()) return false;
+    const ratio = look.pixelRatio ?? window.devicePixelRatio ?? 1;
+    const wanted = View.of(camera, this.fittingRatio(camera, ratio));
+    this.resize(wanted);
+    const moving = this.noteMovement(wanted);
+    const scene = this.scene(look);
+    const view = this.pictures.aligned(wanted);
+    const unfinished = this.pictures.advance(scene, view, moving);
+    this.pictures.show(scene, view);
+    this.drawOver(view);
+    return unfinished || moving;
+  }
+
+  /** Free everything on the graphics card. */
+  dispose(): void {
+    this.canvas.removeEventListener("webglcontextlost", this.onLost);
+    this.canvas.removeEventListener("webglcontextrestored", this.onRestored);
+    this.pictures.dispose();
+    for (const slot of this.slots.values()) slot.dispose();
+    for (const each of [...this.lines.values(), ...this.highlights.values()]) each.forget();
+    this.gl.getExtension("WEBGL_lose_context")?.loseContext();
+  }
+
+  private slot(name: string): Slot {
+    const slot = this.slots.get(name) ?? new Slot();
+    this.slots.set(name, slot);
+    return slot;
+  }
+
+  /** The scene of a look; its version changes with what pictures of cells depend on. */
+  private scene(look: Look): Scene {
+    const { theme, slots, edges, boundary, hiddenLayers, edgeWidth, layers = 0 } = look;
+    const paper = look.paper ? rgb(look.paper) : theme === "dark" ? DARK_PAPER : PAPER;
+    const key = JSON.stringify([theme, slots, edges, boundary, hiddenLayers, edgeWidth, paper]);
+    if (key !== this.key) this.version++;
+    this.key = key;
+    const ink = theme === "dark" ? INK_ON_DARK : INK;
+    const hidden = new Set(hiddenLayers);
+    const own: SceneLook = { edges, boundary, hidden, edgeWidth, layers, ink };
+    return this.sceneOf(slots, own, paper);
+  }
+
+  private sceneOf(names: readonly string[], look: SceneLook, paper: Rgb): Scene {
+    const used = names.flatMap((name) => {
+      const slot = this.slots.get(name);
+      return slot && !slot.empty ? [[name, slot] as const] : [];
+    });
+    const { programs, version } = this;
+    const looks = (view: View): Map<string, EdgeLooks> => {
+      const result = new Map<string, EdgeLooks>();
+      for (const [name, slot] of used) {
+        slot.prepare(programs);
+        const found = slot.looks(view, look);
+        if (found) result.set(name, found);
+      }
+      return result;
+    };
+    const draw = (view: View, work: Work, found: Map<string, EdgeLooks>): void => {
+      for (const [name, slot] of used) {
+        slot.prepare(programs);
+        slot.draw(programs, view, work, look, found.get(name) ?? null);
+      }
+    };
+    return { version, paper, looks, draw };
+  }
+
+  private drawOver(view: View): void {
+    const { programs } = this;
+    for (const each of this.highlights.values()) each.drawFill(programs, view);
+    for (const each of this.lines.values()) each.draw(programs, view);
+    for (const each of this.highlights.values()) each.drawOutline(programs, view);
+  }
+
+  /** A ratio with which the canvas is not larger than the graphics card can draw. */
+  private fittingRatio(camera: Camera, ratio: number): number {
+    return Math.min(ratio, this.programs.maxTexture / Math.max(...camera.pixels));
+  }
+
+  private resize({ size }: View): void {
+    const { canvas } = this;
+    if (canvas.width === size[0] && canvas.height === size[1]) return;
+    canvas.width = size[0];
+    canvas.height = size[1];
+  }
+
+  /** Whether the camera moves: it differs from that of the last frames. */
+  private noteMovement(view: View): boolean {
+    const before = this.view;
+    const now = performance.now();
+    this.view = view;
+    const [x, y] = before ? view.from(before) : [0, 0];
+    const moved = before && !(view.isShiftOf(before) && Math.abs(x) + Math.abs(y) < 1e-3);
+    if (moved) this.movedAt = now;
+    return now - this.movedAt < RESTING;
+  }
+
+  private readonly onLost = (event: Event): void => {
+    event.preventDefault();
+    this.lost = true;
+  };
+
+  private readonly onRestored = (): void => {
+    this.lost = false;
+    this.programs = new Programs(this.gl);
+    this.pictures = new Pictures(this.programs);
+    for (const slot of this.slots.values()) slot.lose();
+    for (const each of [...this.lines.values(), ...this.highlights.values()]) each.forget();
+    this.onWake();
+  };
+}
