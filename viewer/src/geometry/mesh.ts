@@ -52,6 +52,7 @@ export class Mesh implements Readonly<MeshArrays> {
   readonly gradientScale: Float32Array | null;
   readonly sourceCell: Uint32Array | null;
   private twins: Int32Array | null = null;
+  private boundaryMarks: Uint8Array | null = null;
   private cellsByRegion: { first: Uint32Array; cells: Uint32Array } | null = null;
 
   constructor(
@@ -133,6 +134,15 @@ export class Mesh implements Readonly<MeshArrays> {
     return cells;
   }
 
+  /** (E) 1 for edges of the decision boundary. */
+  get onBoundary(): Uint8Array {
+    if (this.boundaryMarks) return this.boundaryMarks;
+    const marks = new Uint8Array(this.edgeCount);
+    for (const edge of this.boundary) marks[edge] = 1;
+    this.boundaryMarks = marks;
+    return marks;
+  }
+
   /** The cells of a region. */
   cellsOf(region: number): Uint32Array {
     this.cellsByRegion ??= grouped(this.region, this.regionCount);
@@ -142,15 +152,20 @@ export class Mesh implements Readonly<MeshArrays> {
 
   /** The corners of a cell in plane coordinates, u v u v and so on, counter-clockwise. */
   polygon(cell: number): Float64Array {
-    const [u, v] = this.center;
+    const ring = this.localPolygon(cell);
+    return ring.map((x, k) => this.center[k & 1]! + this.scale * x);
+  }
+
+  /** The same in local coordinates. */
+  localPolygon(cell: number): Float64Array {
     const begin = this.offsets[cell]!;
-    const result = new Float64Array(2 * (this.offsets[cell + 1]! - begin));
-    for (let k = 0; k < result.length; k += 2) {
+    const ring = new Float64Array(2 * (this.offsets[cell + 1]! - begin));
+    for (let k = 0; k < ring.length; k += 2) {
       const vertex = this.edges[this.corners[begin + k / 2]!]!;
-      result[k] = u + this.scale * this.points[2 * vertex]!;
-      result[k + 1] = v + this.scale * this.points[2 * vertex + 1]!;
+      ring[k] = this.points[2 * vertex]!;
+      ring[k + 1] = this.points[2 * vertex + 1]!;
     }
-    return result;
+    return ring;
   }
 
   toLocal(uv: Readonly<Pair>): Pair {

@@ -6,6 +6,8 @@ import type { Reached } from "./flood";
 import type { Mesh } from "./mesh";
 import type { Picker } from "./picking";
 
+export { REACH, rebased } from "./rebase";
+
 const MARGIN = 0.01; // of the window, by which it is made larger
 
 /** The cells that meet a window, those in its middle first; not complete if more than `limit`.

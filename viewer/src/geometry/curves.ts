@@ -1,0 +1,55 @@
+// Edges by what drew them, and what lies on their other sides.
+
+import type { Mesh } from "./mesh";
+
+/** The edges that a unit of a layer drew. */
+export function unitCurve(mesh: Mesh, layer: number, unit: number): Uint32Array {
+  const { edgeLayer, edgeUnit } = mesh;
+  const found: number[] = [];
+  for (let edge = 0; edge < edgeUnit.length; edge++) {
+    if (edgeUnit[edge] === unit && edgeLayer[edge] === layer) found.push(edge);
+  }
+  return Uint32Array.from(found);
+}
+
+/** Edges as segments, x0 y0 x1 y1 and so on, in local coordinates. */
+export function segmentsOf(mesh: Mesh, edges: ArrayLike<number>): Float64Array {
+  const segments = new Float64Array(4 * edges.length);
+  for (let k = 0; k < edges.length; k++) {
+    const a = 2 * mesh.edges[2 * edges[k]!]!;
+    const b = 2 * mesh.edges[2 * edges[k]! + 1]!;
+    segments[4 * k] = mesh.points[a]!;
+    segments[4 * k + 1] = mesh.points[a + 1]!;
+    segments[4 * k + 2] = mesh.points[b]!;
+    segments[4 * k + 3] = mesh.points[b + 1]!;
+  }
+  return segments;
+}
+
+/** The segments of the decision boundary, in local coordinates. */
+export function boundarySegments(mesh: Mesh): Float64Array {
+  return segmentsOf(mesh, mesh.boundary);
+}
+
+/** The half-edges around a region, without those between its own cells. */
+export function outlineOf(mesh: Mesh, region: number): Uint32Array {
+  const { corners, offsets, halfedgeCell } = mesh;
+  const found: number[] = [];
+  for (const cell of mesh.cellsOf(region)) {
+    for (let k = offsets[cell]!; k < offsets[cell + 1]!; k++) {
+      const beyond = halfedgeCell[corners[k]! ^ 1]!;
+      if (beyond < 0 || mesh.region[beyond] !== region) found.push(corners[k]!);
+    }
+  }
+  return Uint32Array.from(found);
+}
+
+/** The regions that share an edge with a region. */
+export function neighbours(mesh: Mesh, region: number): Uint32Array {
+  const found = new Set<number>();
+  for (const h of outlineOf(mesh, region)) {
+    const beyond = mesh.halfedgeCell[h ^ 1]!;
+    if (beyond >= 0) found.add(mesh.region[beyond]!);
+  }
+  return Uint32Array.from(found);
+}

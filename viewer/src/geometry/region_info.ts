@@ -1,0 +1,29 @@
+// What is known of a region at a place.
+
+import type { Pair } from "../protocol/messages";
+
+export interface RegionInfo {
+  pane: number;
+  frame: number;
+  /** The mesh, the number of the region in it, and the cell of the place. */
+  mesh: string;
+  region: number;
+  cell: number;
+  at: Pair;
+  /** The class that wins at the place; null where there are no classes. */
+  winner: number | null;
+  /** The outputs that are known, by number, with their values at the place. */
+  outputs: readonly number[];
+  values: ArrayLike<number>;
+  /** The affine map of each of them: output = weights · (u, v) + bias. */
+  weights: readonly Pair[];
+  biases: ArrayLike<number>;
+  /** How far each weight can be off, because values are rounded: large in very small regions. */
+  weightErrors: ArrayLike<number>;
+  area: number;
+  corners: number;
+  /** The last layer that bounds the region; -1 if none does. */
+  layer: number;
+  /** How many regions share an edge with it. */
+  neighbours: number;
+}
