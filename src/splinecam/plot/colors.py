@@ -36,6 +36,7 @@ __all__ = [
     "MAX_ENTRIES",
     "ColorOptions",
     "Coloring",
+    "Limits",
     "beyond",
     "class_names",
     "color_regions",

@@ -12,6 +12,7 @@ from torch import Tensor
 from splinecam._util.csr import take
 from splinecam.analysis.class_regions import class_regions
 from splinecam.analysis.partition_data import PartitionData
+from splinecam.analysis.winners import Winners
 from splinecam.geometry.subdivision import Mesh
 from splinecam.plot.arrays import to_numpy
 from splinecam.plot.colors import output_name
@@ -39,43 +40,51 @@ class Sizes:
 class Cells:
     """The cells that are drawn: regions, or parts of them in which one class wins.
 
-    mesh: C cells; values: (V, n) the outputs at its vertices; region: (C,) the region of each cell,
-    or None if the cells are the regions; source: (E,) the edge of the partition of which each edge
-    is a part, -1 for others, or None; classes: (C,) or None; boundary: (B,) the edges at which
-    classes meet; unresolved: the number of places that float64 could not settle.
+    mesh: C cells; values: (V, n) the outputs at its vertices; winners: the classes of the cells,
+    or None if the cells are the regions.
     """
 
     mesh: Mesh
     values: Tensor
-    region: Tensor | None
-    source: Tensor | None
-    classes: Tensor | None
-    boundary: Tensor
-    unresolved: int
+    winners: Winners | None
 
     @classmethod
     def of(cls, part: PartitionData, level: float | None = None) -> Cells:
         """The cells of a partition; level: that above which a single output is class 1."""
-        unresolved = len(part.unresolved)
         if not has_classes(part, level):
-            none = part.mesh.corners[:0]
-            return cls(part.mesh, part.values, None, None, None, none, unresolved)
+            return cls(part.mesh, part.values, None)
         winners = class_regions(part, level=level or 0.0).winners
-        made = winners.overlay
-        values = made.z
+        values = winners.overlay.z
         if part.values.shape[1] == 1:  # it was compared with 0
             values = values[:, 1:] + (level or 0.0)
-        places = sum(len(found.uv) for found in made.ambiguities)
-        boundary = winners.borders().edge
-        return cls(
-            made.mesh, values, made.face, made.source, winners.winner, boundary, unresolved + places
-        )
+        return cls(winners.overlay.mesh, values, winners)
+
+    @property
+    def source(self) -> Tensor | None:
+        """The partition's edge of which each edge is a part, -1 for others, (E,)."""
+        return None if self.winners is None else self.winners.overlay.source
+
+    @property
+    def unresolved(self) -> int:
+        """The number of places at which float64 could not settle the class."""
+        ambiguities = [] if self.winners is None else self.winners.overlay.ambiguities
+        return sum(len(found.uv) for found in ambiguities)
+
+    def boundary(self) -> Tensor:
+        """The edges at which classes meet, (B,)."""
+        return self.mesh.corners[:0] if self.winners is None else self.winners.borders().edge
+
+    def outputs(self, sizes: Sizes) -> list[int]:
+        """The outputs whose values are sent: all, or those that win somewhere or come closest."""
+        most = min(sizes.outputs, sizes.values // max(1, self.mesh.num_vertices))
+        return _outputs(self.values, max(1, most))
 
     def edge_numbers(self, numbers: Tensor, new: int) -> Tensor:
         """Numbers (E,) of the partition's edges for those of the cells; new: of other edges."""
-        if self.source is None:
+        source = self.source
+        if source is None:
             return numbers
-        return torch.where(self.source >= 0, take(numbers, self.source.clamp(min=0)), new)
+        return torch.where(source >= 0, take(numbers, source.clamp(min=0)), new)
 
 
 def has_classes(part: PartitionData, level: float | None = None) -> bool:
@@ -94,8 +103,7 @@ def mesh_answer(
     """The mesh of a partition; about: its id, pane, frame and window."""
     cells = Cells.of(part, level)
     mesh = cells.mesh
-    most = min(sizes.outputs, sizes.values // max(1, mesh.num_vertices))
-    outputs = _outputs(cells.values, max(1, most))
+    outputs = cells.outputs(sizes)
     values = cells.values
     if len(outputs) < values.shape[1]:
         values = values[:, torch.tensor(outputs, device=values.device)]
@@ -110,7 +118,7 @@ def mesh_answer(
         "outputNames": [output_name(part, k) for k in outputs],
         "errors": part.value_error[outputs].tolist(),
         "ranges": ranges,
-        "unresolved": cells.unresolved,
+        "unresolved": len(part.unresolved) + cells.unresolved,
     }
     precision = np.float64 if mesh.num_vertices <= sizes.doubles else np.float32
     arrays = {
@@ -120,14 +128,13 @@ def mesh_answer(
         "counts": _counts(mesh),
         "edgeLayer": _as(cells.edge_numbers(part.edge_layer, _NEW), np.int16),
         "edgeUnit": _as(cells.edge_numbers(part.edge_unit, -1), np.int32),
-        "boundary": _as(cells.boundary, np.uint32),
+        "boundary": _as(cells.boundary(), np.uint32),
         "values": _as(values, np.float32),
     }
-    if cells.region is not None:
-        arrays["region"] = _as(cells.region, np.uint32)
+    if cells.winners is not None:
+        arrays["region"] = _as(cells.winners.overlay.face, np.uint32)
         arrays["regionCorners"] = _counts(part.mesh)
-    if cells.classes is not None:
-        arrays["cellClass"] = _as(cells.classes, np.uint16)
+        arrays["cellClass"] = _as(cells.winners.winner, np.uint16)
     return Answer(header, arrays)
 
 

@@ -12,9 +12,12 @@ import torch
 
 from splinecam._partition import Partition
 from splinecam.errors import SplineCamError
+from splinecam.plot.colors import Coloring, Limits
 from splinecam.viewer.answers import Answer, Request, RequestError, integer, text
+from splinecam.viewer.colorings import BY_OUTPUT, coloring_answer, coloring_of, given_colors
 from splinecam.viewer.container import pack
-from splinecam.viewer.meshes import Sizes, mesh_answer
+from splinecam.viewer.gradients import gradient_answer
+from splinecam.viewer.meshes import Cells, Sizes, mesh_answer
 from splinecam.viewer.panes import Pane
 from splinecam.viewer.scene import scene_answer
 from splinecam.viewer.scene_options import SceneOptions
@@ -22,6 +25,7 @@ from splinecam.viewer.scene_options import SceneOptions
 __all__ = ["Session"]
 
 _KEPT = 12  # partitions of windows and frames that requests can refer to
+_LIMITS = 1000  # limits of colour scales that are remembered
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +55,12 @@ class Session:
         self.answers: dict[str, Callable[[Request], Answer]] = {
             "scene": self._scene,
             "mesh": self._mesh,
+            "coloring": self._coloring,
+            "gradient": self._gradient,
         }
         self.told: dict[str, Callable[[Request], Answer]] = {}
         self.outdated: Callable[[], bool] = _never
+        self._limits: dict[tuple[str, str, int | None], Limits | None] = {}
         self._kept: OrderedDict[str, Partition] = OrderedDict()
         self._lock = threading.RLock()
 
@@ -153,6 +160,64 @@ class Session:
         box = None if window is None else list(window)
         about = {"id": mesh, "pane": pane, "frame": frame, "window": box}
         return mesh_answer(part, about, self.options.level, self.sizes)
+
+    def _coloring(self, request: Request) -> Answer:
+        mesh, name = text(request, "mesh"), text(request, "name")
+        part = self.partition_of(mesh)
+        output = self._output_of(request, part) if name in BY_OUTPUT else None
+        coloring = self.coloring_of(mesh, name, output)
+        about = {"mesh": mesh, "name": name, "output": output}
+        cells = Cells.of(part, self.options.level)
+        return coloring_answer(part, coloring, about, cells, self.sizes)
+
+    def coloring_of(self, mesh: str, name: str, output: int | None) -> Coloring:
+        """The colours of a mesh; those of a window have the limits of the whole picture."""
+        part, whole_id = self.partition_of(mesh), mesh.partition("/w")[0]
+        whole = part
+        if whole_id != mesh:
+            try:
+                whole = self.partition_of(whole_id)
+            except SplineCamError:  # it is too large, so that there are only windows
+                whole_id = mesh.split("/")[0]
+        key = whole_id, name, output
+        if mesh == whole_id or key not in self._limits:
+            found = self._colored(whole, whole, whole_id, name, output)
+            self._limits[key] = found.limits
+            while len(self._limits) > _LIMITS:
+                del self._limits[next(iter(self._limits))]
+            if part is whole:
+                return found
+        return self._colored(part, whole, whole_id, name, output, self._limits[key])
+
+    def _colored(
+        self,
+        part: Partition,
+        whole: Partition,
+        whole_id: str,
+        name: str,
+        output: int | None,
+        like: Limits | None = None,
+    ) -> Coloring:
+        given = self.options.colors.get(name)
+        if given is not None:
+            pane, frame = (int(number) for number in (*whole_id.split("/"), "0")[:2])
+            count = len(self.panes[pane].labels)
+            if count > 1 and isinstance(given, list | tuple) and len(given) == count:
+                given = given[frame]
+            given = given_colors(given, part, whole)
+        return coloring_of(part, name, output, self.options, like=like, given=given)
+
+    def _gradient(self, request: Request) -> Answer:
+        mesh = text(request, "mesh")
+        part = self.partition_of(mesh)
+        region = integer(request, "region", len(part))
+        return gradient_answer(part, mesh, region, self._output_of(request, part))
+
+    def _output_of(self, request: Request, part: Partition) -> int | None:
+        """The output of a request, or None."""
+        if request.get("output") is None:
+            return None
+        return integer(request, "output", int(part.values.shape[1]))
 
 
 def _error(error: BaseException) -> Answer:
