@@ -1,23 +1,14 @@
 // What is drawn and how: colours, edges, boundary, level set, data points.
 
 import type { MeshHeader, PaneHeader } from "../protocol/messages";
-import type { Store, ViewState } from "../state";
+import type { Store } from "../state";
 import { box, show } from "./dom";
 import { EdgeControls } from "./edge_controls";
 import { Select, switchField } from "./fields";
 import type { Layout } from "./layout";
 import { LevelControls } from "./level_controls";
+import { chosenOutput, outputName } from "./outputs";
 import { type Choice, Picker } from "./picker";
-
-/** The name of an output, also of one that has none. */
-export function outputName(pane: PaneHeader, output: number): string {
-  return pane.outputs[output] ?? `output ${output}`;
-}
-
-/** The output that is drawn or asked about: the chosen one, or else the first. */
-export function chosenOutput(state: Readonly<ViewState>): number {
-  return state.output ?? 0;
-}
 
 export class Controls {
   private readonly color = new Select("Colour by", (color) => this.store.set({ color }));

@@ -52,3 +52,20 @@ export function freshId(): string {
   count += 1;
   return `sc-${count}-${Math.random().toString(36).slice(2, 8)}`;
 }
+
+/** Let an element have some children: new ones are made, superfluous ones removed. */
+export function repeat<E extends HTMLElement>(
+  parent: HTMLElement,
+  count: number,
+  make: (index: number) => E,
+): E[] {
+  while (parent.children.length > count) parent.lastElementChild?.remove();
+  while (parent.children.length < count) parent.append(make(parent.children.length));
+  return [...parent.children] as E[];
+}
+
+/** Set the text of an element, unless it is there already. */
+export function setText(target: HTMLElement, words: string, title = ""): void {
+  if (target.textContent !== words) target.textContent = words;
+  if (target.title !== title) target.title = title;
+}

@@ -1,21 +1,149 @@
 // What is pointed at: the region, its outputs and its map, and the input at the cursor.
+//
+// One region, or two side by side: a kept one and the one it is compared with, or those at the same
+// place of two panes.
 
-import type { Message, SceneHeader } from "../protocol/messages";
-import { box } from "./dom";
+import type { Message, NumberArray, PaneHeader, SceneHeader } from "../protocol/messages";
+import type { Store } from "../state";
+import { box, element, setText, show, text } from "./dom";
+import { Facts } from "./facts";
+import { type Gradient, InputView } from "./input_view";
+import type { InputPlane } from "./inputs";
+import { MapTable } from "./map_table";
 import { formatCount } from "./numbers";
+import { OutputBars } from "./output_bars";
+import { RegionHead } from "./region_head";
 import type { ShownRegion } from "./region_info";
+
+const KEPT = 64; // gradients that are remembered
+
+const HINT =
+  "Point at a region to see its class, its outputs, and the affine map that the network is there.";
+const HINTS = ["Click keeps a region, shift-click compares it with another.", "? shows all keys."];
+
+type Arrays = Record<string, { data: NumberArray; shape: number[] }>;
 
 export class Inspector {
   readonly body = box("sc-inspector-body");
+  private readonly heads: RegionHead[];
+  private readonly inputs = [new InputView(), new InputView()];
+  private readonly bars = new OutputBars();
+  private readonly map = new MapTable();
+  private readonly facts = new Facts();
+  private readonly hint: HTMLElement;
+  private readonly content: HTMLElement;
+  private readonly pointed = box("sc-pointed");
+  private readonly gradients = new Map<string, Gradient>();
+  private panes: PaneHeader[] = [];
+  private planes: (InputPlane | null)[] = [];
+  private regions: ShownRegion[] = [];
+  private kept = false;
+  private frame = 0;
 
-  showScene(_message: Message<SceneHeader>): void {}
-
-  show(hovered: ShownRegion | null, kept: ShownRegion | null, _compared: ShownRegion | null): void {
-    const shown = kept ?? hovered;
-    this.body.textContent = shown ? `region ${formatCount(shown.region)}` : "";
+  constructor(store: Store) {
+    this.heads = [
+      new RegionHead(() => store.set({ selected: null, compared: null })),
+      new RegionHead(() => store.set({ compared: null })),
+    ];
+    this.hint = box("sc-hint", element("p", {}, HINT));
+    for (const words of HINTS) this.hint.append(element("p", {}, words));
+    this.content = box(
+      "sc-content",
+      box("sc-columns", ...this.heads.map((head) => head.view)),
+      box("sc-columns sc-inputs", ...this.inputs.map((input) => input.view)),
+      box("sc-part", text("sc-part-title", "Outputs"), this.bars.view),
+      this.map.view,
+      this.facts.view,
+    );
+    this.body.append(this.hint, this.content, this.pointed);
+    show(this.content, false);
+    show(this.pointed, false);
   }
 
-  showEdge(_layer: number | null, _unit: number | null): void {}
+  /** Take the names of a scene, and the place of each pane in input space. */
+  showScene(message: Message<SceneHeader>): void {
+    this.panes = message.header.panes;
+    this.planes = this.panes.map((_, k) => planeOf(message.arrays, k));
+    this.gradients.clear();
+  }
 
-  showGradient(_mesh: string, _region: number, _output: number, _gradient: Float32Array): void {}
+  /** Take another plane of a pane. */
+  showPane(index: number, pane: PaneHeader, arrays: Arrays): void {
+    this.panes[index] = pane;
+    this.planes[index] = planeOf(arrays, index);
+    this.gradients.clear();
+    this.schedule();
+  }
+
+  /** Show what is pointed at, or what is kept; other: the region at the same place elsewhere. */
+  show(
+    hovered: ShownRegion | null,
+    kept: ShownRegion | null,
+    compared: ShownRegion | null,
+    other: ShownRegion | null,
+  ): void {
+    const pair = kept ? [kept, compared] : [hovered, hovered && other];
+    this.regions = pair.filter((region) => region !== null);
+    this.kept = kept !== null;
+    const beside = kept && hovered && !compared && hovered.region !== kept.region;
+    show(this.pointed, beside === true);
+    if (beside) {
+      const name = this.panes[hovered.pane]?.classes?.[hovered.winner ?? -1]?.name;
+      const words = `pointing at region ${formatCount(hovered.region)}${name ? `, ${name}` : ""}`;
+      setText(this.pointed, words, words);
+    }
+    this.schedule();
+  }
+
+  showGradient(mesh: string, region: number, gradient: Gradient): void {
+    if (this.gradients.size >= KEPT) this.gradients.clear();
+    this.gradients.set(`${mesh} ${region}`, gradient);
+    if (this.regions.some((each) => each.mesh === mesh && each.region === region)) this.schedule();
+  }
+
+  dispose(): void {
+    cancelAnimationFrame(this.frame);
+  }
+
+  /** Draw once per frame of the screen, as the pointer moves more often. */
+  private schedule(): void {
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.draw();
+    });
+  }
+
+  private draw(): void {
+    const { regions, panes } = this;
+    const [first, second] = regions;
+    show(this.hint, !first);
+    show(this.content, first !== undefined);
+    this.content.classList.toggle("sc-two", second !== undefined);
+    const pane = first && panes[first.pane];
+    if (!first || !pane) return;
+    for (const [k, head] of this.heads.entries()) {
+      const region = regions[k];
+      const own = region && panes[region.pane];
+      show(head.view, own !== undefined);
+      show(this.inputs[k]!.view, own !== undefined);
+      if (!region || !own) continue;
+      head.update(own, region, second ? this.markOf(k) : "", this.kept);
+      const gradient = this.gradients.get(`${region.mesh} ${region.region}`) ?? null;
+      this.inputs[k]!.update(own, this.planes[region.pane] ?? null, region, gradient);
+    }
+    this.bars.update(pane, regions);
+    this.map.update(pane, regions);
+    this.facts.update(panes, regions);
+  }
+
+  /** What the two columns are called: their panes, or A and B. */
+  private markOf(column: number): string {
+    const [a, b] = this.regions.map((region) => region.pane);
+    return a === b ? "AB"[column]! : this.panes[column === 0 ? a! : b!]?.title || "AB"[column]!;
+  }
+}
+
+function planeOf(arrays: Arrays, pane: number): InputPlane | null {
+  const [origin, basis] = [arrays[`${pane}/origin`]?.data, arrays[`${pane}/basis`]?.data];
+  return origin && basis && basis.length === 2 * origin.length ? { origin, basis } : null;
 }

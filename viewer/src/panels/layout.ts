@@ -55,6 +55,7 @@ export class Layout {
       if (this.size !== "wide") this.openControls(false);
     });
     this.openControls(false);
+    this.showPanes([]);
     this.measure();
   }
 
@@ -71,12 +72,12 @@ export class Layout {
         attributes: { tabindex: "0", role: "img", "aria-label": label },
       });
       const title = box("sc-pane-title", name);
-      show(title, titles.length > 1 && name !== "");
+      show(title, titles.length > 1);
       const overlay = box("sc-overlay");
       return { frame: box("sc-pane", canvas, overlay, title), canvas, title, overlay };
     });
     this.panes.replaceChildren(...this.panesShown.map((pane) => pane.frame));
-    this.root.dataset.panes = String(titles.length);
+    this.root.dataset.panes = String(Math.max(1, titles.length));
   }
 
   get isOpen(): boolean {

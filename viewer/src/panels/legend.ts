@@ -2,10 +2,14 @@
 
 import type { ColoringHeader, ColorScale, Message } from "../protocol/messages";
 import { box, element, show, text } from "./dom";
-import { ticksOf } from "./ticks";
+import { type Tick, ticksOf } from "./ticks";
 
-const BAR = 184;
-const TICKS = 5;
+const BAR = 184; // CSS pixels, as in the style
+const TICKS = 6;
+const LETTER = 6.2; // CSS pixels, the width of a digit below the bar
+const GAP = 10;
+const SHORT = 12; // letters of names that are listed in two columns
+const MANY = 8;
 
 /** What a legend says, for the page and for the PNG. */
 export interface LegendContent {
@@ -18,32 +22,49 @@ export interface LegendContent {
 
 /** What the legend of a colouring says. */
 export function legendOf(message: Message<ColoringHeader>): LegendContent {
-  const { label, legend, scale } = message.header;
+  const { name, label, legend, scale } = message.header;
   const lut = message.arrays.lut?.data;
   const bar = lut instanceof Uint8Array && lut.length >= 768 ? lut : null;
-  return { label, entries: legend, scale, lut: bar };
+  return { label: label || name, entries: legend, scale, lut: bar };
+}
+
+/** As many ticks as have room for their numbers on a bar of some length. */
+export function ticksThatFit(scale: ColorScale, length: number): Tick[] {
+  for (let most = TICKS; most > 1; most -= 1) {
+    const ticks = ticksOf(scale, most);
+    const room = (k: number) =>
+      length * (ticks[k]!.at - ticks[k - 1]!.at) -
+      (LETTER / 2) * (ticks[k]!.label.length + ticks[k - 1]!.label.length);
+    if (ticks.every((_, k) => k === 0 || room(k) >= GAP)) return ticks;
+  }
+  return ticksOf(scale, 1).slice(0, 1);
+}
+
+/** The colour of a bar at one of 256 places. */
+export function colorAt(lut: Uint8Array, place: number): string {
+  return `rgb(${lut[3 * place]} ${lut[3 * place + 1]} ${lut[3 * place + 2]})`;
 }
 
 export class Legend {
-  readonly card = element("section", {
-    class: "sc-legend",
-    attributes: { "aria-label": "Legend" },
-  });
+  private readonly label = element("summary", { class: "sc-legend-label" });
+  private readonly parts = box("sc-legend-parts");
+  readonly card = element("details", { class: "sc-legend" }, this.label, this.parts);
   content: LegendContent | null = null;
 
   constructor() {
+    this.card.open = true;
     show(this.card, false);
   }
 
   showColoring(message: Message<ColoringHeader>): void {
     const content = legendOf(message);
     this.content = content;
+    this.label.textContent = content.label;
     const parts: HTMLElement[] = [];
-    if (content.label) parts.push(box("sc-legend-label", content.label));
     if (content.scale && content.lut) parts.push(colorBar(content.scale, content.lut));
     if (content.entries.length) parts.push(entriesOf(content.entries));
-    this.card.replaceChildren(...parts);
-    show(this.card, parts.length > 0 && (content.entries.length > 0 || content.scale !== null));
+    this.parts.replaceChildren(...parts);
+    show(this.card, parts.length > 0);
   }
 }
 
@@ -54,7 +75,8 @@ function entriesOf(entries: LegendContent["entries"]): HTMLElement {
     label.title = name;
     list.append(element("li", { class: "sc-entry" }, swatch(color), label));
   }
-  list.classList.toggle("sc-many", entries.length > 8);
+  const short = entries.every(({ name }) => name.length <= SHORT);
+  list.classList.toggle("sc-many", short && entries.length > MANY);
   return list;
 }
 
@@ -66,20 +88,24 @@ export function swatch(color: string): HTMLElement {
 }
 
 function colorBar(scale: ColorScale, lut: Uint8Array): HTMLElement {
-  const canvas = element("canvas", { class: "sc-bar", attributes: { "aria-hidden": "true" } });
-  canvas.width = 256;
-  canvas.height = 1;
-  const image = new ImageData(256, 1);
-  for (let k = 0; k < 256; k += 1) {
-    image.data.set([lut[3 * k]!, lut[3 * k + 1]!, lut[3 * k + 2]!, 255], 4 * k);
+  const colors = Array.from({ length: 33 }, (_, k) => colorAt(lut, Math.min(255, 8 * k)));
+  const bar = box("sc-bar");
+  bar.style.background = `linear-gradient(to right, ${colors.join(",")})`;
+  for (const [end, place] of [
+    ["min", 0],
+    ["max", 255],
+  ] as const) {
+    if (scale.extend !== end && scale.extend !== "both") continue;
+    const tip = box(`sc-tip sc-tip-${end}`);
+    tip.style.background = colorAt(lut, place);
+    tip.title = `there are ${end === "min" ? "smaller" : "larger"} numbers`;
+    bar.append(tip);
   }
-  canvas.getContext("2d")?.putImageData(image, 0, 0);
-  canvas.dataset.extend = scale.extend;
   const axis = box("sc-axis");
-  for (const { at, label } of ticksOf(scale, TICKS)) {
+  for (const { at, label } of ticksThatFit(scale, BAR)) {
     const tick = text("sc-tick", label);
     tick.style.left = `${(at * BAR).toFixed(1)}px`;
     axis.append(tick);
   }
-  return box("sc-colorbar", canvas, axis);
+  return box("sc-colorbar", bar, axis);
 }

@@ -6,7 +6,7 @@ for (const [k, digit] of [..."⁰¹²³⁴⁵⁶⁷⁸⁹"].entries()) RAISED[St
 /** Numbers whose size is between these are written without a power of ten. */
 const PLAIN = [1e-3, 1e5] as const;
 
-/** A number with some significant digits: 0.5, −1.235, 2×10⁻⁶, 10⁷. */
+/** A number with some significant digits: 0.5, −1.235, 2×10⁻⁶, 10⁷; zeros at the end are cut. */
 export function formatNumber(value: number, digits = 4): string {
   if (Number.isNaN(value)) return "not a number";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
@@ -26,6 +26,17 @@ export function formatNumber(value: number, digits = 4): string {
 export function formatFixed(value: number, decimals: number): string {
   const written = Math.abs(value).toFixed(decimals);
   return value < 0 && Number(written) !== 0 ? `−${written}` : written;
+}
+
+/** Numbers of a column with equally many decimals, so that the largest has some digits. */
+export function formatColumn(values: readonly number[], digits = 4): string[] {
+  const most = Math.max(0, ...values.map(Math.abs).filter(Number.isFinite));
+  if (most < PLAIN[0] || most >= PLAIN[1])
+    return values.map((value) => formatNumber(value, digits));
+  const decimals = Math.max(0, digits - 1 - Math.floor(Math.log10(most)));
+  return values.map((value) =>
+    Number.isFinite(value) ? formatFixed(value, decimals) : formatNumber(value),
+  );
 }
 
 /** A whole number with its thousands separated: 39,412. */

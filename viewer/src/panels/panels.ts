@@ -15,16 +15,18 @@ import type { Store, ViewState } from "../state";
 import { writeHash } from "../url";
 import type { Actions } from "./actions";
 import { Controls } from "./controls";
-import { box, element, show } from "./dom";
+import { box, element, setText, show } from "./dom";
 import { Help } from "./help";
 import { iconButton, setIcon } from "./icons";
 import { Inspector } from "./inspector";
 import { Layout } from "./layout";
 import { Legend } from "./legend";
 import { Messages, type StatusKind } from "./messages";
+import { layerName } from "./outputs";
 import type { ShownRegion } from "./region_info";
 import { ScaleBar } from "./scale_bar";
 import { type Shared, shareMenu } from "./share_menu";
+import { Sheet } from "./sheet";
 import { isForField, type KeyTargets, type Shortcut, shortcutsOf } from "./shortcuts";
 import { FrameSlider } from "./slider";
 import { listenToTheme, type Theme, themeOf } from "./theme";
@@ -38,13 +40,14 @@ export class Panels {
   theme: Theme = "light";
   private readonly controls: Controls;
   private readonly legend = new Legend();
-  private readonly inspector = new Inspector();
+  private readonly inspector: Inspector;
   private readonly messages = new Messages();
   private readonly frames: FrameSlider;
   private readonly scale = new ScaleBar();
   private readonly help = new Help();
   private readonly shortcuts: Shortcut[];
   private readonly themeButton = iconButton("auto", "Theme", () => this.nextTheme());
+  private readonly edge = box("sc-edge");
   private readonly note = element("div", { class: "sc-note", attributes: { role: "status" } });
   private readonly ends: (() => void)[] = [];
   private scene: SceneHeader | null = null;
@@ -61,6 +64,7 @@ export class Panels {
     this.defaults = store.state;
     this.controls = new Controls(store, this.layout);
     this.frames = new FrameSlider(store);
+    this.inspector = new Inspector(store);
     this.shortcuts = shortcutsOf(store, actions, this.keyTargets());
     this.help.showShortcuts(this.shortcuts);
     this.assemble();
@@ -98,25 +102,31 @@ export class Panels {
     this.legend.showColoring(message);
   }
 
-  /** Show the region that is pointed at, the kept one, and the one that this is compared with. */
+  /** Show the region that is pointed at, the kept one, and the one that this is compared with;
+   * other: the region at the same place of another pane. */
   showRegion(
     hovered: ShownRegion | null,
     kept: ShownRegion | null,
     compared: ShownRegion | null = null,
+    other: ShownRegion | null = null,
   ): void {
-    this.inspector.show(hovered, kept, compared);
+    this.inspector.show(hovered, kept, compared, other);
   }
 
   /** Show which unit draws the line that is pointed at; null: none is. */
   showEdge(layer: number | null, unit: number | null = null): void {
-    this.inspector.showEdge(layer, unit);
+    const pane = this.scene?.panes[0];
+    show(this.edge, layer !== null && pane !== undefined);
+    if (layer === null || !pane) return;
+    const words = layerName(pane, layer) + (unit === null || unit < 0 ? "" : `, unit ${unit}`);
+    setText(this.edge, words, words);
   }
 
   /** Show a gradient beside the input, if its region is still shown. */
   showGradient(message: Message<GradientHeader>): void {
     const { mesh, region, output } = message.header;
     const data = message.arrays.gradient?.data;
-    if (data) this.inspector.showGradient(mesh, region, output, Float32Array.from(data));
+    if (data) this.inspector.showGradient(mesh, region, { output, data });
   }
 
   showStatus(words: string, kind: StatusKind = "exact"): void {
@@ -181,6 +191,7 @@ export class Panels {
   dispose(): void {
     for (const end of this.ends) end();
     this.frames.stop();
+    this.inspector.dispose();
     this.layout.dispose();
     this.root.removeEventListener("keydown", this.onKey);
     window.clearTimeout(this.noteTimer);
@@ -202,8 +213,10 @@ export class Panels {
     layout.topRight.append(menu.holder, this.themeButton, helpButton);
     const corner = box("sc-corner", this.legend.card, this.scale.bar);
     show(this.note, false);
-    layout.stage.append(map, this.messages.status, corner, this.messages.layer, this.note);
-    layout.inspector.append(this.inspector.body);
+    show(this.edge, false);
+    const above = box("sc-above", this.messages.status, this.edge);
+    layout.stage.append(map, above, corner, this.messages.layer, this.note);
+    layout.inspector.append(new Sheet(this.root).grip, this.inspector.body);
     layout.bottom.append(this.frames.bar);
     this.root.append(this.help.overlay);
   }

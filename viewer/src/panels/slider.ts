@@ -45,7 +45,8 @@ export class FrameSlider {
     this.panes = panes.map((pane) => [...pane.frames]);
     this.grows = panes.some((pane) => pane.grows);
     this.relabel();
-    this.follow(this.grows && this.store.state.frame >= this.last);
+    const { frame } = this.store.state;
+    this.follow(this.grows && (frame === 0 || frame >= this.last));
   }
 
   /** Show the frames of a pane after some were added; go to the last one if this is followed. */

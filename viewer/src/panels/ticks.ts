@@ -30,7 +30,7 @@ export function ticksOf(scale: ColorScale, most: number): Tick[] {
 
 /** Multiples of a round step between two numbers, with labels of equally many decimals. */
 function rounds(low: number, high: number, most: number): [number, string][] {
-  const step = roundStep((high - low) / Math.max(1, most - 1));
+  const step = roundStep((high - low) / most);
   const power = Math.floor(Math.log10(step) + 1e-9);
   const values: number[] = [];
   const first = Math.ceil(low / step - 1e-9);

@@ -1,0 +1,38 @@
+// What is known of a region beside its outputs: area, corners, neighbours, layer.
+
+import type { PaneHeader } from "../protocol/messages";
+import { box, element, repeat, setText } from "./dom";
+import { formatCount, formatNumber } from "./numbers";
+import { layerName } from "./outputs";
+import type { ShownRegion } from "./region_info";
+
+export class Facts {
+  private readonly body = element("tbody");
+  readonly view = box("sc-part", element("table", { class: "sc-table sc-facts" }, this.body));
+
+  /** Show the facts of a region, or of several in columns. */
+  update(panes: readonly PaneHeader[], regions: readonly ShownRegion[]): void {
+    const facts: [string, (region: ShownRegion) => string][] = [
+      ["area", (region) => formatNumber(region.area)],
+      ["corners", (region) => formatCount(region.corners)],
+      ["neighbours", (region) => formatCount(region.neighbours)],
+      ["last layer", (region) => lastLayer(panes[region.pane]!, region.layer)],
+    ];
+    const rows = repeat(this.body, facts.length, () =>
+      element("tr", {}, element("th", { attributes: { scope: "row" } })),
+    );
+    for (const [k, [name, fact]] of facts.entries()) {
+      const row = rows[k]!;
+      setText(row.firstElementChild as HTMLElement, name);
+      while (row.children.length > 1 + regions.length) row.lastElementChild?.remove();
+      while (row.children.length < 1 + regions.length) row.append(element("td"));
+      for (const [j, region] of regions.entries()) {
+        setText(row.children[j + 1] as HTMLElement, fact(region), fact(region));
+      }
+    }
+  }
+}
+
+function lastLayer(pane: PaneHeader, layer: number): string {
+  return layer < 0 ? "none" : layerName(pane, layer);
+}
