@@ -55,7 +55,10 @@ def state_of_browser(state: Any) -> dict[str, Any]:
     """
     if not isinstance(state, Mapping):
         raise TypeError("the state of a view is an object")
-    return checked_state({_PYTHON.get(str(key), str(key)): value for key, value in state.items()})
+    unknown = [str(key) for key in state if key not in _PYTHON]
+    if unknown:
+        raise ValueError(f"the state of a view has no {unknown[0][:60]!r}")
+    return checked_state({_PYTHON[key]: value for key, value in state.items()})
 
 
 # -- values ---------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from splinecam.analysis.regions import Region
 from splinecam.viewer.answers import Answer, Request
 from splinecam.viewer.container import pack
+from splinecam.viewer.growing import Growing
 from splinecam.viewer.scene_options import SceneOptions
 from splinecam.viewer.selection import Selection, selection_of
 from splinecam.viewer.session import Session
@@ -61,6 +62,7 @@ class Viewer:
     def __init__(self, session: Session):
         self.session = session
         self._door: Door | None = None
+        self._growing: Growing | None = None
         self._selection: Selection | None = None
         self._callbacks: list[Callback] = []
         self._state = _opening(session.options)
@@ -169,6 +171,7 @@ class Viewer:
     def open(self, door: Door) -> None:
         """Be reached through a door from now on."""
         self._door = door
+        self._growing = Growing(self.session.panes, door.notify)
 
     @property
     def url(self) -> str | None:
@@ -192,6 +195,8 @@ class Viewer:
         """Close the viewer: its page says that it is closed, and nothing is computed any more."""
         if not self._closed:
             self._closed = True
+            if self._growing is not None:
+                self._growing.close()
             if self._door is not None:
                 self._door.close()
 
