@@ -1,4 +1,4 @@
-"""The mesh that is sent is the partition: areas, classes, boundary, values, provenance."""
+"""The mesh that is sent is the partition: areas, values, provenance."""
 
 from __future__ import annotations
 
@@ -56,20 +56,16 @@ def test_arrays_rebuild_the_partition(seed: int) -> None:
     area, centroid = cell_centroids(arrays)
     assert (area > 0).all()
     scale, center = header["scale"], np.array(header["center"])
-    total = np.bincount(arrays["region"], area * scale**2, minlength=header["regionCount"])
-    assert np.allclose(total, part.areas.numpy(), rtol=1e-9, atol=1e-15)
+    assert np.allclose(area * scale**2, part.areas.numpy(), rtol=1e-9, atol=1e-15)
     x = torch.from_numpy(center + scale * centroid)
-    assert np.array_equal(part.locate(x).numpy(), arrays["region"])
-    assert np.array_equal(part.model(x).argmax(1).numpy(), arrays["cellClass"])
-    ends = arrays["points"][arrays["edges"][arrays["boundary"]]]
-    length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1).sum() * scale
-    assert length == pytest.approx(part.decision_boundary().length)
+    assert np.array_equal(part.locate(x).numpy(), np.arange(header["regionCount"]))
     places = torch.from_numpy(center + scale * arrays["points"])
-    assert np.allclose(arrays["values"], part.model(places).detach(), atol=1e-5)
+    assert np.allclose(arrays["values"], part.model(places).detach(), rtol=1e-12, atol=1e-12)
+    assert max(header["errors"]) < 1e-12
     assert np.allclose(
         header["ranges"], np.stack([arrays["values"].min(0), arrays["values"].max(0)], 1)
     )
-    assert np.array_equal(arrays["regionCorners"], part.num_corners)
+    assert np.array_equal(arrays["counts"], part.num_corners)
 
 
 def test_edges_keep_their_layer_and_unit() -> None:
@@ -85,30 +81,14 @@ def test_edges_keep_their_layer_and_unit() -> None:
         own = np.flatnonzero(layer == k)
         assert len(own)
         assert np.allclose(z.detach().numpy()[own, unit[own]], 0, atol=1e-12)
-    new = np.flatnonzero(layer == -2)
-    assert set(new) <= set(arrays["boundary"])
     assert (unit[layer < 0] == -1).all()
     assert (np.abs(middle[layer == -1]).max(1) == 2).all()
 
 
-def test_one_output_has_no_classes() -> None:
-    part = partition_of(net(2, 8, 1))
-    header, arrays, _ = mesh_of(part)
-    assert not {"region", "cellClass", "regionCorners"} & set(arrays)
-    assert len(arrays["counts"]) == header["regionCount"] == len(part)
-    assert len(arrays["boundary"]) == 0
-    assert header["outputNames"] == ["output"]
-
-
-def test_a_sigmoid_means_two_classes() -> None:
-    torch.manual_seed(1)
-    part = partition_of(net(2, 8, 1, last=nn.Sigmoid()).double())
-    header, arrays, _ = mesh_of(part)
-    _, centroid = cell_centroids(arrays)
-    x = torch.from_numpy(np.array(header["center"]) + header["scale"] * centroid)
-    assert np.array_equal((part.model(x)[:, 0] > 0.5).numpy(), arrays["cellClass"])
-    assert header["outputNames"] == ["logit"]
-    assert arrays["values"].shape[1] == 1
+def test_one_output_has_no_number() -> None:
+    assert mesh_of(partition_of(net(2, 8, 1))).message["outputNames"] == ["output"]
+    sigmoid = partition_of(net(2, 8, 1, last=nn.Sigmoid()))
+    assert mesh_of(sigmoid).message["outputNames"] == ["logit"]
 
 
 def test_one_region() -> None:
@@ -122,12 +102,11 @@ def test_a_million_outputs() -> None:
     model = nn.Linear(2, 1_000_000)
     model.bias.data[777] = 50.0
     part = partition_of(model)
-    header, arrays, _ = mesh_of(part)
+    header = mesh_of(part).message
     assert header["regionCount"] == 1
     assert len(header["outputs"]) == len(header["outputNames"]) == Sizes().outputs
     assert 777 in header["outputs"]
     assert header["outputs"] == sorted(set(header["outputs"]))
-    assert "cellClass" not in arrays
     session = Session([Pane("a", [part])])
     answer = session.answer({"ask": "scene"})
     assert len(answer) < 1_000_000
@@ -142,7 +121,6 @@ def test_of_many_outputs_those_are_sent_that_may_win() -> None:
     part = partition_of(net(2, 8, 500).double())
     header, arrays, _ = mesh_of(part, Sizes(values=5000))
     assert 0 < arrays["values"].size <= 5000
-    assert set(arrays["cellClass"].tolist()) <= set(header["outputs"])
     x = torch.from_numpy(header["scale"] * arrays["points"]) + torch.tensor(header["center"])
     best = part.model(x).argmax(1)
     assert set(best.tolist()) <= set(header["outputs"])
@@ -152,3 +130,5 @@ def test_large_meshes_are_sent_in_single_precision() -> None:
     part = partition_of(net(2, 8, 1))
     assert mesh_of(part).arrays["points"].dtype == np.float64
     assert mesh_of(part, Sizes(doubles=3)).arrays["points"].dtype == np.float32
+    assert mesh_of(part).arrays["values"].dtype == np.float64
+    assert mesh_of(part, Sizes(exact=3)).arrays["values"].dtype == np.float32

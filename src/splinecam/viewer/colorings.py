@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.colors import Colormap, LogNorm, Normalize, TwoSlopeNorm, to_rgb
 from torch import Tensor
 
 from splinecam.analysis.measures import centroid_values, table
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.arrays import Floats, Pixels, to_numpy
-from splinecam.plot.colors import Coloring, ColorOptions, Limits, color_regions
+from splinecam.plot.cell_image import CellColors
+from splinecam.plot.colors import Coloring, ColorOptions, Limits, class_names, color_regions
+from splinecam.plot.palette import STRONGEST, class_palette
 from splinecam.viewer.answers import Answer, RequestError
-from splinecam.viewer.meshes import Cells, Sizes, has_classes
+from splinecam.viewer.meshes import Sizes, has_classes, sent_outputs
 from splinecam.viewer.samples import hex_color
 from splinecam.viewer.scene import COLUMNS
 from splinecam.viewer.scene_options import SceneOptions
@@ -55,6 +56,8 @@ def coloring_of(
         return replace(color_regions(part, given, chosen), label=name)
     if name == "class" and not has_classes(part, options.level):
         raise RequestError("There are no classes: the network has one output, or too many.")
+    if name == "class" and like is not None:
+        return _classes_like(part, chosen, like)
     if name == "output" and output is None:
         chosen = replace(chosen, output=0)
     if name in _BUILT_IN:
@@ -64,6 +67,15 @@ def coloring_of(
         raise RequestError(f"There is no colouring {name[:60]!r}.")
     numbers = np.asarray(columns[name], np.float64)
     return replace(color_regions(part, numbers, chosen), label=name.replace("_", " "))
+
+
+def _classes_like(part: PartitionData, options: ColorOptions, like: Limits) -> Coloring:
+    """The colours of classes by a given scale: the winners need not be found for it."""
+    names = class_names(part, options.names, options.level)
+    palette = 1 - STRONGEST * (1 - class_palette(len(names)))
+    label = "class" if names == [str(k) for k in range(len(names))] else ""
+    legend = tuple(zip(names, palette, strict=True))
+    return Coloring(part.mesh, CellColors(), label, legend=legend, scale=like)
 
 
 def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
@@ -84,17 +96,18 @@ def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
 
 
 def coloring_answer(
-    part: PartitionData, coloring: Coloring, about: Mapping[str, Any], cells: Cells, sizes: Sizes
+    part: PartitionData, coloring: Coloring, about: Mapping[str, Any], sizes: Sizes
 ) -> Answer:
     """Colours as a message; about: the mesh, name and output that were asked for.
 
-    cells, sizes: of the mesh that is sent.
+    sizes: of the mesh that is sent. The colours of classes follow from the mesh: the message has
+    the lead at which a class has half of its colour.
     """
     fill, arrays = coloring.fill, dict[str, Any]()
     by, output = "region", about["output"]
     if about["name"] == "class":
-        by = "cell"
-    if fill.colors is not None:
+        by = "class"
+    elif fill.colors is not None:
         arrays["colors"] = _bytes(fill.colors)
     else:
         assert fill.numbers is not None
@@ -104,12 +117,12 @@ def coloring_answer(
             arrays["numbers"] = fill.numbers.astype(np.float32)
         else:
             output = output or 0
-            by = "output" if output in cells.outputs(sizes) else "region"
+            by = "output" if output in sent_outputs(part, sizes) else "region"
             if by == "region":
                 values = to_numpy(centroid_values(part)[:, output])
                 arrays["numbers"] = values.astype(np.float32)
     if coloring.edges is not None:
-        arrays["edges"] = _edges(part, coloring.edges, cells)
+        arrays["edges"] = to_numpy(coloring.edges).astype(np.uint32)
     header = {
         "kind": "coloring",
         "mesh": about["mesh"],
@@ -117,6 +130,7 @@ def coloring_answer(
         "label": coloring.label,
         "by": by,
         "output": output,
+        "typical": coloring.scale[1] if by == "class" and coloring.scale else 0.0,
         "scale": _scale(coloring),
         "legend": [
             {"name": str(name), "color": hex_color(np.array(to_rgb(color)))}
@@ -154,13 +168,3 @@ def _scale(coloring: Coloring) -> dict[str, Any] | None:
     elif type(norm) is not Normalize:
         raise RequestError(f"A scale of {type(norm).__name__} cannot be shown.")
     return {"type": kind, "low": low, "center": center, "high": high, "extend": coloring.extend}
-
-
-def _edges(part: PartitionData, edges: Tensor, cells: Cells) -> Any:
-    """The edges of the mesh that belong to some edges of the partition."""
-    if cells.source is None:
-        return to_numpy(edges).astype(np.uint32)
-    chosen = torch.zeros(part.mesh.num_edges, dtype=torch.bool, device=edges.device)
-    chosen[edges] = True
-    kept = (cells.source >= 0) & chosen[cells.source.clamp(min=0)]
-    return to_numpy(kept.nonzero()[:, 0]).astype(np.uint32)

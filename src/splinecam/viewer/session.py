@@ -17,7 +17,7 @@ from splinecam.viewer.answers import Answer, Request, RequestError, integer, tex
 from splinecam.viewer.colorings import BY_OUTPUT, coloring_answer, coloring_of, given_colors
 from splinecam.viewer.container import pack
 from splinecam.viewer.gradients import gradient_answer
-from splinecam.viewer.meshes import Cells, Sizes, mesh_answer
+from splinecam.viewer.meshes import Sizes, mesh_answer
 from splinecam.viewer.panes import Pane
 from splinecam.viewer.scene import scene_answer
 from splinecam.viewer.scene_options import SceneOptions
@@ -159,7 +159,7 @@ class Session:
         self.keep(mesh, part)
         box = None if window is None else list(window)
         about = {"id": mesh, "pane": pane, "frame": frame, "window": box}
-        return mesh_answer(part, about, self.options.level, self.sizes)
+        return mesh_answer(part, about, self.sizes)
 
     def _coloring(self, request: Request) -> Answer:
         mesh, name = text(request, "mesh"), text(request, "name")
@@ -167,12 +167,13 @@ class Session:
         output = self._output_of(request, part) if name in BY_OUTPUT else None
         coloring = self.coloring_of(mesh, name, output)
         about = {"mesh": mesh, "name": name, "output": output}
-        cells = Cells.of(part, self.options.level)
-        return coloring_answer(part, coloring, about, cells, self.sizes)
+        return coloring_answer(part, coloring, about, self.sizes)
 
     def coloring_of(self, mesh: str, name: str, output: int | None) -> Coloring:
         """The colours of a mesh; those of a window have the limits of the whole picture."""
         part, whole_id = self.partition_of(mesh), mesh.partition("/w")[0]
+        if name == "class":  # its scale stays also when the plane moves
+            whole_id = "/".join(mesh.split("/")[:2])
         whole = part
         if whole_id != mesh:
             try:

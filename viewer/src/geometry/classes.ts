@@ -248,10 +248,12 @@ class Cutting {
     const edges = new Uint32Array(2 * edgeCount);
     const layer = new Int16Array(edgeCount).fill(BOUNDARY);
     const unit = new Int32Array(edgeCount).fill(-1);
+    const source = new Int32Array(edgeCount).fill(-1);
     for (let e = 0; e < mesh.edgeCount; e++) {
       const [first, end] = [pieces[e]!, pieces[e + 1]!];
       layer.fill(mesh.edgeLayer[e]!, first, end);
       unit.fill(mesh.edgeUnit[e]!, first, end);
+      source.fill(e, first, end);
       edges[2 * first] = mesh.edges[2 * e]!;
       edges[2 * end - 1] = mesh.edges[2 * e + 1]!;
       if (end === first + 1) continue;
@@ -285,6 +287,7 @@ class Cutting {
           : joined(Float64Array, mesh.preciseValues, values),
       gradients: mesh.gradients,
       gradientScale: mesh.gradientScale,
+      sourceEdge: source,
       sourceCell: null,
     };
   }

@@ -30,6 +30,8 @@ export interface MeshArrays {
   /** (F, D) gradients of the winning outputs as multiples of gradientScale (F), in files. */
   gradients: Int8Array | null;
   gradientScale: Float32Array | null;
+  /** (E) for a mesh that was cut: the edge of the partition of which each is a piece, or -1. */
+  sourceEdge: Int32Array | null;
   /** (C) for a piece of a mesh: the cells of the whole mesh that its cells are. */
   sourceCell: Uint32Array | null;
 }
@@ -50,6 +52,7 @@ export class Mesh implements Readonly<MeshArrays> {
   readonly regionCorners: Uint8Array | Uint16Array | null;
   readonly gradients: Int8Array | null;
   readonly gradientScale: Float32Array | null;
+  readonly sourceEdge: Int32Array | null;
   readonly sourceCell: Uint32Array | null;
   private twins: Int32Array | null = null;
   private boundaryMarks: Uint8Array | null = null;
@@ -73,6 +76,7 @@ export class Mesh implements Readonly<MeshArrays> {
     this.regionCorners = arrays.regionCorners;
     this.gradients = arrays.gradients;
     this.gradientScale = arrays.gradientScale;
+    this.sourceEdge = arrays.sourceEdge;
     this.sourceCell = arrays.sourceCell;
   }
 
@@ -223,6 +227,7 @@ function arraysOf({ header, arrays }: Message<MeshHeader>): MeshArrays {
     regionCorners: (find("regionCorners") as Uint8Array | Uint16Array | null) ?? null,
     gradients: find("gradients") as Int8Array | null,
     gradientScale: find("gradientScale") as Float32Array | null,
+    sourceEdge: null,
     sourceCell: null,
   };
   checkLengths(header, result);

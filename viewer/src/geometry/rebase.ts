@@ -175,6 +175,7 @@ class Builder {
       regionCorners: source.regionCorners,
       gradients: source.gradients,
       gradientScale: source.gradientScale,
+      sourceEdge: Int32Array.from(edgeSource, (edge) => source.sourceEdge?.[edge] ?? edge),
       sourceCell: Uint32Array.from(cells, (cell) => source.sourceCell?.[cell] ?? cell),
     };
     return new Mesh(header, arrays);
