@@ -1,3 +1,78 @@
 // The entry of the bundle: a page starts by itself, a notebook calls `render`.
 
-export default {};
+import { App } from "./app";
+import { sentenceOf, showFailure, watchErrors } from "./control/failure";
+import { EmbeddedSource } from "./protocol/embedded";
+import type { Source } from "./protocol/messages";
+import { SocketSource } from "./protocol/socket";
+import { type WidgetModel, WidgetSource } from "./protocol/widget";
+
+const IN_FILE = "Ask whoever gave you this file for it once more, or write it anew with to_html.";
+const IN_PAGE = "Load the page again; if that does not help, look at what Python says.";
+
+interface RenderContext {
+  model: WidgetModel & { get?(name: string): unknown };
+  el: HTMLElement;
+}
+
+/** Show the viewer in a notebook; returns the function that ends it. */
+function render({ model, el }: RenderContext): () => void {
+  const root = document.createElement("div");
+  const height = Number(model.get?.("height"));
+  root.style.height = `${height > 0 ? height : 560}px`;
+  el.replaceChildren(root);
+  return start(root, async () => new WidgetSource(model), false, IN_PAGE);
+}
+
+/** Start a viewer in an element, or say there why this is not possible. */
+function start(
+  root: HTMLElement,
+  open: () => Promise<Source>,
+  inPage: boolean,
+  advice: string,
+): () => void {
+  let app: App | null = null;
+  let ended = false;
+  const report = (sentence: string) => {
+    if (app) app.report(sentence);
+    else showFailure(root, sentence, advice);
+  };
+  const unwatch = inPage ? watchErrors(report) : () => {};
+  open()
+    .then((source) => App.start(root, source, inPage))
+    .then((started) => {
+      if (ended) started.dispose();
+      else app = started;
+    })
+    .catch((error) => {
+      if (!ended) report(sentenceOf(error));
+    });
+  return () => {
+    ended = true;
+    unwatch();
+    app?.dispose();
+  };
+}
+
+function startInPage(root: HTMLElement): void {
+  document.documentElement.classList.add("splinecam-page");
+  const data = document.getElementById("splinecam-data");
+  if (data) start(root, () => EmbeddedSource.read(data.textContent ?? ""), true, IN_FILE);
+  else start(root, async () => new SocketSource(socketAddress()), true, IN_PAGE);
+}
+
+/** The socket lies beside the page. */
+function socketAddress(): string {
+  if (!/^https?:$/.test(location.protocol)) {
+    throw new Error("This file is incomplete: the data that it should show is missing.");
+  }
+  const address = new URL("socket", location.href);
+  address.protocol = address.protocol.replace("http", "ws");
+  address.hash = "";
+  return address.href;
+}
+
+const root = document.getElementById("splinecam");
+if (root) startInPage(root);
+
+export default { render };

@@ -1,8 +1,7 @@
 // A card in the page that says what went wrong, so that a page is never blank.
 
-/** Show a card in an element: what is wrong, and what to do next. Other content stays below it. */
+/** Show nothing but a card in an element: what is wrong, and what to do next. */
 export function showFailure(root: HTMLElement, what: string, next: string): void {
-  for (const old of root.querySelectorAll(":scope > .splinecam-failure")) old.remove();
   const card = document.createElement("div");
   card.className = "splinecam-failure";
   card.setAttribute("role", "alert");
@@ -23,7 +22,7 @@ export function showFailure(root: HTMLElement, what: string, next: string): void
     color: "#222",
     font: "16px/1.5 system-ui, sans-serif",
   });
-  root.prepend(card);
+  root.replaceChildren(card);
 }
 
 /** The sentence of whatever was thrown. */

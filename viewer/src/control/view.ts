@@ -37,6 +37,13 @@ export class View {
     return new Camera(center, width, pixels, known ? this.fine.rest : [0, 0]);
   }
 
+  /** Where the camera comes to rest: the end of a flight, else where it is. */
+  goal(pixels: Pair): Camera {
+    if (!this.flight) return this.camera(pixels);
+    const { center, width, rest } = this.flight.to;
+    return new Camera(center, width, pixels, rest);
+  }
+
   /** Look through a camera, which ends a flight. */
   set(camera: Camera): void {
     this.flight = null;

@@ -1,0 +1,315 @@
+// A viewer: brings together what is loaded, drawn, pointed at and shared.
+
+import { askFor } from "./control/asking";
+import { Clock } from "./control/clock";
+import { Colors } from "./control/colors";
+import { boxAround } from "./control/depth";
+import { sentenceOf } from "./control/failure";
+import { Gradients } from "./control/gradients";
+import { handleOf, publish } from "./control/handle";
+import { type Hit, Hover, hitAt } from "./control/hover";
+import { PaneControl } from "./control/pane_control";
+import { PaneView } from "./control/panes";
+import type { Gestures } from "./control/pointer";
+import { Selection } from "./control/selection";
+import { Address, cleaned, Telling } from "./control/sharing";
+import type { Stage } from "./control/stage";
+import { View } from "./control/view";
+import { Renderer } from "./draw/renderer";
+import { Camera } from "./geometry/camera";
+import { regionInfo } from "./geometry/maps";
+import type { RegionInfo } from "./geometry/region_info";
+import type { Actions } from "./panels/actions";
+import { formatNumber } from "./panels/numbers";
+import { Panels } from "./panels/panels";
+import type { Message, Notice, Pair, SceneHeader, Source } from "./protocol/messages";
+import { INITIAL, Store, type ViewState } from "./state";
+import { readHash } from "./url";
+
+const DIVE = 4; // how much closer a double-click goes
+
+export class App implements Stage {
+  readonly store = new Store();
+  readonly panels: Panels;
+  readonly panes: PaneView[] = [];
+  disposed = false;
+  scene!: SceneHeader;
+  view!: View;
+
+  private controls: PaneControl[] = [];
+  private colors = new Colors(this);
+  private hover = new Hover(this, (hit) => this.pointedAt(hit));
+  private selection = new Selection(this);
+  private gradients = new Gradients(this);
+  private clock = new Clock((now) => this.draw(now));
+  private ends: (() => void)[] = [];
+  private moving = false;
+  private interruption: string | null = null;
+
+  private constructor(
+    root: HTMLElement,
+    readonly source: Source,
+  ) {
+    this.panels = new Panels(root, this.store, this.actions());
+  }
+
+  /** Load a scene and show it; inPage: the viewer is alone on its page, whose address it uses. */
+  static async start(root: HTMLElement, source: Source, inPage: boolean): Promise<App> {
+    const app = new App(root, source);
+    try {
+      await app.load(inPage);
+    } catch (error) {
+      app.dispose();
+      throw error;
+    }
+    return app;
+  }
+
+  redraw(): void {
+    this.clock.request();
+  }
+
+  track(work: Promise<unknown>): void {
+    this.clock.track(work.catch((error) => this.report(error)));
+  }
+
+  report(error: unknown): void {
+    if (!this.disposed) this.panels.showError(sentenceOf(error));
+  }
+
+  dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
+    this.clock.dispose();
+    this.gradients.dispose();
+    for (const end of this.ends) end();
+    for (const control of this.controls) control.dispose();
+    this.panels.dispose();
+    this.source.close();
+  }
+
+  private async load(inPage: boolean): Promise<void> {
+    this.panels.showProgress("Loading …");
+    const message = await askFor(this.source, { ask: "scene" }, "scene");
+    if (!message) throw new Error("The scene was not sent. Load the page again.");
+    if (this.disposed) return;
+    this.scene = message.header;
+    const defaults: ViewState = { ...INITIAL, ...cleaned(message.header.state, INITIAL) };
+    const asked = inPage ? readHash(window.location.hash) : {};
+    this.store.set({ ...defaults, ...asked });
+    this.panels.showScene(message, defaults);
+    const domain = boxAround(message.header.panes.flatMap((pane) => pane.domain.corners));
+    this.view = new View(this.store, message.header.panes[0]?.start ?? domain, domain, () =>
+      this.redraw(),
+    );
+    this.makePanes(message);
+    this.listen(defaults, inPage);
+    for (const control of this.controls) control.showFrame(this.store.state.frame);
+    this.redraw();
+  }
+
+  private makePanes(message: Message<SceneHeader>): void {
+    for (const [index, header] of message.header.panes.entries()) {
+      const canvas = this.panels.canvases[index]!;
+      const pane = new PaneView(index, header, message.arrays, canvas, new Renderer(canvas));
+      this.panes.push(pane);
+      const gestures = this.gestures(pane);
+      const shown = () => this.meshShown(pane);
+      this.controls.push(new PaneControl(this, pane, this.colors, gestures, shown));
+    }
+  }
+
+  private listen(defaults: Readonly<ViewState>, inPage: boolean): void {
+    const address = inPage ? new Address(this.store, defaults) : null;
+    const telling = this.scene.live ? new Telling(() => this.tellState()) : null;
+    this.ends.push(
+      this.store.listen((state, changed) => {
+        this.stateChanged(state, changed);
+        address?.touch();
+        telling?.touch();
+      }),
+      () => address?.dispose(),
+      () => telling?.dispose(),
+      publish(handleOf(this, this.controls, this.clock)),
+    );
+    const observer = new ResizeObserver(() => this.redraw());
+    for (const pane of this.panes) observer.observe(pane.canvas);
+    this.ends.push(() => observer.disconnect());
+    this.panels.onTheme(() => this.redraw());
+    this.source.listen((notice) => this.noticed(notice));
+    this.source.onInterruption((sentence) => {
+      this.interruption = sentence;
+      this.showStatus();
+    });
+  }
+
+  private stateChanged(state: Readonly<ViewState>, changed: ReadonlySet<keyof ViewState>): void {
+    if (changed.has("frame")) for (const control of this.controls) control.showFrame(state.frame);
+    if (changed.has("level")) this.recut();
+    if (changed.has("color") || changed.has("output")) this.colors.refresh();
+    if (changed.has("selected") || changed.has("compared")) {
+      this.selection.resolve();
+      this.showRegions();
+    }
+    if (changed.has("center") || changed.has("width")) this.showStatus();
+    this.redraw();
+  }
+
+  /** With a single output, classes depend on the level. */
+  private recut(): void {
+    for (const pane of this.panes) pane.recut(this.store.state.level);
+    this.colors.refresh();
+  }
+
+  private noticed(notice: Message<Notice>): void {
+    const { header } = notice;
+    if (header.kind === "frames") {
+      const pane = this.panes[header.pane];
+      if (!pane) return;
+      pane.header = { ...pane.header, frames: header.frames };
+      this.panels.showFrames(header.pane, header.frames);
+    } else {
+      this.store.set(cleaned(header.state, INITIAL));
+    }
+  }
+
+  /** Another mesh is shown: what is kept and pointed at is looked up in it. */
+  private meshShown(pane: PaneView): void {
+    this.panels.showProgress("");
+    const camera = this.camera(pane);
+    const level = pane.shown(camera);
+    if (level) this.panels.showMesh(level.mesh.header);
+    this.hover.refresh();
+    this.selection.resolve();
+    this.showRegions();
+    this.showStatus();
+    this.redraw();
+  }
+
+  private pointedAt(hit: Hit | null): void {
+    this.showRegions();
+    this.gradients.show(this.selection.kept ?? hit);
+  }
+
+  private showRegions(): void {
+    const { hit } = this.hover;
+    const { kept, compared } = this.selection;
+    this.panels.showRegion(regionShown(hit), regionShown(kept), regionShown(compared));
+    const unit = hit && hit.edge >= 0 ? hit : null;
+    const mesh = unit?.level.mesh;
+    if (unit && mesh) this.panels.showEdge(mesh.edgeLayer[unit.edge]!, mesh.edgeUnit[unit.edge]!);
+    else this.panels.showEdge(null);
+  }
+
+  /** Say what is shown: how many regions, how exact, whether Python is there. */
+  private showStatus(): void {
+    const pane = this.panes[0];
+    const level = pane?.shown(this.camera(pane));
+    if (this.interruption) {
+      this.panels.showStatus(this.interruption, "note");
+      return;
+    }
+    if (!pane || !level) return;
+    const limit = this.scene.live ? null : this.controls[0]!.deeper.limitOf(this.camera(pane));
+    if (limit !== null) {
+      const words = `This file is exact to a width of ${formatNumber(limit, 1)}; Python goes deeper.`;
+      this.panels.showStatus(words, "note");
+      return;
+    }
+    const count = level.mesh.regionCount.toLocaleString("en");
+    const noun = level.mesh.regionCount === 1 ? "region" : "regions";
+    this.panels.showStatus(`${count} ${noun}`, "exact");
+  }
+
+  private tellState(): void {
+    this.track(this.source.ask({ ask: "state", state: { ...this.store.state } }));
+  }
+
+  private camera(pane: PaneView): Camera {
+    return this.view.camera(pane.pixels);
+  }
+
+  private draw(now: number): void {
+    if (!this.view || this.disposed) return;
+    this.view.advance(now);
+    this.hover.update();
+    const marks = {
+      hovered: this.hover.hit,
+      kept: this.selection.kept,
+      compared: this.selection.compared,
+    };
+    for (const control of this.controls) {
+      const { pane } = control;
+      const camera = this.camera(pane);
+      const goal = this.view.goal(pane.pixels);
+      const moving = this.moving || this.view.flying;
+      if (control.draw(camera, goal, moving, marks)) this.redraw();
+      if (pane.index === 0) this.panels.showScale(camera.unitsPerPixel);
+      const { anchors } = pane.header;
+      if (anchors)
+        this.panels.placeAnchors(
+          pane.index,
+          anchors.at.map((at) => camera.toScreen(at)),
+        );
+    }
+  }
+
+  private gestures(pane: PaneView): Gestures {
+    return {
+      camera: () => this.camera(pane),
+      move: (camera, moving) => {
+        this.moving = moving;
+        this.view.set(camera);
+        this.redraw();
+      },
+      hover: (xy) => this.hover.move(pane, xy),
+      click: (xy, shift) => this.selection.click(hitAt(this, pane, xy), shift),
+      dive: (xy, out) => this.view.fly(this.camera(pane).zoomed(out ? 1 / DIVE : DIVE, xy)),
+    };
+  }
+
+  private actions(): Actions {
+    const ready = () => !this.disposed && this.panes.length > 0;
+    const control = (pane: number) => this.controls[pane];
+    return {
+      home: () => ready() && this.view.goHome(this.panes[0]!.pixels),
+      zoom: (factor) => {
+        if (!ready()) return;
+        const camera = this.view.goal(this.panes[0]!.pixels);
+        const middle: Pair = [camera.pixels[0] / 2, camera.pixels[1] / 2];
+        this.view.fly(camera.zoomed(factor, middle));
+      },
+      pan: (right, up) => {
+        if (!ready()) return;
+        const camera = this.view.goal(this.panes[0]!.pixels);
+        this.view.fly(camera.panned(-right * camera.pixels[0], up * camera.pixels[1]));
+      },
+      flyTo: (pane, at) => this.flyTo(pane, at),
+      redraw: () => ready() && this.draw(performance.now()),
+      svg: () => "",
+      movePlane: (pane, turn, shift) => control(pane)?.movePlane(turn, shift),
+      setAnchor: (pane, anchor, point) => control(pane)?.setAnchor(anchor, point),
+      dragAnchor: (pane, anchor, to) => control(pane)?.dragAnchor(anchor, to),
+    };
+  }
+
+  /** Bring the region at a place into view. */
+  private flyTo(index: number, at: Pair): void {
+    const pane = this.panes[index];
+    const level = pane?.shown(this.camera(pane));
+    const cell = level ? level.picker.cell(at) : -1;
+    if (!pane || !level || cell < 0) return;
+    const points: Pair[] = [];
+    for (const each of level.mesh.cellsOf(level.mesh.region[cell]!)) {
+      const polygon = level.mesh.polygon(each);
+      for (let k = 0; k < polygon.length; k += 2) points.push([polygon[k]!, polygon[k + 1]!]);
+    }
+    this.view.fly(Camera.fit(boxAround(points), pane.pixels, 0.25));
+  }
+}
+
+function regionShown(hit: Hit | null): RegionInfo | null {
+  return hit && hit.cell >= 0
+    ? regionInfo(hit.level.mesh, hit.cell, hit.at, hit.pane.header)
+    : null;
+}

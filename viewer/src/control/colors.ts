@@ -1,0 +1,74 @@
+// Colours of meshes: asked for once, and kept for a while.
+
+import { rgb } from "../draw/colours";
+import { classColors } from "../geometry/class_colors";
+import type { ColoringHeader, Message } from "../protocol/messages";
+import { askFor } from "./asking";
+import { Recent } from "./latest";
+import type { Level, PaneView } from "./panes";
+import type { Stage } from "./stage";
+
+export class Colors {
+  private known = new Recent<Promise<Message<ColoringHeader> | null>>(24);
+
+  constructor(private stage: Stage) {}
+
+  /** The colours of a level as the state wants them; null if the question was dropped. */
+  of(pane: PaneView, level: Level): Promise<Message<ColoringHeader> | null> {
+    const { color, output } = this.stage.store.state;
+    const choices = pane.header.colorings;
+    const choice = choices.find((each) => each.name === color) ?? choices[0];
+    const name = choice?.name ?? "random";
+    const asked = choice?.byOutput ? output : null;
+    const cut = choice?.name === "class" ? this.stage.store.state.level : 0;
+    const key = `${level.mesh.id} ${asked} ${name} ${cut}`;
+    const before = this.known.get(key);
+    if (before) return before;
+    const request = { ask: "coloring", mesh: level.mesh.id, name, output: asked } as const;
+    const answer = askFor(this.stage.source, request, "coloring").then(
+      (message) => message && this.complete(message, pane, level),
+    );
+    this.known.set(key, answer);
+    const forget = () => this.known.delete(key);
+    answer.then((message) => {
+      if (!message) forget();
+    }, forget);
+    return answer;
+  }
+
+  /** Colour all levels of all panes anew, as the state wants them now. */
+  refresh(): void {
+    for (const pane of this.stage.panes) {
+      for (const level of [pane.whole, pane.detail]) {
+        if (level) this.stage.track(this.recolor(pane, level));
+      }
+    }
+  }
+
+  /** Colours by class follow from the mesh: add them to the message. */
+  private complete(
+    message: Message<ColoringHeader>,
+    pane: PaneView,
+    { mesh }: Level,
+  ): Message<ColoringHeader> {
+    if (message.header.by !== "class") return message;
+    const { level } = this.stage.store.state;
+    const palette = (pane.header.classes ?? []).map(({ color }) => rgb(color).map((c) => 255 * c));
+    const typical = message.header.typical ?? 0;
+    const data = classColors(mesh, palette.length ? palette : [[128, 128, 128]], typical, level);
+    const colors = { data, shape: [mesh.cellCount, 3] };
+    return { header: message.header, arrays: { ...message.arrays, colors } };
+  }
+
+  private async recolor(pane: PaneView, level: Level): Promise<void> {
+    const { color, output } = this.stage.store.state;
+    const coloring = await this.of(pane, level);
+    const { state } = this.stage.store;
+    if (!coloring || this.stage.disposed || state.color !== color || state.output !== output)
+      return;
+    level.coloring = coloring;
+    pane.recolor(level);
+    if (pane.index === 0) this.stage.panels.showColoring(coloring);
+    this.stage.redraw();
+  }
+}

@@ -1,0 +1,124 @@
+// Going deeper: asks Python for the partition of the window that one looks at.
+
+import type { Camera } from "../geometry/camera";
+import type { Box } from "../protocol/messages";
+import { askFor } from "./asking";
+import type { Colors } from "./colors";
+import { contains, enlarged, intersection, knownWell, narrowest } from "./depth";
+import { Latest } from "./latest";
+import { Level, type PaneView } from "./panes";
+import type { Stage } from "./stage";
+
+/** How much more than the picture is asked for, so that one can move a little. */
+const MARGIN = 1.4;
+/** A window that is this much larger than the picture is too coarse to wait for. */
+const TOO_LARGE = 4;
+const TOO_LARGE_RASTER = 1.5;
+/** If answers take longer than this, questions wait until the camera rests; milliseconds. */
+const QUICK = 120;
+const REST = 90;
+
+interface Question {
+  window: Box;
+  pixels: number;
+  frame: number;
+}
+
+/** Asks for the windows of one pane: one question at a time, of which only the newest matters. */
+export class Deeper {
+  private questions = new Latest<Question>((question, outdated) => this.work(question, outdated));
+  private asked: Question | null = null;
+  private answeredByRaster = false;
+  private duration = 0;
+  private timer = 0;
+
+  constructor(
+    private stage: Stage,
+    private colors: Colors,
+    private pane: PaneView,
+    private frame: () => number,
+    private shown: () => void,
+  ) {}
+
+  get busy(): boolean {
+    return this.questions.busy || this.timer !== 0;
+  }
+
+  /** Ask if what is loaded does not show the camera's window well; called for each picture. */
+  look(camera: Camera, moving: boolean): void {
+    const window = this.pane.seen(camera);
+    if (!window || this.pane.isShownWell(camera) || this.isAsked(window)) return;
+    clearTimeout(this.timer);
+    this.timer = 0;
+    if (moving && this.duration > QUICK) {
+      this.timer = setTimeout(() => {
+        this.timer = 0;
+        this.ask(camera, window);
+      }, REST) as unknown as number;
+    } else {
+      this.ask(camera, window);
+    }
+  }
+
+  /** Forget what was asked: the frame or the plane has changed. */
+  reset(): void {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.questions.drop();
+    this.asked = null;
+    this.answeredByRaster = false;
+  }
+
+  dispose(): void {
+    this.reset();
+  }
+
+  /** What a file says where it is looked at more closely than it is precise; else null. */
+  limitOf(camera: Camera): number | null {
+    const level = this.pane.shown(camera);
+    if (!level || knownWell(level.mesh.scale, level.precise, camera)) return null;
+    return narrowest(level.mesh.scale, level.precise, camera.pixels[0]);
+  }
+
+  private isAsked(window: Box): boolean {
+    if (!this.asked || this.asked.frame !== this.frame()) return false;
+    const factor = this.answeredByRaster ? TOO_LARGE_RASTER : TOO_LARGE;
+    const [width, asked] = [window[2] - window[0], this.asked.window[2] - this.asked.window[0]];
+    return contains(this.asked.window, window) && asked < factor * width;
+  }
+
+  private ask(camera: Camera, window: Box): void {
+    const wanted = intersection(enlarged(camera.window, MARGIN), this.pane.domain) ?? window;
+    const across = (wanted[2] - wanted[0]) / camera.unitsPerPixel;
+    const pixels = Math.max(1, Math.round(across * (globalThis.devicePixelRatio || 1)));
+    this.asked = { window: wanted, pixels, frame: this.frame() };
+    this.answeredByRaster = false;
+    this.questions.push(this.asked);
+  }
+
+  private async work(question: Question, outdated: () => boolean): Promise<void> {
+    const { pane, stage } = this;
+    const start = performance.now();
+    try {
+      const { window, pixels, frame } = question;
+      const request = { ask: "window", pane: pane.index, frame, window, pixels } as const;
+      const message = await askFor(stage.source, request, "mesh", "raster");
+      if (!message || outdated() || stage.disposed) return;
+      if (message.header.kind === "raster") {
+        this.answeredByRaster = true;
+        pane.setRaster(message as never);
+        stage.panels.showStatus(message.header.reason);
+      } else {
+        const level = new Level(message as never, pane.header, stage.store.state.level);
+        level.coloring = await this.colors.of(pane, level);
+        if (outdated() || stage.disposed) return;
+        pane.setDetail(level);
+      }
+      this.shown();
+    } catch (error) {
+      if (!outdated() && !stage.disposed) stage.report(error);
+    } finally {
+      this.duration = performance.now() - start;
+    }
+  }
+}

@@ -1,0 +1,71 @@
+// The derivative of an output in input space, on the region that one looks at.
+
+import type { Mesh } from "../geometry/mesh";
+import type { GradientHeader, Message } from "../protocol/messages";
+import { askFor } from "./asking";
+import type { Hit } from "./hover";
+import { Latest, Recent } from "./latest";
+import type { Stage } from "./stage";
+
+const DWELL = 120; // milliseconds that the cursor rests on a region before Python is asked
+
+interface Question {
+  mesh: Mesh;
+  region: number;
+  key: string;
+}
+
+export class Gradients {
+  private known = new Recent<Message<GradientHeader>>(64);
+  private questions = new Latest<Question>((question) => this.work(question));
+  private timer = 0;
+  private wanted = "";
+
+  constructor(private stage: Stage) {}
+
+  /** Show the gradient on the region of a hit, if inputs are images. */
+  show(hit: Hit | null): void {
+    clearTimeout(this.timer);
+    this.wanted = "";
+    if (!hit || hit.cell < 0 || !hit.pane.header.domain.image) return;
+    const { mesh } = hit.level;
+    const region = mesh.region[hit.cell]!;
+    const question = { mesh, region, key: `${mesh.id} ${region}` };
+    this.wanted = question.key;
+    const known = this.known.get(question.key) ?? embedded(mesh, region, hit.cell);
+    if (known) this.stage.panels.showGradient(known);
+    else if (this.stage.scene.live) {
+      this.timer = window.setTimeout(() => this.questions.push(question), DWELL);
+    }
+  }
+
+  dispose(): void {
+    clearTimeout(this.timer);
+    this.questions.drop();
+  }
+
+  private async work({ mesh, region, key }: Question): Promise<void> {
+    try {
+      const request = { ask: "gradient", mesh: mesh.id, region, output: null } as const;
+      const answer = await askFor(this.stage.source, request, "gradient");
+      if (!answer || this.stage.disposed) return;
+      this.known.set(key, answer);
+      if (this.wanted === key) this.stage.panels.showGradient(answer);
+    } catch (error) {
+      if (!this.stage.disposed) this.stage.report(error);
+    }
+  }
+}
+
+/** The gradient that a file holds with the mesh: bytes, and their unit. */
+function embedded(mesh: Mesh, region: number, cell: number): Message<GradientHeader> | null {
+  const { gradients, gradientScale } = mesh;
+  if (!gradients || !gradientScale) return null;
+  const size = gradients.length / gradientScale.length;
+  const data = new Float32Array(size);
+  const unit = gradientScale[region]!;
+  for (let k = 0; k < size; k++) data[k] = unit * gradients[region * size + k]!;
+  const output = mesh.cellClass?.[cell] ?? mesh.outputs[0] ?? 0;
+  const header = { kind: "gradient", mesh: mesh.id, region, output } as const;
+  return { header, arrays: { gradient: { data, shape: [size] } } };
+}

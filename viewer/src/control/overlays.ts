@@ -1,0 +1,114 @@
+// What lies over the regions: the ones that are pointed at and kept, curves of units, level sets.
+
+import type { HighlightStyle } from "../draw/highlight";
+import type { LineStyle } from "../draw/lines";
+import { neighbours, segmentsOf, unitCurve } from "../geometry/curves";
+import { levelSet } from "../geometry/level_sets";
+import type { Mesh } from "../geometry/mesh";
+import type { Hit } from "./hover";
+import { unitOf } from "./hover";
+import type { PaneView } from "./panes";
+import type { Stage } from "./stage";
+
+const [MARK, OTHER, PAPER] = ["#D55E00", "#0072B2", "#ffffff"];
+
+const HIGHLIGHTS: Record<"hovered" | "kept" | "compared" | "neighbours", HighlightStyle> = {
+  hovered: { color: PAPER, opacity: 0.25, outline: { color: MARK, width: 2, halo: PAPER } },
+  kept: { color: MARK, opacity: 0.15, outline: { color: MARK, width: 3, halo: PAPER } },
+  compared: { color: OTHER, opacity: 0.15, outline: { color: OTHER, width: 3, halo: PAPER } },
+  neighbours: { color: MARK, opacity: 0.08, outline: { color: MARK, width: 1.2, opacity: 0.7 } },
+};
+const UNIT: LineStyle = { color: MARK, width: 2.5, halo: PAPER };
+const LEVEL: LineStyle = { color: "#CC2EA0", width: 2, halo: PAPER };
+
+/** What is to be highlighted. */
+export interface Marks {
+  hovered: Hit | null;
+  kept: Hit | null;
+  compared: Hit | null;
+}
+
+/** Keeps the highlights and lines of one pane up to date with what is drawn. */
+export class Overlays {
+  private shown = new Map<string, { mesh: Mesh | null; key: string }>();
+
+  constructor(
+    private stage: Stage,
+    private pane: PaneView,
+  ) {}
+
+  /** Set what lies over a mesh that is drawn; what has not changed costs nothing. */
+  update(mesh: Mesh | null, marks: Marks): void {
+    const hovered = this.regionOf(marks.hovered, true);
+    const kept = this.regionOf(marks.kept, false);
+    const compared = this.regionOf(marks.compared, false);
+    this.highlight("hovered", mesh, hovered);
+    this.highlight("kept", mesh, kept);
+    this.highlight("compared", mesh, compared);
+    this.highlight("neighbours", mesh, kept, neighboursOf);
+    this.curve(mesh, marks);
+    this.levelSet(mesh);
+  }
+
+  /** The region of a hit in this pane, -1 if there is none; a cursor is seen in all panes. */
+  private regionOf(hit: Hit | null, linked: boolean): number {
+    if (!hit) return -1;
+    if (hit.pane === this.pane) return hit.cell >= 0 ? hit.level.mesh.region[hit.cell]! : -1;
+    if (!linked) return -1;
+    const level = this.pane.shown(this.stage.view.camera(this.pane.pixels));
+    const cell = level ? level.picker.cell(hit.at) : -1;
+    return level && cell >= 0 ? level.mesh.region[cell]! : -1;
+  }
+
+  private highlight(
+    name: "hovered" | "kept" | "compared" | "neighbours",
+    mesh: Mesh | null,
+    region: number,
+    cells: (mesh: Mesh, region: number) => Uint32Array = cellsOf,
+  ): void {
+    if (this.isShown(name, mesh, String(region))) return;
+    const marked = mesh && region >= 0 ? cells(mesh, region) : null;
+    this.pane.renderer.setHighlight(name, mesh, marked, HIGHLIGHTS[name]);
+  }
+
+  /** The whole curve of the unit whose edge is pointed at. */
+  private curve(mesh: Mesh | null, { hovered }: Marks): void {
+    const unit = hovered && unitOf(hovered.level.mesh, hovered.edge);
+    if (this.isShown("curve", mesh, unit ? unit.join(" ") : "")) return;
+    const data = mesh && unit ? segmentsOf(mesh, unitCurve(mesh, unit[0], unit[1])) : null;
+    this.draw("unit", mesh, data, UNIT);
+  }
+
+  private levelSet(mesh: Mesh | null): void {
+    const { levelSet: on, level, output } = this.stage.store.state;
+    const column = mesh ? Math.max(0, mesh.outputs.indexOf(output ?? 0)) : 0;
+    if (this.isShown("level", mesh, on ? `${column} ${level}` : "")) return;
+    const data = mesh && on && mesh.outputs.length ? levelSet(mesh, column, level) : null;
+    this.draw("level", mesh, data, LEVEL);
+  }
+
+  private draw(name: string, mesh: Mesh | null, data: Float64Array | null, style: LineStyle): void {
+    const lines = mesh && data ? { data, center: mesh.center, scale: mesh.scale } : null;
+    this.pane.renderer.setLines(name, lines, style);
+  }
+
+  /** Whether something is shown as it should be; remembers it otherwise. */
+  private isShown(name: string, mesh: Mesh | null, key: string): boolean {
+    const before = this.shown.get(name);
+    if (before && before.key === key && (before.mesh === mesh || key === "" || key === "-1")) {
+      return true;
+    }
+    this.shown.set(name, { mesh, key });
+    return false;
+  }
+}
+
+function cellsOf(mesh: Mesh, region: number): Uint32Array {
+  return mesh.cellsOf(region);
+}
+
+function neighboursOf(mesh: Mesh, region: number): Uint32Array {
+  const cells: number[] = [];
+  for (const each of neighbours(mesh, region)) cells.push(...mesh.cellsOf(each));
+  return Uint32Array.from(cells);
+}

@@ -1,0 +1,103 @@
+// All that one pane needs to be looked at: its frames, deeper windows, moves of its plane, pointer.
+
+import type { Camera } from "../geometry/camera";
+import type { Pair, PlaneRequest } from "../protocol/messages";
+import type { Colors } from "./colors";
+import { Deeper } from "./deeper";
+import { Frames } from "./frames";
+import { type Marks, Overlays } from "./overlays";
+import type { PaneView } from "./panes";
+import { Planes } from "./planes";
+import { type Gestures, Pointer } from "./pointer";
+import type { Stage } from "./stage";
+
+export class PaneControl {
+  readonly frames: Frames;
+  readonly deeper: Deeper;
+  readonly planes: Planes;
+  readonly overlays: Overlays;
+  readonly pointer: Pointer;
+
+  /** shown: called when another mesh is shown. */
+  constructor(
+    private stage: Stage,
+    readonly pane: PaneView,
+    colors: Colors,
+    gestures: Gestures,
+    shown: () => void,
+  ) {
+    this.frames = new Frames(stage, colors, pane, shown);
+    this.deeper = new Deeper(stage, colors, pane, () => this.frames.current, shown);
+    this.planes = new Planes(stage, pane, () => this.reload());
+    this.overlays = new Overlays(stage, pane);
+    this.pointer = new Pointer(pane.canvas, gestures);
+  }
+
+  get busy(): boolean {
+    return this.frames.busy || this.deeper.busy || this.planes.busy;
+  }
+
+  showFrame(frame: number): void {
+    this.deeper.reset();
+    this.frames.show(frame);
+  }
+
+  /** Drag an anchor to a pixel: where that is in the plane depends on the plane at that time. */
+  dragAnchor(anchor: number, to: Pair): void {
+    this.planes.push(() => {
+      const { anchors } = this.pane.header;
+      if (!anchors) return null;
+      const place = this.stage.view.camera(this.pane.pixels).toPlane(to);
+      return this.request({ anchors: anchors.at.map((at, k) => (k === anchor ? place : at)) });
+    });
+  }
+
+  /** Put an anchor on a data point. */
+  setAnchor(anchor: number, point: number): void {
+    this.planes.push(() => {
+      const { anchors } = this.pane.header;
+      if (!anchors) return null;
+      return this.request({ anchors: anchors.at.map((at, k) => (k === anchor ? point : at)) });
+    });
+  }
+
+  movePlane(turn: number[], shift: number[]): void {
+    this.planes.push(() => this.request({ turn, shift }));
+  }
+
+  /** Draw the pane; goal: where the camera will come to rest. Returns whether it goes on. */
+  draw(camera: Camera, goal: Camera, moving: boolean, marks: Marks): boolean {
+    const { mesh, slots } = this.pane.prepare(camera);
+    this.overlays.update(mesh, marks);
+    const { store, panels, scene } = this.stage;
+    if (scene.live && !this.frames.busy && mesh) this.deeper.look(goal, moving);
+    return this.pane.renderer.draw(camera, {
+      theme: panels.theme,
+      slots,
+      edges: store.state.edges,
+      boundary: store.state.boundary,
+      hiddenLayers: store.state.hiddenLayers,
+      edgeWidth: store.state.edgeWidth,
+      layers: this.pane.header.layers.length,
+      points: store.state.points,
+      thumbnails: store.state.thumbnails,
+    });
+  }
+
+  dispose(): void {
+    this.frames.dispose();
+    this.deeper.dispose();
+    this.planes.dispose();
+    this.pointer.dispose();
+    this.pane.dispose();
+  }
+
+  private request(change: Omit<PlaneRequest, "ask" | "pane">): PlaneRequest {
+    return { ask: "plane", pane: this.pane.index, ...change };
+  }
+
+  private reload(): Promise<void> {
+    this.deeper.reset();
+    return this.frames.reload();
+  }
+}

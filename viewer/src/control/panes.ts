@@ -1,0 +1,186 @@
+// A pane: the picture of one partition, with what is loaded of it.
+
+import type { Renderer } from "../draw/renderer";
+import type { Camera } from "../geometry/camera";
+import { cutByClass } from "../geometry/classes";
+import { Mesh } from "../geometry/mesh";
+import { Picker } from "../geometry/picking";
+import { rebased, visibleCells } from "../geometry/visible";
+import type {
+  Box,
+  ColoringHeader,
+  MeshHeader,
+  Message,
+  Pair,
+  PaneHeader,
+  RasterHeader,
+} from "../protocol/messages";
+import { boxAround, contains, drawnWell, enlarged, intersection, knownWell } from "./depth";
+
+/** Cells that are re-based at once, at most. */
+const NEAR_CELLS = 60_000;
+/** How much more than the window is re-based, so that one can move a little. */
+const NEAR_FACTOR = 3;
+
+/** A mesh, cut by class where there are classes, with what is needed to point at it. */
+export class Level {
+  mesh: Mesh;
+  picker: Picker;
+  readonly precise: boolean;
+  coloring: Message<ColoringHeader> | null = null;
+  /** The mesh before it was cut; null where there are no classes. */
+  private readonly plain: Mesh | null;
+
+  /** level: with a single output, class 1 is above it. */
+  constructor(message: Message<MeshHeader>, pane: PaneHeader, level: number) {
+    const mesh = Mesh.of(message);
+    this.plain = pane.classes && mesh.outputs.length ? mesh : null;
+    this.mesh = this.plain ? cutByClass(mesh, level) : mesh;
+    this.picker = new Picker(this.mesh);
+    this.precise = message.arrays.points?.data instanceof Float64Array;
+  }
+
+  /** Cut the mesh at another level; returns whether it depends on the level. */
+  recut(level: number): boolean {
+    if (this.plain?.outputs.length !== 1) return false;
+    this.mesh = cutByClass(this.plain, level);
+    this.picker = new Picker(this.mesh);
+    return true;
+  }
+
+  /** Whether the mesh has all of a window, as far as it is in the domain. */
+  covers(window: Box): boolean {
+    return this.mesh.header.window === null || contains(this.mesh.header.window, window);
+  }
+}
+
+/** The visible cells of a level, re-based so that single precision is enough. */
+interface Near {
+  of: Level;
+  mesh: Mesh;
+  window: Box;
+}
+
+export type Arrays = Message["arrays"];
+
+export class PaneView {
+  /** The mesh of the frame, and that of a window of it which is known better. */
+  whole: Level | null = null;
+  detail: Level | null = null;
+  raster: Message<RasterHeader> | null = null;
+  private near: Near | null = null;
+
+  constructor(
+    readonly index: number,
+    public header: PaneHeader,
+    public arrays: Arrays,
+    readonly canvas: HTMLCanvasElement,
+    readonly renderer: Renderer,
+  ) {}
+
+  get pixels(): Pair {
+    return [Math.max(1, this.canvas.clientWidth), Math.max(1, this.canvas.clientHeight)];
+  }
+
+  get domain(): Box {
+    return boxAround(this.header.domain.corners);
+  }
+
+  /** What of a camera's window is in the domain; null: nothing. */
+  seen(camera: Camera): Box | null {
+    return intersection(camera.window, this.domain);
+  }
+
+  /** The level that is shown: the finest that has all of what is seen, else the whole. */
+  shown(camera: Camera): Level | null {
+    const window = this.seen(camera);
+    if (window && this.detail?.covers(window)) return this.detail;
+    return this.whole ?? this.detail;
+  }
+
+  /** Whether what is loaded shows the window completely and precisely. */
+  isShownWell(camera: Camera): boolean {
+    const window = this.seen(camera);
+    const level = this.shown(camera);
+    if (!window) return true;
+    return !!level?.covers(window) && knownWell(level.mesh.scale, level.precise, camera);
+  }
+
+  setWhole(level: Level): void {
+    if (this.whole === level) return;
+    this.whole = level;
+    this.renderer.setMesh("whole", level.mesh);
+    this.dropNear();
+    this.recolor(level);
+  }
+
+  setDetail(level: Level | null): void {
+    if (this.detail === level) return;
+    this.detail = level;
+    this.renderer.setMesh("detail", level?.mesh ?? null);
+    this.dropNear();
+    if (level) this.recolor(level);
+  }
+
+  /** Classes of a single output change with the level. */
+  recut(level: number): void {
+    for (const each of [this.whole, this.detail]) {
+      if (!each?.recut(level)) continue;
+      this.renderer.setMesh(each === this.whole ? "whole" : "detail", each.mesh);
+      this.dropNear();
+    }
+  }
+
+  setRaster(raster: Message<RasterHeader> | null): void {
+    this.raster = raster;
+    this.renderer.setRaster("raster", raster);
+  }
+
+  /** Hand the colours of a level to whatever draws it. */
+  recolor(level: Level): void {
+    if (!level.coloring) return;
+    if (level === this.whole) this.renderer.setColoring("whole", level.coloring);
+    if (level === this.detail) this.renderer.setColoring("detail", level.coloring);
+    if (level === this.near?.of) this.renderer.setColoring("near", level.coloring);
+  }
+
+  /** The mesh that is drawn, and the slots to draw: re-bases what is seen where this is needed. */
+  prepare(camera: Camera): { mesh: Mesh | null; slots: string[] } {
+    const level = this.shown(camera);
+    const window = this.seen(camera);
+    if (!level || !window)
+      return { mesh: level?.mesh ?? null, slots: ["raster", "whole", "detail"] };
+    if (drawnWell(level.mesh.scale, camera)) {
+      if (this.near) this.dropNear();
+      const complete = level.covers(window);
+      const slots = level === this.detail ? ["detail"] : ["whole"];
+      return { mesh: level.mesh, slots: complete ? slots : ["raster", "whole", "detail"] };
+    }
+    const near = this.nearOf(level, camera, window);
+    return { mesh: near.mesh, slots: ["near"] };
+  }
+
+  dispose(): void {
+    this.renderer.dispose();
+  }
+
+  private nearOf(level: Level, camera: Camera, window: Box): Near {
+    const { near } = this;
+    if (near?.of === level && contains(near.window, window) && drawnWell(near.mesh.scale, camera)) {
+      return near;
+    }
+    const wanted = enlarged(camera.window, NEAR_FACTOR);
+    const { cells } = visibleCells(level.mesh, level.picker, wanted, NEAR_CELLS);
+    const mesh = rebased(level.mesh, cells, [...camera.center], camera.width);
+    const covered = intersection(wanted, this.domain) ?? wanted;
+    this.near = { of: level, mesh, window: covered };
+    this.renderer.setMesh("near", mesh);
+    this.recolor(level);
+    return this.near;
+  }
+
+  private dropNear(): void {
+    this.near = null;
+    this.renderer.setMesh("near", null);
+  }
+}
