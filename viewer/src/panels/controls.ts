@@ -63,7 +63,7 @@ export class Controls {
     const { state } = store;
     const choice = pane.colorings.find(({ name }) => name === state.color) ?? pane.colorings[0];
     this.color.set(choice?.name ?? "");
-    this.updateOutputs(pane, choice?.name ?? "");
+    this.updateOutputs(pane, choice?.byOutput === true && choice.name !== "output");
     const needed = (choice?.byOutput ?? false) || state.levelSet;
     show(this.output.row, needed && pane.outputCount > 1);
     this.edges.update(state);
@@ -78,8 +78,7 @@ export class Controls {
   private listed = "";
 
   /** List the outputs: those of the mesh, and "all" where the colouring knows what this means. */
-  private updateOutputs(pane: PaneHeader, coloring: string): void {
-    const all = coloring !== "output";
+  private updateOutputs(pane: PaneHeader, all: boolean): void {
     const numbers = this.mesh?.outputs ?? pane.outputs.map((_, k) => k);
     const listed = `${all} ${numbers.length} ${numbers[0]} ${pane.outputs.length}`;
     if (listed !== this.listed) {

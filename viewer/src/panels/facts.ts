@@ -1,18 +1,18 @@
 // What is known of a region beside its outputs: area, corners, neighbours, layer.
 
+import type { RegionInfo } from "../geometry/region_info";
 import type { PaneHeader } from "../protocol/messages";
 import { box, element, repeat, setText } from "./dom";
 import { formatCount, formatNumber } from "./numbers";
 import { layerName } from "./outputs";
-import type { ShownRegion } from "./region_info";
 
 export class Facts {
   private readonly body = element("tbody");
   readonly view = box("sc-part", element("table", { class: "sc-table sc-facts" }, this.body));
 
   /** Show the facts of a region, or of several in columns. */
-  update(panes: readonly PaneHeader[], regions: readonly ShownRegion[]): void {
-    const facts: [string, (region: ShownRegion) => string][] = [
+  update(panes: readonly PaneHeader[], regions: readonly RegionInfo[]): void {
+    const facts: [string, (region: RegionInfo) => string][] = [
       ["area", (region) => formatNumber(region.area)],
       ["corners", (region) => formatCount(region.corners)],
       ["neighbours", (region) => formatCount(region.neighbours)],

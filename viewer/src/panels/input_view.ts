@@ -1,15 +1,21 @@
 // The input at a place, with the gradient: as images, or as numbers.
 
+import { gradientImage, type ImageShape, imageOf, inputAt } from "../geometry/inputs";
+import type { RegionInfo } from "../geometry/region_info";
 import type { PaneHeader } from "../protocol/messages";
 import { box, element, repeat, setText, show, text } from "./dom";
-import { gradientPixels, type InputPlane, imagePixels, inputAt, isImage } from "./inputs";
 import { formatCount, formatNumber, subscript } from "./numbers";
 import { outputLabel } from "./outputs";
 import { drawPixels, picture } from "./picture";
-import type { ShownRegion } from "./region_info";
 
 const SHOWN = 12;
 const PLACE_DIGITS = 6;
+
+/** Where a pane's plane lies in input space: origin (D) and basis (2, D). */
+export interface InputPlane {
+  origin: ArrayLike<number>;
+  basis: ArrayLike<number>;
+}
 
 /** The derivative of an output in input space. */
 export interface Gradient {
@@ -39,7 +45,7 @@ export class InputView {
   update(
     pane: PaneHeader,
     plane: InputPlane | null,
-    region: ShownRegion,
+    region: RegionInfo,
     gradient: Gradient | null,
   ): void {
     const { image, axes } = pane.domain;
@@ -47,14 +53,14 @@ export class InputView {
     const words = [`${axes[0]} = ${u}`, `${axes[1]} = ${v}`];
     const parts = repeat(this.place, 2, () => text("sc-coordinate", ""));
     for (const [k, part] of parts.entries()) setText(part, words[k]!, String(region.at[k]));
-    const input = plane ? inputAt(plane, region.at) : null;
+    const input = plane ? inputAt(plane.origin, plane.basis, region.at) : null;
     const pixels = input !== null && image !== null && isImage(input, image);
     show(this.pictures, pixels);
-    if (pixels) drawPixels(this.input, imagePixels(input, image), image.height, image.width);
+    if (pixels) drawPixels(this.input, imageOf(input, image), image.height, image.width);
     const drawn = pixels && gradient !== null && isImage(gradient.data, image);
     show(this.gradientFigure, drawn);
     if (drawn) {
-      drawPixels(this.gradient, gradientPixels(gradient.data, image), image.height, image.width);
+      drawPixels(this.gradient, gradientImage(gradient.data, image), image.height, image.width);
       const name = outputLabel(pane, gradient.output);
       setText(this.gradientLabel, `gradient of ${name}`, name);
     }
@@ -64,7 +70,7 @@ export class InputView {
     if (plain) this.showNumbers(pane, input, gradient);
   }
 
-  private showNumbers(pane: PaneHeader, input: Float64Array, gradient: Gradient | null): void {
+  private showNumbers(pane: PaneHeader, input: Float32Array, gradient: Gradient | null): void {
     const name = gradient ? outputLabel(pane, gradient.output) : "";
     const cell = (words: string, title = words) => element("td", { title }, words);
     const head = element("tr", {}, element("th"), element("th", {}, "input"));
@@ -83,4 +89,9 @@ export class InputView {
       rows.push(element("tr", {}, element("td", { attributes, class: "sc-more" }, words)));
     this.numbers.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
   }
+}
+
+/** Whether numbers are an image of this size. */
+function isImage(numbers: ArrayLike<number>, { height, width, channels }: ImageShape): boolean {
+  return numbers.length > 0 && numbers.length === height * width * channels;
 }

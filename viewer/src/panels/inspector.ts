@@ -3,25 +3,22 @@
 // One region, or two side by side: a kept one and the one it is compared with, or those at the same
 // place of two panes.
 
-import type { Message, NumberArray, PaneHeader, SceneHeader } from "../protocol/messages";
+import type { RegionInfo } from "../geometry/region_info";
+import type { Message, PaneHeader, SceneHeader } from "../protocol/messages";
 import type { Store } from "../state";
 import { box, element, setText, show, text } from "./dom";
 import { Facts } from "./facts";
-import { type Gradient, InputView } from "./input_view";
-import type { InputPlane } from "./inputs";
+import { type Gradient, type InputPlane, InputView } from "./input_view";
 import { MapTable } from "./map_table";
 import { formatCount } from "./numbers";
 import { OutputBars } from "./output_bars";
 import { RegionHead } from "./region_head";
-import type { ShownRegion } from "./region_info";
 
 const KEPT = 64; // gradients that are remembered
 
 const HINT =
   "Point at a region to see its class, its outputs, and the affine map that the network is there.";
 const HINTS = ["Click keeps a region, shift-click compares it with another.", "? shows all keys."];
-
-type Arrays = Record<string, { data: NumberArray; shape: number[] }>;
 
 export class Inspector {
   readonly body = box("sc-inspector-body");
@@ -36,7 +33,7 @@ export class Inspector {
   private readonly gradients = new Map<string, Gradient>();
   private panes: PaneHeader[] = [];
   private planes: (InputPlane | null)[] = [];
-  private regions: ShownRegion[] = [];
+  private regions: RegionInfo[] = [];
   private kept = false;
   private frame = 0;
 
@@ -68,7 +65,7 @@ export class Inspector {
   }
 
   /** Take another plane of a pane. */
-  showPane(index: number, pane: PaneHeader, arrays: Arrays): void {
+  showPane(index: number, pane: PaneHeader, arrays: Message["arrays"]): void {
     this.panes[index] = pane;
     this.planes[index] = planeOf(arrays, index);
     this.gradients.clear();
@@ -77,10 +74,10 @@ export class Inspector {
 
   /** Show what is pointed at, or what is kept; other: the region at the same place elsewhere. */
   show(
-    hovered: ShownRegion | null,
-    kept: ShownRegion | null,
-    compared: ShownRegion | null,
-    other: ShownRegion | null,
+    hovered: RegionInfo | null,
+    kept: RegionInfo | null,
+    compared: RegionInfo | null,
+    other: RegionInfo | null,
   ): void {
     const pair = kept ? [kept, compared] : [hovered, hovered && other];
     this.regions = pair.filter((region) => region !== null);
@@ -143,7 +140,7 @@ export class Inspector {
   }
 }
 
-function planeOf(arrays: Arrays, pane: number): InputPlane | null {
+function planeOf(arrays: Message["arrays"], pane: number): InputPlane | null {
   const [origin, basis] = [arrays[`${pane}/origin`]?.data, arrays[`${pane}/basis`]?.data];
   return origin && basis && basis.length === 2 * origin.length ? { origin, basis } : null;
 }

@@ -1,18 +1,18 @@
 // The affine map of a region: output = a · u + b · v + c, in a table that can be folded.
 
+import type { RegionInfo } from "../geometry/region_info";
 import type { PaneHeader } from "../protocol/messages";
 import { element, setText } from "./dom";
 import { formatDifference, formatNumber } from "./numbers";
 import { shownColumns } from "./output_bars";
 import { outputLabel } from "./outputs";
-import type { ShownRegion } from "./region_info";
 
 export class MapTable {
   private readonly head = element("thead");
   private readonly body = element("tbody");
   private readonly summary = element("summary", {}, "Affine map");
   readonly view: HTMLDetailsElement;
-  private shown: { pane: PaneHeader; regions: readonly ShownRegion[] } | null = null;
+  private shown: { pane: PaneHeader; regions: readonly RegionInfo[] } | null = null;
 
   constructor() {
     const table = element("table", { class: "sc-table" }, this.head, this.body);
@@ -21,7 +21,7 @@ export class MapTable {
   }
 
   /** Show the map of a region, or the difference of the maps of two. */
-  update(pane: PaneHeader, regions: readonly ShownRegion[]): void {
+  update(pane: PaneHeader, regions: readonly RegionInfo[]): void {
     this.shown = { pane, regions };
     setText(this.summary, regions.length > 1 ? "Difference of the affine maps" : "Affine map");
     this.fill();
@@ -31,7 +31,7 @@ export class MapTable {
   private fill(): void {
     if (!this.view.open || !this.shown) return;
     const { pane, regions } = this.shown;
-    const [first, second] = regions as [ShownRegion, ShownRegion | undefined];
+    const [first, second] = regions as [RegionInfo, RegionInfo | undefined];
     const [u, v] = pane.domain.axes;
     const titles = ["", `× ${u}`, `× ${v}`, "+ 1 ×"].map((title) => element("th", {}, title));
     this.head.replaceChildren(element("tr", {}, ...titles));
@@ -51,7 +51,7 @@ export class MapTable {
   }
 }
 
-function mapOf(region: ShownRegion, column: number): number[] {
+function mapOf(region: RegionInfo, column: number): number[] {
   const [a, b] = region.weights[column] ?? [Number.NaN, Number.NaN];
   return [a, b, region.biases[column] ?? Number.NaN];
 }

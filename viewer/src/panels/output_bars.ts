@@ -1,10 +1,10 @@
 // Outputs as horizontal bars: of one region, or of two with the differences.
 
+import type { RegionInfo } from "../geometry/region_info";
 import type { PaneHeader } from "../protocol/messages";
 import { box, repeat, setText, show, text } from "./dom";
 import { formatColumn, formatCount } from "./numbers";
 import { outputColor, outputLabel } from "./outputs";
-import type { ShownRegion } from "./region_info";
 
 /** How many outputs are shown at most. */
 export const SHOWN = 12;
@@ -31,7 +31,7 @@ export class OutputBars {
   readonly view = box("", this.list, this.more);
 
   /** Show the outputs of a region, or of two regions with the same outputs. */
-  update(pane: PaneHeader, regions: readonly ShownRegion[]): void {
+  update(pane: PaneHeader, regions: readonly RegionInfo[]): void {
     const [first, second] = regions;
     if (!first) return;
     const columns = shownColumns(first.values);

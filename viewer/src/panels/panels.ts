@@ -1,12 +1,14 @@
 // Everything around the picture. The app tells the panels what there is to show; panels change the
 // store, and ask the app for the rest through `Actions`.
 
+import type { RegionInfo } from "../geometry/region_info";
 import type {
   ColoringHeader,
   GradientHeader,
   MeshHeader,
   Message,
   Pair,
+  PaneHeader,
   SceneHeader,
 } from "../protocol/messages";
 import { composePng } from "../share/png";
@@ -23,7 +25,7 @@ import { Layout } from "./layout";
 import { Legend } from "./legend";
 import { Messages, type StatusKind } from "./messages";
 import { layerName } from "./outputs";
-import type { ShownRegion } from "./region_info";
+import { PlanePanel } from "./plane";
 import { ScaleBar } from "./scale_bar";
 import { type Shared, shareMenu } from "./share_menu";
 import { Sheet } from "./sheet";
@@ -50,6 +52,7 @@ export class Panels {
   private readonly edge = box("sc-edge");
   private readonly note = element("div", { class: "sc-note", attributes: { role: "status" } });
   private readonly ends: (() => void)[] = [];
+  private planes: PlanePanel[] = [];
   private scene: SceneHeader | null = null;
   private defaults: Readonly<ViewState>;
   private themeListener: (theme: Theme) => void = () => {};
@@ -91,6 +94,19 @@ export class Panels {
     if (first) this.controls.showPane(first);
     this.inspector.showScene(message);
     this.frames.showPanes(header.panes);
+    for (const plane of this.planes) plane.section.remove();
+    this.planes = header.panes.map((pane, k) => {
+      const plane = new PlanePanel(k, this.layout.panesShown[k]!.overlay, this.actions);
+      plane.showPane(pane, message.arrays, header.live);
+      return plane;
+    });
+    this.layout.controls.append(...this.planes.map((plane) => plane.section));
+  }
+
+  /** Show a pane anew, after its plane was moved. */
+  showPane(index: number, pane: PaneHeader, arrays: Message["arrays"]): void {
+    this.inspector.showPane(index, pane, arrays);
+    this.planes[index]?.showPane(pane, arrays, this.scene?.live ?? false);
   }
 
   /** Show the ranges of the outputs, after the mesh that one sees has changed. */
@@ -105,10 +121,10 @@ export class Panels {
   /** Show the region that is pointed at, the kept one, and the one that this is compared with;
    * other: the region at the same place of another pane. */
   showRegion(
-    hovered: ShownRegion | null,
-    kept: ShownRegion | null,
-    compared: ShownRegion | null = null,
-    other: ShownRegion | null = null,
+    hovered: RegionInfo | null,
+    kept: RegionInfo | null,
+    compared: RegionInfo | null = null,
+    other: RegionInfo | null = null,
   ): void {
     this.inspector.show(hovered, kept, compared, other);
   }
@@ -166,7 +182,9 @@ export class Panels {
   }
 
   /** Place the handles of a pane's anchors, in CSS pixels from its canvas' corner. */
-  placeAnchors(_pane: number, _positions: readonly Pair[]): void {}
+  placeAnchors(pane: number, positions: readonly Pair[]): void {
+    this.planes[pane]?.placeAnchors(positions);
+  }
 
   /** The PNG of what one sees, with its legend. */
   png(): Promise<Blob> {

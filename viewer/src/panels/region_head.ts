@@ -1,11 +1,11 @@
 // The head of the inspector: the number of a region, its class, and whether it is kept.
 
+import type { RegionInfo } from "../geometry/region_info";
 import type { PaneHeader } from "../protocol/messages";
 import { box, element, setText, show, text } from "./dom";
 import { iconButton } from "./icons";
 import { swatch } from "./legend";
 import { formatCount } from "./numbers";
-import type { ShownRegion } from "./region_info";
 
 export class RegionHead {
   private readonly mark = text("sc-mark", "");
@@ -23,7 +23,7 @@ export class RegionHead {
   }
 
   /** Show a region; mark: "A" or "B" or the title of its pane; kept: whether it can be let go. */
-  update(pane: PaneHeader, region: ShownRegion, mark: string, kept: boolean): void {
+  update(pane: PaneHeader, region: RegionInfo, mark: string, kept: boolean): void {
     setText(this.mark, mark, mark);
     show(this.mark, mark !== "");
     setText(this.number, `Region ${formatCount(region.region)}`);
