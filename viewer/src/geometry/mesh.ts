@@ -215,9 +215,7 @@ function arraysOf({ header, arrays }: Message<MeshHeader>): MeshArrays {
     edges: as(Uint32Array, need("edges")),
     corners: as(Uint32Array, need("corners")),
     offsets,
-    region: find("region")
-      ? as(Uint32Array, need("region"))
-      : Uint32Array.from({ length: cells }, (_, k) => k),
+    region: find("region") ? as(Uint32Array, need("region")) : counting(cells),
     cellClass: find("cellClass") && as(Uint32Array, need("cellClass")),
     edgeLayer: as(Int16Array, need("edgeLayer")),
     edgeUnit: as(Int32Array, need("edgeUnit")),
@@ -232,6 +230,13 @@ function arraysOf({ header, arrays }: Message<MeshHeader>): MeshArrays {
   };
   checkLengths(header, result);
   return result;
+}
+
+/** 0, 1, 2, and so on. */
+function counting(length: number): Uint32Array {
+  const numbers = new Uint32Array(length);
+  for (let k = 0; k < length; k++) numbers[k] = k;
+  return numbers;
 }
 
 /** An array in another type; the same array if it has the type already. */

@@ -33,8 +33,9 @@ function extracted(mesh: Mesh, cells: Uint32Array, center: Readonly<Pair>, scale
   const vertexOf = (old: number): number => {
     let vertex = vertices.get(old);
     if (vertex === undefined) {
-      const [px, py] = [mesh.points[2 * old]! - x, mesh.points[2 * old + 1]! - y];
-      vertex = builder.vertex(px * factor, py * factor, old, old, 0);
+      const px = (mesh.points[2 * old]! - x) * factor;
+      const py = (mesh.points[2 * old + 1]! - y) * factor;
+      vertex = builder.vertex(px, py, old, old, 0);
       vertices.set(old, vertex);
     }
     return vertex;
@@ -45,8 +46,7 @@ function extracted(mesh: Mesh, cells: Uint32Array, center: Readonly<Pair>, scale
       const h = mesh.corners[k]!;
       let edge = edges.get(h >> 1);
       if (edge === undefined) {
-        const [a, b] = [mesh.edges[h & ~1]!, mesh.edges[h | 1]!];
-        edge = builder.edge(vertexOf(a), vertexOf(b), h >> 1);
+        edge = builder.edge(vertexOf(mesh.edges[h & ~1]!), vertexOf(mesh.edges[h | 1]!), h >> 1);
         edges.set(h >> 1, edge);
       }
       builder.corner(2 * edge + (h & 1));
@@ -58,49 +58,53 @@ function extracted(mesh: Mesh, cells: Uint32Array, center: Readonly<Pair>, scale
 
 /** The part of a mesh where sign * coordinate <= REACH. */
 function halved(mesh: Mesh, axis: 0 | 1, sign: 1 | -1): Mesh {
-  const { points, edges, corners, offsets } = mesh;
-  const beyond = (vertex: number) => sign * points[2 * vertex + axis]! - REACH;
-  let cut = false;
-  for (let vertex = 0; vertex < mesh.vertexCount && !cut; vertex++) cut = beyond(vertex) > 0;
-  if (!cut) return mesh;
+  const { points, edges, corners, offsets, vertexCount } = mesh;
+  const beyond = new Float64Array(vertexCount); // by how much a vertex is beyond the line
+  let most = 0;
+  for (let vertex = 0; vertex < vertexCount; vertex++) {
+    beyond[vertex] = sign * points[2 * vertex + axis]! - REACH;
+    if (beyond[vertex]! > most) most = beyond[vertex]!;
+  }
+  if (most <= 0) return mesh;
   const builder = new Builder(mesh);
-  const kept = new Int32Array(mesh.vertexCount).fill(-1);
-  for (let vertex = 0; vertex < kept.length; vertex++) {
-    if (beyond(vertex) > 0) continue;
+  const kept = new Int32Array(vertexCount).fill(-1);
+  for (let vertex = 0; vertex < vertexCount; vertex++) {
+    if (beyond[vertex]! > 0) continue;
     kept[vertex] = builder.vertex(points[2 * vertex]!, points[2 * vertex + 1]!, vertex, vertex, 0);
   }
-  /** The new vertex where an edge crosses the line, or -1. */
-  const crossing = (a: number, b: number): number => {
-    const [from, to] = [beyond(a), beyond(b)];
-    if (!((from < 0 && to > 0) || (from > 0 && to < 0))) return -1;
-    const t = from / (from - to);
-    const at = [0, 1].map((k) => (1 - t) * points[2 * a + k]! + t * points[2 * b + k]!);
-    at[axis] = sign * REACH;
-    return builder.vertex(at[0]!, at[1]!, a, b, t);
-  };
   const newEdge = new Int32Array(mesh.edgeCount).fill(-1);
-  const crossed = new Int32Array(mesh.edgeCount).fill(-1);
+  const crossing = new Int32Array(mesh.edgeCount).fill(-1); // the vertex on the line
   for (let edge = 0; edge < newEdge.length; edge++) {
-    const [a, b] = [edges[2 * edge]!, edges[2 * edge + 1]!];
-    crossed[edge] = crossing(a, b);
-    const [start, end] = [kept[a]!, kept[b]!].map((k) => (k < 0 ? crossed[edge]! : k));
-    if (start! >= 0 && end! >= 0) newEdge[edge] = builder.edge(start!, end!, edge);
+    const a = edges[2 * edge]!;
+    const b = edges[2 * edge + 1]!;
+    if (beyond[a]! * beyond[b]! < 0) {
+      const t = beyond[a]! / (beyond[a]! - beyond[b]!);
+      const along = (1 - t) * points[2 * a + 1 - axis]! + t * points[2 * b + 1 - axis]!;
+      const [x, y] = axis === 0 ? [sign * REACH, along] : [along, sign * REACH];
+      crossing[edge] = builder.vertex(x, y, a, b, t);
+    }
+    const start = kept[a]! < 0 ? crossing[edge]! : kept[a]!;
+    const end = kept[b]! < 0 ? crossing[edge]! : kept[b]!;
+    if (start >= 0 && end >= 0) newEdge[edge] = builder.edge(start, end, edge);
   }
   for (let cell = 0; cell < mesh.cellCount; cell++) {
-    const ring = corners.subarray(offsets[cell]!, offsets[cell + 1]!);
-    const first = ring.findIndex((h) => beyond(edges[h]!) < 0);
-    if (first < 0) continue;
-    let exit = -1; // the vertex at which the ring left the half-plane
-    for (let turn = 0; turn < ring.length; turn++) {
-      const h = ring[(first + turn) % ring.length]!;
-      const [a, b] = [kept[edges[h]!]!, kept[edges[h ^ 1]!]!];
-      const [edge, middle] = [newEdge[h >> 1]!, crossed[h >> 1]!];
+    const begin = offsets[cell]!;
+    const count = offsets[cell + 1]! - begin;
+    let first = 0; // a corner that is not beyond and not on the line
+    while (first < count && beyond[edges[corners[begin + first]!]!]! >= 0) first++;
+    if (first === count) continue;
+    let exit = -1; // the vertex at which the ring went beyond the line
+    for (let turn = first; turn < first + count; turn++) {
+      const h = corners[begin + (turn < count ? turn : turn - count)]!;
+      const edge = h >> 1;
+      const a = kept[edges[h]!]!;
+      const b = kept[edges[h ^ 1]!]!;
       if (a < 0 && b >= 0) {
-        const entry = middle >= 0 ? middle : b;
+        const entry = crossing[edge]! >= 0 ? crossing[edge]! : b;
         if (exit !== entry) builder.corner(2 * builder.edge(exit, entry, -1));
       }
-      if (edge >= 0) builder.corner(2 * edge + (h & 1));
-      if (a >= 0 && b < 0) exit = middle >= 0 ? middle : a;
+      if (newEdge[edge]! >= 0) builder.corner(2 * newEdge[edge]! + (h & 1));
+      if (a >= 0 && b < 0) exit = crossing[edge]! >= 0 ? crossing[edge]! : a;
     }
     builder.endCell(cell);
   }
@@ -125,7 +129,8 @@ class Builder {
     const { preciseValues, outputs } = this.source;
     const width = outputs.length;
     for (let k = 0; k < width; k++) {
-      const [from, to] = [preciseValues[a * width + k]!, preciseValues[b * width + k]!];
+      const from = preciseValues[a * width + k]!;
+      const to = preciseValues[b * width + k]!;
       this.values.push(t === 0 ? from : (1 - t) * from + t * to);
     }
     return this.points.length / 2 - 1;
@@ -154,29 +159,38 @@ class Builder {
   mesh(header: Mesh["header"]): Mesh {
     const { source, cells, edgeSource } = this;
     const precise = source.preciseValues instanceof Float64Array ? Float64Array : Float32Array;
-    const preciseValues = precise.from(this.values);
+    const preciseValues = new precise(this.values);
+    const edgeLayer = new Int16Array(edgeSource.length).fill(-2);
+    const edgeUnit = new Int32Array(edgeSource.length).fill(-1);
+    const sourceEdge = new Int32Array(edgeSource);
     const boundary: number[] = [];
-    edgeSource.forEach((edge, k) => {
-      if (edge >= 0 && source.onBoundary[edge]) boundary.push(k);
-    });
+    for (let k = 0; k < edgeSource.length; k++) {
+      const edge = edgeSource[k]!;
+      if (edge < 0) continue;
+      edgeLayer[k] = source.edgeLayer[edge]!;
+      edgeUnit[k] = source.edgeUnit[edge]!;
+      if (source.sourceEdge) sourceEdge[k] = source.sourceEdge[edge]!;
+      if (source.onBoundary[edge]) boundary.push(k);
+    }
+    const sources = new Uint32Array(cells);
     const arrays: MeshArrays = {
-      points: Float64Array.from(this.points),
-      edges: Uint32Array.from(this.edges),
-      corners: Uint32Array.from(this.corners),
-      offsets: Uint32Array.from(this.offsets),
-      region: Uint32Array.from(cells, (cell) => source.region[cell]!),
-      cellClass: source.cellClass && Uint32Array.from(cells, (cell) => source.cellClass![cell]!),
-      edgeLayer: Int16Array.from(edgeSource, (edge) => (edge < 0 ? -2 : source.edgeLayer[edge]!)),
-      edgeUnit: Int32Array.from(edgeSource, (edge) => (edge < 0 ? -1 : source.edgeUnit[edge]!)),
-      boundary: Uint32Array.from(boundary),
+      points: new Float64Array(this.points),
+      edges: new Uint32Array(this.edges),
+      corners: new Uint32Array(this.corners),
+      offsets: new Uint32Array(this.offsets),
+      region: sources.map((cell) => source.region[cell]!),
+      cellClass: source.cellClass && sources.map((cell) => source.cellClass![cell]!),
+      edgeLayer,
+      edgeUnit,
+      boundary: new Uint32Array(boundary),
       values:
         preciseValues instanceof Float32Array ? preciseValues : new Float32Array(preciseValues),
       preciseValues,
       regionCorners: source.regionCorners,
       gradients: source.gradients,
       gradientScale: source.gradientScale,
-      sourceEdge: Int32Array.from(edgeSource, (edge) => source.sourceEdge?.[edge] ?? edge),
-      sourceCell: Uint32Array.from(cells, (cell) => source.sourceCell?.[cell] ?? cell),
+      sourceEdge,
+      sourceCell: source.sourceCell ? sources.map((cell) => source.sourceCell![cell]!) : sources,
     };
     return new Mesh(header, arrays);
   }

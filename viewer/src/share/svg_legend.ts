@@ -1,0 +1,62 @@
+// The legend below the pictures of an SVG: names with their colours, or a colour bar with ticks.
+
+import type { LegendContent } from "../panels/legend";
+import { ticksOf } from "../panels/ticks";
+import { coordinate, escaped, safeColor } from "./svg_text";
+
+const [MARGIN, LINE, SWATCH, BAR, LETTER] = [12, 20, 11, 220, 6.6];
+
+export interface SvgLegend {
+  height: number;
+  definitions: string;
+  body: string;
+}
+
+/** A legend that begins at the top left of its own strip, in the width of the pictures. */
+export function svgLegend(content: LegendContent | null, width: number): SvgLegend {
+  if (!content || !(content.entries.length || (content.scale && content.lut))) {
+    return { height: 0, definitions: "", body: "" };
+  }
+  let y = MARGIN + SWATCH;
+  const parts: string[] = [];
+  if (content.label) {
+    parts.push(textAt(MARGIN, y, content.label));
+    y += LINE;
+  }
+  let definitions = "";
+  if (content.scale && content.lut) {
+    definitions = barGradient(content.lut);
+    parts.push(
+      `<rect x="${MARGIN}" y="${y - SWATCH}" width="${BAR}" height="${SWATCH}" fill="url(#bar)"/>`,
+    );
+    y += LINE - 3;
+    for (const { at, label } of ticksOf(content.scale, 5)) {
+      parts.push(textAt(MARGIN + at * BAR, y, label, "middle"));
+    }
+    y += LINE;
+  }
+  let x = MARGIN;
+  for (const { name, color } of content.entries) {
+    const long = SWATCH + 6 + LETTER * name.length + 16;
+    if (x > MARGIN && x + long > width) [x, y] = [MARGIN, y + LINE];
+    const square = `x="${coordinate(x)}" y="${y - SWATCH + 1}" width="${SWATCH}" height="${SWATCH}"`;
+    parts.push(`<rect ${square} rx="2" fill="${safeColor(color)}"/>`);
+    parts.push(textAt(x + SWATCH + 6, y, name));
+    x += long;
+  }
+  const height = y + (content.entries.length ? MARGIN : MARGIN - LINE);
+  return { height, definitions, body: parts.join("\n") };
+}
+
+function textAt(x: number, y: number, text: string, anchor = "start"): string {
+  return `<text x="${coordinate(x)}" y="${coordinate(y)}" text-anchor="${anchor}">${escaped(text)}</text>`;
+}
+
+function barGradient(lut: Uint8Array): string {
+  const stops = Array.from({ length: 33 }, (_, k) => {
+    const at = 3 * Math.min(255, 8 * k);
+    const color = `rgb(${lut[at]},${lut[at + 1]},${lut[at + 2]})`;
+    return `<stop offset="${coordinate((100 * k) / 32)}%" stop-color="${color}"/>`;
+  });
+  return `<linearGradient id="bar">${stops.join("")}</linearGradient>`;
+}
