@@ -8,10 +8,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_rgb
 from matplotlib.transforms import Bbox
 from torch import nn
 
 import splinecam as sc
+from splinecam.plot.colors import ColorOptions
+from splinecam.viewer.class_colors import class_coloring
 from splinecam.viewer.container import Message, unpack
 from splinecam.viewer.panes import Pane
 from splinecam.viewer.scene_options import SceneOptions
@@ -77,6 +80,21 @@ def cell_colors(session: Session, found: Message) -> tuple[Any, Any]:
     return np.array(header["center"]) + header["scale"] * local, colors
 
 
+def class_colors(session: Session, found: Message) -> tuple[Any, Any]:
+    """The centroids of cells of one class each, and their colours as the browser computes them."""
+    part = session.partition_of("0/0")
+    cells = part.class_regions()
+    classes = unpack(session.answer({"ask": "scene"})).message["panes"][0]["classes"]
+    palette = np.array([to_rgb(each["color"]) for each in classes])
+    lead = cells.cell_leads[:, None].numpy()
+    share = 0.12 + (0.8 - 0.12) * lead / (lead + found.message["typical"])
+    colors = 1 - share * (1 - palette[cells.cell_class])
+    assert found.message["by"] == "class"
+    assert not found.arrays
+    centroids = cells.winners.overlay.mesh.areas_and_centroids()[1]
+    return part.frame.to_plane(centroids).numpy(), 255 * colors + 0.5
+
+
 def pictured(part: sc.Partition, places: Any, **options: Any) -> tuple[Any, Any]:
     """The colours of a static picture at some places, and its axes."""
     ax = part.plot(**options)
@@ -93,7 +111,7 @@ def pictured(part: sc.Partition, places: Any, **options: Any) -> tuple[Any, Any]
 def assert_same_colors(part: sc.Partition, name: str, output: int | None = None) -> None:
     session = session_of(part)
     found = coloring(session, name, output)
-    places, colors = cell_colors(session, found)
+    places, colors = (class_colors if name == "class" else cell_colors)(session, found)
     some = np.random.default_rng(0).permutation(len(places))[:60]
     if name == "output" and output is None:
         output = 0
@@ -115,8 +133,7 @@ def test_colors_are_those_of_static_pictures(part: sc.Partition, name: str) -> N
         message = unpack(session_of(part).answer(request)).message
         assert "no classes" in message["message"]
         return
-    if name != "class":  # the browser finds the colours of classes
-        assert_same_colors(part, name)
+    assert_same_colors(part, name)
 
 
 @pytest.mark.parametrize("name", ["slope", "output"])
@@ -125,18 +142,8 @@ def test_colors_of_an_output(name: str, output: int) -> None:
     assert_same_colors(partition_of(3), name, output)
 
 
-@pytest.mark.parametrize("part", [partition_of(3), partition_of(1, nn.Sigmoid())])
-def test_classes_are_told_their_typical_lead(part: sc.Partition) -> None:
-    found = coloring(session_of(part), "class").message
-    cells = part.class_regions()
-    order = cells.cell_leads.argsort()
-    below = cells.cell_areas[order].cumsum(0) <= float(cells.cell_areas.sum()) / 2
-    median = float(cells.cell_leads[order][int(below.sum())])
-    assert found["by"] == "class"
-    assert found["typical"] == pytest.approx(median, rel=0.2)
-    words = [text.get_text() for text in part.plot(color="class").figure.findobj(plt.Text)]
-    plt.close("all")
-    assert {entry["name"] for entry in found["legend"]} <= set(words)
+def test_two_classes_of_a_sigmoid() -> None:
+    assert_same_colors(partition_of(1, nn.Sigmoid()), "class")
 
 
 def test_columns_of_the_table(part: sc.Partition) -> None:
@@ -170,7 +177,6 @@ def test_windows_have_the_limits_of_the_whole() -> None:
     session.keep("0/0/w1", window)
     for name in (*KINDS, "perimeter"):
         whole, near = coloring(session, name), coloring(session, name, mesh="0/0/w1")
-        assert whole.message["typical"] == near.message["typical"]
         if whole.message["scale"] is not None:
             kept = ("type", "low", "center", "high")
             assert [whole.message["scale"][key] for key in kept] == [
@@ -183,13 +189,29 @@ def test_windows_have_the_limits_of_the_whole() -> None:
 
 def test_merged_pieces_have_their_edges() -> None:
     part = partition_of(3)
+    edges = coloring(session_of(part), "merged").arrays["edges"]
+    assert np.array_equal(edges, part.merged().edges)
+
+
+def test_many_regions_have_nearly_the_same_lead_uncut() -> None:
+    torch.manual_seed(0)
+    layers = [nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 3)]
+    part = sc.partition(nn.Sequential(*layers), sc.Domain.box(-3, 3), progress=False)
+    cut, uncut = (class_coloring(part, ColorOptions(), most=most) for most in (1 << 20, 0))
+    assert cut.scale is not None
+    assert uncut.scale == pytest.approx(cut.scale, rel=0.05)
+    assert [name for name, _ in uncut.legend] == [name for name, _ in cut.legend]
+
+
+def test_moved_planes_keep_the_lead_of_classes() -> None:
+    part = partition_of(3)
     session = session_of(part)
-    edges = coloring(session, "merged").arrays["edges"]
-    mesh = unpack(session.answer({"ask": "mesh", "pane": 0, "frame": 0}))
-    ends = mesh.arrays["points"][mesh.arrays["edges"][edges]]
-    length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1).sum() * mesh.message["scale"]
-    own = part.vertices[part.edges[part.merged().edges]]
-    assert length == pytest.approx(float((own[:, 1] - own[:, 0]).norm(dim=1).sum()))
+    first = coloring(session, "class")
+    session.keep("0/0/p1", sc.partition(part.model, sc.Domain.box(0, 1), progress=False))
+    moved = coloring(session, "class", mesh="0/0/p1")
+    assert moved.message["typical"] == first.message["typical"]
+    areas = [coloring(session, "area", mesh=mesh).message["scale"] for mesh in ("0/0", "0/0/p1")]
+    assert areas[0] != areas[1]
 
 
 def test_unknown_colorings_are_named() -> None:

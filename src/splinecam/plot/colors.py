@@ -38,9 +38,11 @@ __all__ = [
     "Coloring",
     "Limits",
     "beyond",
+    "class_legend",
     "class_names",
     "color_regions",
     "output_name",
+    "output_scale",
 ]
 
 Limits = tuple[float, float]
@@ -155,20 +157,32 @@ def _by_class(part: PartitionData, options: ColorOptions) -> Coloring:
     """The winner's colour, paler where it wins by little; regions are cut at the boundary."""
     cells = class_regions(part, level=options.level)
     winner, lead, area = map(to_numpy, (cells.cell_class, cells.cell_leads, cells.cell_areas))
-    names = class_names(part, options.names, options.level)
     if options.limits is None:
         typical = float(weighted_quantiles(lead, [0.5], area)[0])
     else:
         typical = options.limits[1]
-    shown = _shown_classes(np.bincount(winner, area, minlength=len(names)), options)
-    palette = class_palette(len(names))
+    label, legend = class_legend(part, winner, area, options)
     return Coloring(
         cells.winners.overlay.mesh,
         CellColors(colors=_opaque(paler(winner, lead, typical))),
-        label="class" if names == [str(k) for k in range(len(names))] else "",
-        legend=tuple((names[k], 1 - STRONGEST * (1 - palette[k])) for k in shown),
+        label=label,
+        legend=legend,
         scale=(0.0, typical) if typical > 0 else None,
     )
+
+
+def class_legend(
+    part: PartitionData, winner: Ints, area: Floats, options: ColorOptions
+) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """The heading and the entries of a legend of classes: of those that occur, or are chosen.
+
+    winner, area: (C,) the classes of cells, and their areas.
+    """
+    names = class_names(part, options.names, options.level)
+    shown = _shown_classes(np.bincount(winner, area, minlength=len(names)), options)
+    palette = class_palette(len(names))
+    heading = "class" if names == [str(k) for k in range(len(names))] else ""
+    return heading, tuple((names[k], 1 - STRONGEST * (1 - palette[k])) for k in shown)
 
 
 def _shown_classes(areas: Any, options: ColorOptions) -> list[int]:
@@ -234,20 +248,30 @@ def _logarithmic(
 def _by_output(part: PartitionData, options: ColorOptions) -> Coloring:
     """The output itself, which is affine in every region."""
     k = output_of(part, options.output)
-    maps, level = part.maps, options.level
+    maps = part.maps
     slopes, middle = maps.weight[:, k], maps.value[:, k]
     origin = to_numpy(middle - (slopes * maps.anchor).sum(1))
-    low, high = options.scale_limits(to_numpy(middle), to_numpy(part.areas))
+    norm, cmap = output_scale(part, to_numpy(middle), options)
+    fill = CellColors(numbers=origin, slopes=to_numpy(slopes))
+    extremes = _extremes(to_numpy(part.values[:, k]))
+    return Coloring(part.mesh, fill, output_name(part, k), norm, cmap, extremes)
+
+
+def output_scale(
+    part: PartitionData, middle: Floats, options: ColorOptions
+) -> tuple[Normalize, Colormap]:
+    """The scale of an output with the values ``middle`` (F,): of two colours around the level.
+
+    It has one colour where most of the domain is on one side of the level.
+    """
+    level = options.level
+    low, high = options.scale_limits(middle, to_numpy(part.areas))
     below, above = level - low, high - level
-    norm, cmap = _linear(low, high), "viridis"
     if min(below, above) > BALANCE * max(below, above):
         if options.limits is None:
             low, high = level - max(below, above), level + max(below, above)
-        norm, cmap = TwoSlopeNorm(level, low, high), "RdBu_r"
-    fill = CellColors(numbers=origin, slopes=to_numpy(slopes))
-    extremes = _extremes(to_numpy(part.values[:, k]))
-    name = output_name(part, k)
-    return Coloring(part.mesh, fill, name, norm, options.colormap(cmap), extremes)
+        return TwoSlopeNorm(level, low, high), options.colormap("RdBu_r")
+    return _linear(low, high), options.colormap("viridis")
 
 
 def _given(part: PartitionData, color: Any, options: ColorOptions) -> Coloring:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +10,21 @@ import numpy as np
 from matplotlib.colors import Colormap, LogNorm, Normalize, TwoSlopeNorm, to_rgb
 from torch import Tensor
 
-from splinecam.analysis.measures import centroid_values, table
+from splinecam.analysis.measures import table
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.arrays import Floats, Pixels, to_numpy
 from splinecam.plot.cell_image import CellColors
-from splinecam.plot.colors import Coloring, ColorOptions, Limits, class_names, color_regions
-from splinecam.plot.palette import STRONGEST, class_palette
+from splinecam.plot.colors import (
+    Coloring,
+    ColorOptions,
+    Limits,
+    color_regions,
+    output_name,
+    output_scale,
+)
 from splinecam.viewer.answers import Answer, RequestError
-from splinecam.viewer.meshes import Sizes, has_classes, sent_outputs
+from splinecam.viewer.class_colors import class_coloring
+from splinecam.viewer.meshes import has_classes
 from splinecam.viewer.samples import hex_color
 from splinecam.viewer.scene import COLUMNS
 from splinecam.viewer.scene_options import SceneOptions
@@ -25,7 +32,7 @@ from splinecam.viewer.scene_options import SceneOptions
 __all__ = ["BY_OUTPUT", "coloring_answer", "coloring_of", "given_colors", "lut_of"]
 
 BY_OUTPUT = ("slope", "output")
-_BUILT_IN = ("class", "slope", "area", "output", "layer", "vertices", "random", "merged")
+_BUILT_IN = ("slope", "area", "layer", "vertices", "random", "merged")
 _ENTRIES = 256  # colours of a table that a colour map is sent as
 
 
@@ -54,12 +61,12 @@ def coloring_of(
     )
     if given is not None:
         return replace(color_regions(part, given, chosen), label=name)
-    if name == "class" and not has_classes(part, options.level):
-        raise RequestError("There are no classes: the network has one output, or too many.")
-    if name == "class" and like is not None:
-        return _classes_like(part, chosen, like)
-    if name == "output" and output is None:
-        chosen = replace(chosen, output=0)
+    if name == "class":
+        if not has_classes(part, options.level):
+            raise RequestError("There are no classes: the network has one output, or too many.")
+        return class_coloring(part, chosen)
+    if name == "output":
+        return _output_coloring(part, output or 0, chosen)
     if name in _BUILT_IN:
         return color_regions(part, name, chosen)
     columns = table(part) if name in COLUMNS or name.startswith("output_") else {}
@@ -69,13 +76,17 @@ def coloring_of(
     return replace(color_regions(part, numbers, chosen), label=name.replace("_", " "))
 
 
-def _classes_like(part: PartitionData, options: ColorOptions, like: Limits) -> Coloring:
-    """The colours of classes by a given scale: the winners need not be found for it."""
-    names = class_names(part, options.names, options.level)
-    palette = 1 - STRONGEST * (1 - class_palette(len(names)))
-    label = "class" if names == [str(k) for k in range(len(names))] else ""
-    legend = tuple(zip(names, palette, strict=True))
-    return Coloring(part.mesh, CellColors(), label, legend=legend, scale=like)
+def _output_coloring(part: PartitionData, output: int, options: ColorOptions) -> Coloring:
+    """Colours of an output, with its values in the middle of the regions.
+
+    The browser interpolates the values at the vertices, so that no maps are needed.
+    """
+    mesh, values = part.mesh, part.values[:, output]
+    middle = to_numpy(mesh.sums(values[mesh.corner_vertices()]) / mesh.counts())
+    norm, cmap = output_scale(part, middle, options)
+    extremes = float(values.min()), float(values.max())
+    fill = CellColors(numbers=middle)
+    return Coloring(mesh, fill, output_name(part, output), norm, cmap, extremes)
 
 
 def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
@@ -95,48 +106,40 @@ def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
     return np.asarray(colors)[to_numpy(parent)]
 
 
-def coloring_answer(
-    part: PartitionData, coloring: Coloring, about: Mapping[str, Any], sizes: Sizes
-) -> Answer:
+def coloring_answer(coloring: Coloring, about: Mapping[str, Any], outputs: Sequence[int]) -> Answer:
     """Colours as a message; about: the mesh, name and output that were asked for.
 
-    sizes: of the mesh that is sent. The colours of classes follow from the mesh: the message has
-    the lead at which a class has half of its colour.
+    outputs: those that the mesh holds.
     """
     fill, arrays = coloring.fill, dict[str, Any]()
-    by, output = "region", about["output"]
-    if about["name"] == "class":
-        by = "class"
-    elif fill.colors is not None:
-        arrays["colors"] = _bytes(fill.colors)
-    else:
-        assert fill.numbers is not None
-        assert coloring.cmap is not None
-        arrays["lut"] = lut_of(coloring.cmap)
-        if fill.slopes is None:
-            arrays["numbers"] = fill.numbers.astype(np.float32)
-        else:
-            output = output or 0
-            by = "output" if output in sent_outputs(part, sizes) else "region"
-            if by == "region":
-                values = to_numpy(centroid_values(part)[:, output])
-                arrays["numbers"] = values.astype(np.float32)
-    if coloring.edges is not None:
-        arrays["edges"] = to_numpy(coloring.edges).astype(np.uint32)
-    header = {
+    header: dict[str, Any] = {
         "kind": "coloring",
-        "mesh": about["mesh"],
-        "name": about["name"],
+        **about,
         "label": coloring.label,
-        "by": by,
-        "output": output,
-        "typical": coloring.scale[1] if by == "class" and coloring.scale else 0.0,
+        "by": "region",
         "scale": _scale(coloring),
         "legend": [
             {"name": str(name), "color": hex_color(np.array(to_rgb(color)))}
             for name, color in coloring.legend
         ],
     }
+    if about["name"] == "class":
+        typical = 0.0 if coloring.scale is None else coloring.scale[1]
+        header |= {"by": "class", "typical": typical}
+    elif fill.colors is not None:
+        arrays["colors"] = _bytes(fill.colors)
+    else:
+        assert fill.numbers is not None
+        assert coloring.cmap is not None
+        arrays["lut"] = lut_of(coloring.cmap)
+        if about["name"] == "output":
+            header["output"] = about["output"] or 0
+        if about["name"] == "output" and header["output"] in outputs:
+            header["by"] = "output"
+        else:
+            arrays["numbers"] = fill.numbers.astype(np.float32)
+    if coloring.edges is not None:
+        arrays["edges"] = to_numpy(coloring.edges).astype(np.uint32)
     return Answer(header, arrays)
 
 

@@ -10,31 +10,31 @@ import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import SAFETY
+from splinecam.analysis.class_regions import class_regions
 from splinecam.analysis.partition_data import PartitionData
-from splinecam.geometry.subdivision import Mesh
 from splinecam.plot.arrays import to_numpy
 from splinecam.plot.colors import output_name
 from splinecam.plot.regions import default_color
 from splinecam.viewer.answers import Answer
 
-__all__ = ["MAX_CLASSES", "Sizes", "has_classes", "mesh_answer", "sent_outputs"]
+__all__ = ["MAX_CLASSES", "Sizes", "has_classes", "mesh_answer", "outputs_of"]
 
 MAX_CLASSES = 32_000  # the time to find the winner of every point grows with the outputs
-
 _BLOCK = 1 << 22  # numbers in a block
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much a mesh may hold: outputs, values of them, and both in double precision.
+    """How much a mesh may hold.
 
-    doubles: vertices whose places are sent in double precision; exact: values that are.
+    outputs: whose values are sent; values: of all of them together, unless more can win; points,
+    precise: the coordinates and the values that are sent in double precision.
     """
 
     outputs: int = 1000
-    values: int = 4_000_000
-    doubles: int = 4_000_000
-    exact: int = 1_000_000
+    values: int = 8_000_000
+    points: int = 8_000_000
+    precise: int = 8_000_000
 
 
 def has_classes(part: PartitionData, level: float | None = None) -> bool:
@@ -47,16 +47,11 @@ def has_classes(part: PartitionData, level: float | None = None) -> bool:
     return default_color(part) == "class" or part.names is not None or level is not None
 
 
-def sent_outputs(part: PartitionData, sizes: Sizes) -> list[int]:
-    """The outputs whose values are sent: all, or those that win somewhere or come closest."""
-    most = min(sizes.outputs, sizes.values // max(1, part.mesh.num_vertices))
-    return _outputs(part.values, max(1, most))
-
-
-def mesh_answer(part: PartitionData, about: dict[str, Any], sizes: Sizes) -> Answer:
+def mesh_answer(
+    part: PartitionData, about: dict[str, Any], level: float | None, sizes: Sizes
+) -> Answer:
     """The mesh of a partition; about: its id, pane, frame and window."""
-    mesh, values = part.mesh, part.values
-    outputs = sent_outputs(part, sizes)
+    mesh, outputs, values = part.mesh, outputs_of(part, level, sizes), part.values
     if len(outputs) < values.shape[1]:
         values = values[:, torch.tensor(outputs, device=values.device)]
     header = {
@@ -71,17 +66,15 @@ def mesh_answer(part: PartitionData, about: dict[str, Any], sizes: Sizes) -> Ans
         "ranges": torch.stack([values.amin(0), values.amax(0)], 1).tolist(),
         "unresolved": len(part.unresolved),
     }
-    precision = np.float64 if mesh.num_vertices <= sizes.doubles else np.float32
-    # Deep in a window the values differ by less than single precision can tell.
-    exact = np.float64 if values.numel() <= sizes.exact else np.float32
+    few = to_numpy(mesh.counts()).max(initial=0) < 256
     arrays = {
-        "points": _as(mesh.uv, precision),
+        "points": _real(mesh.uv, sizes.points),
         "edges": _as(mesh.edges, np.uint32),
         "corners": _as(mesh.corners, np.uint32),
-        "counts": _counts(mesh),
-        "edgeLayer": _as(part.edge_layer, np.int16),
-        "edgeUnit": _as(part.edge_unit, np.int32),
-        "values": _as(values, exact),
+        "counts": _as(mesh.counts(), np.uint8 if few else np.uint16),
+        "edgeLayer": _as(mesh.edge_layer, np.int16),
+        "edgeUnit": _as(mesh.edge_unit, np.int32),
+        "values": _real(values, sizes.precise),
     }
     return Answer(header, arrays)
 
@@ -90,18 +83,31 @@ def _as(values: Tensor, dtype: Any) -> Any:
     return to_numpy(values).astype(dtype)
 
 
-def _counts(mesh: Mesh) -> Any:
-    counts = to_numpy(mesh.counts())
-    return counts.astype(np.uint8 if counts.max(initial=0) < 256 else np.uint16)
+def _real(values: Tensor, precise: int) -> Any:
+    return _as(values, np.float64 if values.numel() <= precise else np.float32)
 
 
-def _outputs(values: Tensor, most: int) -> list[int]:
-    """The outputs (at most so many) that win somewhere, or come closest to it, ascending."""
-    n = int(values.shape[1])
+def outputs_of(part: PartitionData, level: float | None, sizes: Sizes) -> list[int]:
+    """The outputs whose values are sent, ascending: all, or those that win or come closest.
+
+    All that win somewhere are among them, so that the browser finds the classes.
+    """
+    n, vertices = int(part.values.shape[1]), part.mesh.num_vertices
+    most = max(1, min(sizes.outputs, sizes.values // max(1, vertices)))
     if n <= most:
         return list(range(n))
-    lead = values.new_full((n,), -torch.inf)
-    for block in torch.split(values, max(1, _BLOCK // n)):
+    lead = _leads(part.values)
+    if has_classes(part, level):
+        winners = torch.unique(class_regions(part).cell_class)
+        lead[winners] = torch.inf
+        most = max(most, len(winners))
+    return sorted(torch.topk(lead, most).indices.tolist())
+
+
+def _leads(values: Tensor) -> Tensor:
+    """How close each output comes to the largest one at any vertex: 0, or the negative gap."""
+    lead = values.new_full(values.shape[1:], -torch.inf)
+    for block in torch.split(values, max(1, _BLOCK // values.shape[1])):
         gap = block - block.amax(1, keepdim=True)
         lead = torch.maximum(lead, gap.amax(0))
-    return sorted(torch.topk(lead, most).indices.tolist())
+    return lead

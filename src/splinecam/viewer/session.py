@@ -17,7 +17,7 @@ from splinecam.viewer.answers import Answer, Request, RequestError, integer, tex
 from splinecam.viewer.colorings import BY_OUTPUT, coloring_answer, coloring_of, given_colors
 from splinecam.viewer.container import pack
 from splinecam.viewer.gradients import gradient_answer
-from splinecam.viewer.meshes import Sizes, mesh_answer
+from splinecam.viewer.meshes import Sizes, mesh_answer, outputs_of
 from splinecam.viewer.panes import Pane
 from splinecam.viewer.scene import scene_answer
 from splinecam.viewer.scene_options import SceneOptions
@@ -159,7 +159,7 @@ class Session:
         self.keep(mesh, part)
         box = None if window is None else list(window)
         about = {"id": mesh, "pane": pane, "frame": frame, "window": box}
-        return mesh_answer(part, about, self.sizes)
+        return mesh_answer(part, about, self.options.level, self.sizes)
 
     def _coloring(self, request: Request) -> Answer:
         mesh, name = text(request, "mesh"), text(request, "name")
@@ -167,21 +167,22 @@ class Session:
         output = self._output_of(request, part) if name in BY_OUTPUT else None
         coloring = self.coloring_of(mesh, name, output)
         about = {"mesh": mesh, "name": name, "output": output}
-        return coloring_answer(part, coloring, about, self.sizes)
+        outputs = outputs_of(part, self.options.level, self.sizes)
+        return coloring_answer(coloring, about, outputs)
 
     def coloring_of(self, mesh: str, name: str, output: int | None) -> Coloring:
         """The colours of a mesh; those of a window have the limits of the whole picture."""
         part, whole_id = self.partition_of(mesh), mesh.partition("/w")[0]
-        if name == "class":  # its scale stays also when the plane moves
-            whole_id = "/".join(mesh.split("/")[:2])
-        whole = part
+        whole, limits_id = part, whole_id
         if whole_id != mesh:
             try:
                 whole = self.partition_of(whole_id)
             except SplineCamError:  # it is too large, so that there are only windows
-                whole_id = mesh.split("/")[0]
-        key = whole_id, name, output
-        if mesh == whole_id or key not in self._limits:
+                limits_id = mesh.partition("/")[0]
+        if name == "class":  # leads are as large in other planes, and take long to find
+            limits_id = limits_id.partition("/p")[0]
+        key = limits_id, name, output
+        if mesh == limits_id or key not in self._limits:
             found = self._colored(whole, whole, whole_id, name, output)
             self._limits[key] = found.limits
             while len(self._limits) > _LIMITS:

@@ -148,7 +148,8 @@ export interface MeshHeader {
 
 /** Colours of a mesh. By region: arrays colors u1 (F, 3), or numbers f4 (F) and lut u1 (256, 3). By
  * output: lut; the numbers are the values of an output, linear on every region. By class: no array;
- * the colours follow from the classes and their leads. */
+ * the colours follow from the classes and their leads. A number that is NaN has no colour.
+ * Where edges u4 (n) is given, only these edges of the mesh are drawn (before it is cut). */
 export interface ColoringHeader {
   kind: "coloring";
   mesh: string;
