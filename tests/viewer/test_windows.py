@@ -43,8 +43,9 @@ def square(center, width: float) -> tuple[float, float, float, float]:
 
 
 def looked_at(part: sc.Partition, box) -> tuple[Window, sc.Partition]:
+    """A window of a partition, in coordinates relative to its centre."""
     window = Window.of(part.domain, box)
-    return window, Pane("", [part]).window(0, window)
+    return window, Pane("", [part]).computed(0, window.domain)
 
 
 @pytest.mark.parametrize("inputs", [2, 6])
@@ -74,7 +75,7 @@ def test_windows_at_vertices_and_in_regions(width, inputs):
 def test_cells_of_a_network_that_folds_34_times(center, width):
     (pane,) = panes_of([(Folds(34), BOX)], device="cpu")
     window = Window.of(BOX, square(center, width))
-    part = pane.window(0, window)
+    part = pane.computed(0, window.domain)
     cells = 1
     for axis in range(2):
         corners = part.domain.corners[:, axis]
@@ -104,6 +105,25 @@ def test_neighbouring_windows_fit_together():
         assert len(part) > 1
     apart = (found[0][0] - found[1][0]) + (found[0][1] - found[1][1])
     assert float(apart.norm()) < 1e-6 * width
+
+
+@pytest.mark.parametrize("width", [0.5, 2**-20 * math.sqrt(2), 1e-9])
+def test_a_window_has_the_coordinates_of_the_pane(width):
+    domain = sc.Domain.around([0.3] * 6, side=2.0)
+    whole = sc.partition(mlp(6), domain, names=["a", "b", "c"], progress=False)
+    place = whole.vertices[whole.vertex_layer > 0][3]
+    window, plain = looked_at(whole, square(place, width))
+    part = Pane("", [whole]).window(0, window)
+    assert torch.equal(part.domain.origin, domain.origin)
+    assert torch.equal(part.domain.basis, domain.basis)
+    assert part.names == whole.names
+    moved = plain.vertices + torch.tensor(window.center, dtype=torch.float64)
+    assert torch.allclose(part.vertices, moved, atol=4e-16, rtol=0)
+    exact = part.mesh.uv * part.frame.scale - plain.mesh.uv * plain.frame.scale
+    assert float(exact.abs().max()) == 0
+    assert torch.equal(part.locate(part.domain.embed(part.centroids)), torch.arange(len(part)))
+    if width > 1e-6:
+        part.validate()
 
 
 def test_a_window_is_clipped_at_the_border():

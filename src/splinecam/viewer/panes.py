@@ -18,6 +18,8 @@ from splinecam.training.runs import Run
 from splinecam.training.watching import Watch
 from splinecam.viewer.frames import Frames, GivenFrames, NetworkFrame, RunFrames
 from splinecam.viewer.networks import Network
+from splinecam.viewer.planes import Plane
+from splinecam.viewer.rasters import typical_lead
 from splinecam.viewer.windows import (
     Box,
     Limits,
@@ -39,8 +41,8 @@ class Pane:
     title: the pane's heading; frames: partitions, or where they come from; labels: of given
     partitions; limits: of what is computed while one looks.
 
-    domain: what is shown now, in the plane to which it was moved last; generation: how often it was
-    moved.
+    domain: what is shown now, in the plane to which it was moved last; plane: how it can be moved,
+    None if it cannot; generation: how often it was moved.
     """
 
     def __init__(
@@ -55,9 +57,11 @@ class Pane:
         self.frames = GivenFrames(frames, labels) if isinstance(frames, Sequence) else frames
         self.limits = limits or Limits()
         self.domain = self.frames.domain
+        self.plane: Plane | None = None
         self.generation = 0
         self._computed: dict[int, Partition | TooMuch] = {}
         self._start: tuple[Box, Partition] | None = None
+        self._leads: dict[int, float] = {}
 
     @property
     def labels(self) -> list[str]:
@@ -83,7 +87,8 @@ class Pane:
         count = len(self.labels)
         if not 0 <= frame < count:
             raise IndexError(f"frame {frame} of {count}, numbered from 0")
-        given = self.frames.partition(frame) if not self.generation else None
+        unmoved = self.domain is self.frames.domain
+        given = self.frames.partition(frame) if unmoved else None
         if given is not None:
             return given
         if frame not in self._computed:
@@ -119,8 +124,21 @@ class Pane:
     ) -> Partition:
         """The partition of a window of the present plane; ``TooMuch`` if it is too large."""
         if frame == 0 and self._start is not None and self._start[0] == window.box:
-            return self._start[1]
-        return self.computed(frame, window.domain, outdated)
+            part = self._start[1]
+        else:
+            part = self.computed(frame, window.domain, outdated)
+        return window.placed(part, self.domain)
+
+    def mesh_id(self, number: int, frame: int) -> str:
+        """The name of the mesh of a frame in the present plane; number: of this pane."""
+        return f"{number}/{frame}" + (f"/p{self.generation}" if self.generation else "")
+
+    def typical_lead(self, frame: int, level: float) -> float:
+        """The lead at which a class has half of its colour, about, without the whole partition."""
+        if frame not in self._leads:
+            network, domain = self.frames.network(frame), self.frames.domain
+            self._leads[frame] = typical_lead(network, domain, level)
+        return self._leads[frame]
 
     def _first_window(self) -> tuple[Box, Partition]:
         if self._start is None:
@@ -132,9 +150,10 @@ class Pane:
         """Look for new frames: the labels of all frames if they have changed, else None."""
         return self.labels if self.frames.poll() else None
 
-    def move(self, domain: Domain) -> None:
-        """Show another domain from now on, which the network partitions."""
-        self.domain, self._computed, self._start = domain, {}, None
+    def move(self, plane: Plane) -> None:
+        """Show the domain of another plane from now on, which the network partitions."""
+        self.plane, self.domain = plane, plane.domain
+        self._computed, self._start = {}, None
         self.generation += 1
 
 

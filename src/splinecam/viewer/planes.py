@@ -25,6 +25,7 @@ __all__ = ["Direction", "Plane"]
 
 _FEW = 8  # inputs of at most so many numbers are moved along their axes
 _MOST = 3  # directions of larger inputs
+_SAMPLES, _NUMBERS = 256, 1 << 24  # data points, and numbers of them, that decide on directions
 _THIN, _SMALL = 1e-6, 1e-9  # the triangle of the anchors: height by width, width by domain
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
@@ -135,8 +136,8 @@ class Plane:
 
     def _moved(self, plane: Domain, at: Tensor) -> Plane:
         """The polygon around anchors (3, 2) in the plane of a domain."""
-        moved = replace(plane, corners=self.weights @ at)
-        return replace(self, base=moved, anchors=at)._with_directions()
+        moved = replace(self, base=replace(plane, corners=self.weights @ at), anchors=at)
+        return moved if plane.basis is self.base.basis else moved._with_directions()
 
     def _seen_at(self, anchor: Sequence[float] | int, present: Domain) -> Tensor:
         """Where an anchor is seen in the present plane, (2,)."""
@@ -179,20 +180,33 @@ def directions_of(domain: Domain, points: Tensor | None = None) -> tuple[Directi
         )
     finite = None if points is None else points[points.isfinite().all(1)]
     if finite is not None and len(finite):
-        offset = finite - domain.origin
-        rest = offset - offset @ domain.basis.T @ domain.basis
-        most = float(offset.abs().max())
-        _, strength, rows = torch.linalg.svd(rest, full_matrices=False)
-        rows = rows[:_MOST][strength[:_MOST] > PLANAR * max(most, domain.diameter)]
+        rows, along = _components(domain, finite)
         if len(rows):
-            along = (rest @ rows.T).abs().amax(0).tolist()
-            rows = _orthonormal(rows, domain.basis)
             names = [f"component {k + 1}" for k in range(len(rows))]
             return tuple(map(Direction, names, rows, along))
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(_MOST, domain.dim, generator=generator, dtype=torch.float64)
     rows = _orthonormal(rows, domain.basis)
     return tuple(Direction(f"direction {k + 1}", row, reach) for k, row in enumerate(rows))
+
+
+def _components(domain: Domain, points: Tensor) -> tuple[Tensor, list[float]]:
+    """Directions in which points (N, D) differ most from a plane, and how far they do.
+
+    Of many points some that are evenly spread decide.
+    """
+    count = min(_SAMPLES, max(_MOST, _NUMBERS // domain.dim))
+    some = points[:: -(-len(points) // count)]
+    offset = some - domain.origin
+    rest = offset - offset @ domain.basis.T @ domain.basis
+    values, vectors = torch.linalg.eigh(rest @ rest.T)
+    strength = values.flip(0)[:_MOST].clamp(min=0).sqrt()
+    size = max(float(offset.abs().max()), domain.diameter)
+    used = strength > _THIN * size
+    if not bool(used.any()):
+        return points[:0], []
+    rows = _orthonormal(vectors.flip(1)[:, :_MOST][:, used].T @ rest, domain.basis)
+    return rows, (rest @ rows.T).abs().amax(0).tolist()
 
 
 def _along_axes(basis: Tensor) -> tuple[list[Tensor], list[int]]:

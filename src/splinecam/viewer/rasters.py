@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from splinecam.geometry.domain import Domain
-from splinecam.plot.arrays import Floats, to_numpy
+from splinecam.plot.arrays import Floats, Pixels, to_numpy
 from splinecam.plot.palette import paler
 from splinecam.viewer.networks import Network
 from splinecam.viewer.windows import Box, Window
 
-__all__ = ["Leads", "leads_on_grid", "raster_pixels", "typical_lead"]
+__all__ = ["Leads", "Raster", "leads_on_grid", "raster_pixels", "typical_lead"]
 
 _NUMBERS = 1 << 22  # outputs that are computed at a time
 _FIRST = 256  # points of the first block, by which the time of the others is estimated
 _COARSEST, _FINEST = 24, 768  # pixels on the longer side
 _TYPICAL = 48  # points per axis from which the typical lead is found
+
+
+class Raster(NamedTuple):
+    """Pixels (h, w, 3 or 4) of a rectangle, the row at v0 first."""
+
+    box: Box
+    pixels: Pixels
 
 
 @dataclass(frozen=True)
@@ -53,13 +60,13 @@ def raster_pixels(
     typical: float | None = None,
     seconds: float = 1.0,
     clock: Callable[[], float] = monotonic,
-) -> tuple[Box, Any]:
-    """The part of a window that the domain extends over, and its colours (h, w, 3), row v0 first.
+) -> Raster:
+    """Pixels of the network's decision in a window, as far as the domain extends.
 
-    Where the domain is no rectangle, the colours are (h, w, 4), transparent outside of it. The
-    colours are those of the classes, paler where the lead is small; typical: the lead at which a
-    class has half of its colour. pixels: on the longer side; they become fewer if the network is so
-    slow that they would take more than some seconds.
+    Where the domain is no rectangle, pixels outside of it are transparent. The colours are those of
+    the classes, paler where the lead is small; typical: the lead at which a class has half of its
+    colour. pixels: on the longer side; they become fewer if the network is so slow that they would
+    take more than some seconds.
     """
     window = Window.of(domain, box)
     corners = window.domain.corners
@@ -79,7 +86,7 @@ def raster_pixels(
         image = np.concatenate([image, 255 * inside.astype(np.uint8)], 2)
     u, v = window.center
     shown = (u + float(low[0]), v + float(low[1]), u + float(high[0]), v + float(high[1]))
-    return shown, np.ascontiguousarray(image)
+    return Raster(shown, np.ascontiguousarray(image))
 
 
 def typical_lead(network: Network, domain: Domain, level: float = 0.0) -> float:

@@ -53,7 +53,9 @@ def points_of(
     outside = len(given) - len(found.uv)
     if outside:
         notes.append(f"{outside:,} of {len(finite):,} data points are outside of the domain.")
+    number = np.flatnonzero(finite)[found.kept].astype(np.uint32)
     arrays: dict[str, Any] = {"points": found.uv, "off": found.off.astype(np.uint8)}
+    arrays["number"] = number
     header: dict[str, Any] = {"count": len(found.uv), "thumbnail": None, "labels": [], "colors": []}
     if found.labels is not None:
         count = min(int(found.labels.max(initial=-1)) + 1, _NAMED)

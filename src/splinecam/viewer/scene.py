@@ -79,7 +79,8 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Answer:
     if n > MAX_CLASSES:
         notes.append(f"There are {n:,} outputs: too many to show where each of them is largest.")
     points = points_of(part, domain, options, notes)
-    anchors = anchors_of(domain, options.anchors, options.shape)
+    plane = pane.plane
+    anchors = anchors_of(domain, plane.inputs if plane else options.anchors, options.shape)
     header = {
         "title": pane.title,
         "frames": list(pane.labels),
@@ -94,8 +95,12 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Answer:
         "colorings": _colorings(part, options),
         "points": points.message or None,
         "anchors": anchors.message or None,
-        "directions": [],
-        "start": None,
+        "directions": [
+            {"name": each.name, "turn": True, "reach": each.reach} for each in plane.directions
+        ]
+        if plane
+        else [],
+        "start": None if pane.start is None else list(pane.start),
         "notes": notes,
     }
     precision = np.float64 if domain.dim <= _PRECISE else np.float32

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -13,19 +15,26 @@ import torch
 from splinecam._partition import Partition
 from splinecam.errors import SplineCamError
 from splinecam.plot.colors import Coloring, Limits
-from splinecam.viewer.answers import Answer, Request, RequestError, integer, text
+from splinecam.viewer.answers import Answer, Request, RequestError, box_of, integer, text
 from splinecam.viewer.colorings import BY_OUTPUT, coloring_answer, coloring_of, given_colors
 from splinecam.viewer.container import pack
 from splinecam.viewer.gradients import gradient_answer
 from splinecam.viewer.meshes import Sizes, mesh_answer, outputs_of
 from splinecam.viewer.panes import Pane
-from splinecam.viewer.scene import scene_answer
+from splinecam.viewer.plane_requests import moved_plane, plane_of
+from splinecam.viewer.rasters import raster_pixels
+from splinecam.viewer.scene import pane_answer, scene_answer
 from splinecam.viewer.scene_options import SceneOptions
+from splinecam.viewer.windows import Box, TooMuch, Window
 
 __all__ = ["Session"]
 
 _KEPT = 12  # partitions of windows and frames that requests can refer to
 _LIMITS = 1000  # limits of colour scales that are remembered
+_COARSE = 512  # pixels of a domain whose partition is too large
+
+# The name of a mesh of a whole domain: "0/3", and after the plane was moved twice "0/3/p2".
+_WHOLE = re.compile(r"(?P<pane>\d{1,9})/(?P<frame>\d{1,9})(/p(?P<generation>\d{1,9}))?")
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +66,18 @@ class Session:
             "mesh": self._mesh,
             "coloring": self._coloring,
             "gradient": self._gradient,
+            "window": self._window,
+            "plane": self._plane,
         }
         self.told: dict[str, Callable[[Request], Answer]] = {}
         self.outdated: Callable[[], bool] = _never
         self._limits: dict[tuple[str, str, int | None], Limits | None] = {}
         self._kept: OrderedDict[str, Partition] = OrderedDict()
+        self._windows = count(1)
         self._lock = threading.RLock()
+        for pane in self.panes:
+            if self.options.live and pane.live:
+                pane.plane = plane_of(pane.domain, self.options)
 
     def answer(
         self,
@@ -121,12 +136,13 @@ class Session:
         if mesh in self._kept:
             self._kept.move_to_end(mesh)
             return self._kept[mesh]
-        pane, _, frame = mesh.partition("/")
-        if not (pane.isdecimal() and frame.isdecimal()):  # a window that was seen long ago
-            raise RequestError(f"The mesh {mesh[:60]!r} is not there any more; ask for it again.")
-        number, chosen = self.pane_of({"pane": int(pane)})
-        index = self.frame_of({"frame": int(frame)}, chosen)
-        return self.keep(f"{number}/{index}", chosen.partition(index))
+        found = _WHOLE.fullmatch(mesh)
+        if found is not None:
+            _, pane = self.pane_of({"pane": int(found["pane"])})
+            if int(found["generation"] or 0) == pane.generation:
+                frame = self.frame_of({"frame": int(found["frame"])}, pane)
+                return self.keep(mesh, pane.partition(frame, self.outdated))
+        raise RequestError(f"The mesh {mesh[:60]!r} is not there any more; ask for it again.")
 
     def keep(self, mesh: str, part: Partition) -> Partition:
         """Remember the partition of a mesh that is sent; returns the partition."""
@@ -144,8 +160,37 @@ class Session:
     def _mesh(self, request: Request) -> Answer:
         number, pane = self.pane_of(request)
         frame = self.frame_of(request, pane)
-        mesh = f"{number}/{frame}"
-        return self.mesh_of(self.partition_of(mesh), mesh, number, frame)
+        try:
+            part = pane.partition(frame, self.outdated)
+        except TooMuch as reason:
+            low, high = pane.domain.corners.amin(0).tolist(), pane.domain.corners.amax(0).tolist()
+            return self._raster(number, frame, (*low, *high), _COARSE, reason)
+        return self.mesh_of(part, pane.mesh_id(number, frame), number, frame)
+
+    def _window(self, request: Request) -> Answer:
+        number, pane = self.pane_of(request)
+        frame, box = self.frame_of(request, pane), box_of(request, "window")
+        window = Window.of(pane.domain, box)
+        try:
+            part = pane.window(frame, window, self.outdated)
+        except TooMuch as reason:
+            return self._raster(number, frame, box, int(request.get("pixels") or _COARSE), reason)
+        mesh = f"{pane.mesh_id(number, frame)}/w{next(self._windows)}"
+        return self.mesh_of(part, mesh, number, frame, window.box)
+
+    def _raster(self, number: int, frame: int, box: Box, pixels: int, reason: TooMuch) -> Answer:
+        """Pixels of the network's decision, in place of a partition that is too large."""
+        pane, level = self.panes[number], self.options.level or 0.0
+        network, typical = pane.frames.network(frame), pane.typical_lead(frame, level)
+        image = raster_pixels(network, pane.domain, box, pixels, level=level, typical=typical)
+        about = {"kind": "raster", "pane": number, "frame": frame, "window": list(image.box)}
+        return Answer({**about, "reason": str(reason)}, {"pixels": image.pixels})
+
+    def _plane(self, request: Request) -> Answer:
+        number, pane = self.pane_of(request)
+        pane.move(moved_plane(pane.plane, request))
+        found = pane_answer(number, pane, self.options)
+        return Answer({"kind": "plane", "pane": number, "header": found.message}, found.arrays)
 
     def mesh_of(
         self,

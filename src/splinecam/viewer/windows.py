@@ -1,9 +1,8 @@
 """The exact partition of a window of a pane, however small, and the window to begin with.
 
 Coordinates of a window are relative to its centre: the domain of its partition has the same basis
-as that of the pane, and the input at the centre as its origin. A window that is 1e-9 wide then has
-the seven digits that float64 leaves between its width and the inputs' rounding, and not the few
-that a difference of two coordinates near 1 would have.
+as that of the pane, and the input at the centre as its origin. Places in a window that is 1e-9 wide
+then have all their digits, of which the rounding of the inputs leaves seven.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from splinecam._partition import Partition
 from splinecam._util.tolerances import EPS, MAX_CORNER_ERROR
 from splinecam.errors import DomainError, LimitError, SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
 from splinecam.viewer.networks import GivenUp, Network
 
 __all__ = ["Box", "Limits", "TooMuch", "Window", "partition_within", "start_window"]
@@ -80,6 +80,26 @@ class Window:
         except DomainError:
             raise DomainError("The window has too little of the domain in it.") from None
         return cls((u0, v0, u1, v1), center, shown)
+
+    def placed(self, part: Partition, domain: Domain) -> Partition:
+        """The partition of the window, with the coordinates of the pane's domain.
+
+        Its mesh stays in coordinates relative to the window's centre, so that nothing is lost but
+        what ``vertices`` and other results in coordinates of the pane cannot hold.
+        """
+        middle = torch.tensor(self.center, dtype=torch.float64)
+        shown = replace(domain, corners=part.domain.corners + middle)
+        # The scale is a power of two: rounding of the corners may take it to another one.
+        factor = part.frame.scale / Frame.of(shown).scale
+        mesh = replace(part.mesh, uv=factor * part.mesh.uv)
+        u, v = self.center
+        unresolved = tuple(
+            each._replace(place=(each.place[0] + u, each.place[1] + v)) for each in part.unresolved
+        )
+        moved = replace(part, domain=shown, mesh=mesh, unresolved=unresolved)
+        moved.names = part.names
+        moved._model, moved._program = part._model, part._program
+        return moved
 
 
 def _checked(box: Sequence[float]) -> Box:
