@@ -17,7 +17,8 @@ export function formatNumber(value: number, digits = 4): string {
   const rounded = Number(`${mantissa}e${power}`);
   const sign = value < 0 ? "−" : "";
   if (rounded >= PLAIN[0] && rounded < PLAIN[1]) {
-    return sign + trimmed(rounded.toFixed(Math.max(0, digits - 1 - Number(power))));
+    const decimals = digits - 1 - Number(power);
+    return sign + trimmed(decimals > 0 ? rounded.toFixed(decimals) : Math.abs(value).toFixed(0));
   }
   return `${sign}${trimmed(mantissa)}×${tenTo(Number(power))}`.replace(/^(−?)1×/, "$1");
 }

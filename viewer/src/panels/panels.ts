@@ -190,14 +190,19 @@ export class Panels {
   png(): Promise<Blob> {
     this.actions.redraw();
     const style = getComputedStyle(this.root);
-    const [paper, ink] = ["--sc-paper", "--sc-ink"].map((name) => style.getPropertyValue(name));
-    const around = { legend: this.legend.content, paper: paper!, ink: ink! };
-    return composePng(this.canvases, around);
+    return composePng(this.canvases, {
+      titles: this.scene?.panes.map((pane) => pane.title) ?? [],
+      stacked: this.layout.size === "narrow",
+      legend: this.legend.content,
+      unitsPerPixel: this.scale.unitsPerPixel,
+      paper: style.getPropertyValue("--sc-paper"),
+      ink: { color: style.getPropertyValue("--sc-ink"), family: style.fontFamily },
+    });
   }
 
   /** The lines of "copy Python". */
   python(): string {
-    return pythonFor(this.scene?.python ?? "", this.store.state, this.defaults);
+    return this.scene ? pythonFor(this.scene, this.store.state) : "";
   }
 
   /** Be told when light becomes dark; called at once. */

@@ -1,25 +1,27 @@
 // "Copy Python": the lines that show the same view again.
 
-import type { ViewState } from "../state";
+import type { SceneHeader } from "../protocol/messages";
+import { INITIAL, type ViewState } from "../state";
 import { differences } from "../url";
 
-/** Lines of Python that recreate a view.
- *
- * shown: the scene's line of Python, which names what is shown; defaults: the state that this
- * begins with. */
+/** Lines of Python that recreate a view. What is shown is named as the scene names it. */
 export function pythonFor(
-  shown: string,
+  scene: Pick<SceneHeader, "python" | "panes">,
   state: Readonly<ViewState>,
-  defaults: Readonly<ViewState>,
 ): string {
-  const change = differences(state, defaults);
-  const lines = ["import splinecam as sc", "", viewerLine(shown)];
-  const keys = Object.keys(change) as (keyof ViewState)[];
-  if (keys.length) {
-    const entries = keys.map((key) => `    ${literal(key)}: ${literal(change[key])},`);
-    lines.push("viewer.state = {", ...entries, "}");
-  }
-  return `${lines.join("\n")}\n`;
+  const { color, output, ...rest } = differences(state, INITIAL);
+  const options: string[] = [];
+  if (color) options.push(`color=${literal(color)}`);
+  if (output != null) options.push(`output=${literal(output)}`);
+  const entries = Object.entries(rest).map(
+    ([key, value]) => `        ${literal(snakeCase(key))}: ${literal(value)},`,
+  );
+  if (entries.length) options.push(`state={\n${entries.join("\n")}\n    }`);
+  const call = [subjects(scene), ...options];
+  const line = call.join(", ");
+  const short = !line.includes("\n") && line.length < 70;
+  const written = short ? line : `\n${call.map((each) => `    ${each},`).join("\n")}\n`;
+  return `import splinecam as sc\n\nviewer = sc.view(${written})\n`;
 }
 
 /** A value as Python writes it. */
@@ -34,6 +36,14 @@ export function literal(value: unknown): string {
   return `{${entries.join(", ")}}`;
 }
 
-function viewerLine(shown: string): string {
-  return `viewer = ${shown || "sc.view(part)"}`;
+/** The names of the state in Python: hidden_layers for hiddenLayers. */
+export function snakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** What is viewed: as the scene says, or names that fit the number of panes and frames. */
+function subjects({ python, panes }: Pick<SceneHeader, "python" | "panes">): string {
+  if (python) return /^sc\.view\((.*)\)$/s.exec(python)?.[1] ?? python;
+  const names = panes.map(({ frames }) => (frames.length > 1 ? "parts" : "part"));
+  return names.map((name, k) => (names.length > 1 ? `${name}_${k + 1}` : name)).join(", ");
 }
