@@ -56,6 +56,7 @@ CASES = {
     "plot ": {"saved.npz", "sub"},
     "partition n": {"net.py", "net.pt2"},
     "partition x --out ": {"sub"},
+    "view s": {"saved.npz", "sub"},
     "partition x --weights no": {"notes.txt"},
 }
 

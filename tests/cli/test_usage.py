@@ -18,6 +18,7 @@ PARTITION = "partition m:f --out x"
 BOX = f"{PARTITION} --box -1 1"
 THROUGH = f"{PARTITION} --through x.npy"
 AROUND = f"{PARTITION} --around x.npy"
+VIEW = "view m:f"
 
 WRONG = [
     ("nonsense", "invalid choice"),
@@ -69,6 +70,16 @@ WRONG = [
     ("stats a.npz --force", "--force goes with --table"),
     ("check m:f --pick 0", "--pick goes with --through, --around or --polygon"),
     ("ops --search relu --markdown", "not allowed with"),
+    ("view", "the following arguments are required: SUBJECT"),
+    (f"{VIEW} --port 70000", "'70000' is not a port, 0 to 65535"),
+    (f"{VIEW} --box 1", "two numbers (LO HI) or four"),
+    (f"{VIEW} --labels y.npy", "--labels goes with --points"),
+    (f"{VIEW} --points x.npy --labels-key y", "--labels-key goes with --labels"),
+    (f"{VIEW} --pick 3", "--pick goes with --through, --around, --polygon or --points"),
+    (f"{VIEW} --html a.png", "--html a.png must end in .html"),
+    (f"{VIEW} --html a.html --port 8000", "--port is for the browser, and --html opens none"),
+    (f"{VIEW} --html a.html --no-browser", "--no-browser is for the browser"),
+    (f"{VIEW} --force", "--force goes with --html"),
 ]
 
 

@@ -26,8 +26,9 @@ from splinecam.cli import demo, reproducing
 from splinecam.cli.console import Console, claim, plain, printing, write_text
 from splinecam.cli.models import Found, find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
-from splinecam.cli.samples import domain_of, picked, read_samples
-from splinecam.errors import CaptureError, DomainError, SplineCamError, UnsupportedOpError
+from splinecam.cli.samples import domain_of, picked, read_samples, require_shape
+from splinecam.cli.viewing import view_command
+from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture import capture
 from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_markdown
@@ -86,7 +87,7 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
     """Return the partition of a model, checked unless --no-validate is given."""
     with console.timed("model"):
         found = _model_of(options)
-    _require_shape(options.model, found.input_shape, domain)
+    require_shape(options.model, found.input_shape, domain)
     if options.output is not None or options.level is not None or options.color == "output":
         program = capture(found.model, domain.input_shape, output=options.result)
         require_outputs(options, prod(program.output_shape))
@@ -115,18 +116,6 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
             "Unresolved", f"{len(part.unresolved):,} places, which are listed in stats.json"
         )
     return part
-
-
-def _require_shape(model: str, known: tuple[int, ...] | None, domain: Domain) -> None:
-    if known is None or known == domain.input_shape:
-        return
-    hint = "Choose a domain of this shape."
-    if prod(known) == domain.dim:
-        hint = f"Say --input-shape {','.join(map(str, known))}."
-    raise DomainError(
-        f"{model} takes inputs of shape {known}, but those of the domain have shape "
-        f"{domain.input_shape}. {hint}"
-    )
 
 
 def _about(part: Partition, stats: Stats) -> dict[str, Any]:
@@ -238,7 +227,7 @@ def _check(options: Namespace) -> int:
     console = Console()
     chosen, found = domain_of(options), _model_of(options)
     if chosen is not None:
-        _require_shape(options.model, found.input_shape, chosen[0])
+        require_shape(options.model, found.input_shape, chosen[0])
     shape = chosen[0].input_shape if chosen else options.input_shape or found.input_shape
     if shape is None:
         raise CaptureError(
@@ -342,6 +331,7 @@ COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "partition": _partition,
     "plot": _plot,
     "stats": _stats,
+    "view": view_command,
     "check": _check,
     "ops": _ops,
     "reproduce": reproducing.reproduce_command,

@@ -73,6 +73,8 @@ def _completed(action: Action, shtab: Any) -> Any:
         return shtab.DIRECTORY
     if action.metavar == "SAVED.npz":
         return shtab.glob("*.npz")
+    if action.dest == "subjects":
+        return shtab.FILE
     if action.dest == "model":
         return shtab.glob("*.py", "*.pt2")
     return shtab.FILE if action.type is Path else None

@@ -23,6 +23,7 @@ __all__ = [
     "not_negative",
     "number",
     "numbers",
+    "port",
     "positive",
     "resolution",
     "shape",
@@ -94,6 +95,12 @@ def inches(word: str) -> float:
 def count(word: str) -> int:
     """A whole number above 0."""
     _require(word.isdecimal() and int(word) > 0, f"{word!r} is not a whole number above 0")
+    return int(word)
+
+
+def port(word: str) -> int:
+    """A port of this machine, 0 for one that is free."""
+    _require(word.isdecimal() and int(word) < 1 << 16, f"{word!r} is not a port, 0 to 65535")
     return int(word)
 
 

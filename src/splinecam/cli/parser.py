@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from splinecam import __version__
-from splinecam.cli import completion, option_types
+from splinecam.cli import completion, help_texts, option_types
 
 __all__ = ["COLORS", "DPI", "FORMATS", "KINDS", "make_parser"]
 
@@ -17,16 +17,6 @@ FORMATS = ("png", "pdf", "svg")
 KINDS = ("regions", "surface", "layers", "histograms")
 AXES = ("scale", "ticks", "off")
 DPI = 200
-
-_MODEL = """\
-MODEL is one of
-  model.pt2                   a program written by torch.export.save
-  package.module:factory      a function or class that makes an nn.Module, or a module itself;
-                              the current folder is importable
-  path/to/file.py:factory     the same, in a file
-The model is used in eval mode. Code and exported programs are run, so use those that you trust;
-checkpoints (--weights) are opened with weights_only, which runs no code.
-"""
 
 
 def make_parser() -> ArgumentParser:
@@ -81,12 +71,6 @@ def _flag(parser: Any, name: str, text: str) -> None:
 
 # -- commands -----------------------------------------------------------------------------------
 
-_DEMO = """\
-examples:
-  splinecam demo
-  splinecam demo --out pictures --device cpu
-"""
-
 
 def _demo(parser: ArgumentParser) -> None:
     _option(parser, "--out", Path, "DIR", "folder to write to (out)", default=Path("out"))
@@ -94,19 +78,6 @@ def _demo(parser: ArgumentParser) -> None:
     dots = f"dots per inch of the pictures ({DPI})"
     _option(parser, "--dpi", option_types.resolution, "N", dots, default=DPI)
     _option(parser, "--steps", option_types.count, "N", "training steps (800)", default=800)
-
-
-_PARTITION = f"""\
-{_MODEL}
-writes to DIR: partition.npz (sc.load, splinecam plot and stats read it), stats.json, stats.txt,
-and the picture regions.png
-
-examples:
-  splinecam partition net.py:build --box -1 1 --out out
-  splinecam partition net.py:build --arg width=64 --weights net.pt --box 0 0 2 1 --out out
-  splinecam partition cnn.pt2 --through digits.npz --key x --pick 3 8 14 --out out
-  splinecam partition cnn.pt2 --around digits.npy --pick 7 --side 0.5 --out out
-"""
 
 
 def _partition(parser: ArgumentParser) -> None:
@@ -130,17 +101,6 @@ def _partition(parser: ArgumentParser) -> None:
     _add_quiet(how)
 
 
-_PLOT = """\
-examples:
-  splinecam plot out/partition.npz
-  splinecam plot out/partition.npz --color slope --out slope.pdf
-  splinecam plot out/partition.npz --kind surface --output 0 --out surface.png
-  splinecam plot out/partition.npz --color output --output 2 --axes ticks --out two.svg
-  splinecam plot out/partition.npz --points digits.npz --key x --pick 3 8 14 --out marked.png
-  splinecam plot out/partition.npz --kind layers --model net.py:build --out layers.png
-"""
-
-
 def _plot(parser: ArgumentParser) -> None:
     _option(parser, "saved", Path, "SAVED.npz", "a saved partition")
     _option(parser, "--out", Path, "FILE", "picture to write, .png, .pdf or .svg (SAVED.png)")
@@ -154,16 +114,6 @@ def _plot(parser: ArgumentParser) -> None:
     _add_quiet(parser)
 
 
-_STATS = """\
-examples:
-  splinecam stats out/partition.npz
-  splinecam stats out/partition.npz --json | jq .stats.NR
-  splinecam stats small.npz large.npz        side by side
-  splinecam stats out/partition.npz --table regions.csv
-  splinecam stats out/partition.npz --full --model net.py:build
-"""
-
-
 def _stats(parser: ArgumentParser) -> None:
     _option(parser, "saved", Path, "SAVED.npz", "saved partitions, one or several", nargs="+")
     _flag(parser, "--json", "print JSON")
@@ -173,15 +123,33 @@ def _stats(parser: ArgumentParser) -> None:
     _add_model_option(parser, "the network, for --full")
 
 
-_CHECK = f"""\
-{_MODEL}
-The exit code is 0 for a supported model and 1 for one that is not.
-
-examples:
-  splinecam check net.py:build --input-shape 1,28,28
-  splinecam check torchvision.models:resnet18 --input-shape 3,64,64
-  splinecam check model.pt2
-"""
+def _view(parser: ArgumentParser) -> None:
+    text = "what to look at, one or several: see below"
+    _option(parser, "subjects", str, "SUBJECT", text, nargs="+")
+    _add_model_option(parser, "the network of a saved partition")
+    _add_result(parser)
+    _add_domain(parser, required=False)
+    look = parser.add_argument_group("look")
+    text = f"colour by {', '.join(COLORS)}, or a column of the table of regions"
+    _option(look, "--color", str, "BY", text)
+    _option(look, "--output", int, "K", "which output colours and level sets mean")
+    text = "the level of the boundary of a network with one output (0)"
+    _option(look, "--level", option_types.number, "X", text)
+    _option(look, "--points", Path, "FILE", "mark samples: .npy, .npz or .pt of a batch")
+    _option(look, "--labels", Path, "FILE", "their classes: .npy, .npz or .pt, numbered from 0")
+    _option(look, "--labels-key", str, "NAME", "which array, if --labels holds several")
+    _option(look, "--title", str, "TEXT", "the heading of the page")
+    how = parser.add_argument_group("opening and computation")
+    _option(how, "--html", Path, "FILE", "write one file that needs no Python, and open nothing")
+    _add_force(how)
+    _flag(how, "--no-browser", "open no browser; open the address that is printed")
+    _option(how, "--port", option_types.port, "N", "of the server (one that is free)")
+    _add_device(how)
+    memory = "memory to use, such as 500MB or 2GB"
+    _option(how, "--memory", option_types.bytes_of_memory, "BYTES", memory)
+    text = "regions that are computed for one picture (200k)"
+    _option(how, "--max-regions", option_types.amount, "N", text)
+    _add_quiet(how)
 
 
 def _check(parser: ArgumentParser) -> None:
@@ -189,33 +157,10 @@ def _check(parser: ArgumentParser) -> None:
     _add_domain(parser, required=False)
 
 
-_OPS = """\
-Names are those of ATen, to which a model is exported; --search also finds MaxPool2d or ReLU6.
-
-examples:
-  splinecam ops
-  splinecam ops --search pool
-"""
-
-
 def _ops(parser: ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     _option(which, "--search", str, "WORD", "only those with this word")
     _flag(which, "--markdown", "print a page in Markdown")
-
-
-_REPRODUCE = """\
-Each experiment writes its figure (NAME.png, NAME.pdf), its numbers (NAME.json) and a table of what
-the paper says beside what was measured (NAME.md). A training that was interrupted goes on from its
-checkpoint. Data sets are looked for in --data, in the folder that SPLINECAM_DATA names and in the
-usual places; with --quick, small ones that come with other packages take the place of missing ones.
-
-examples:
-  splinecam reproduce --list
-  splinecam reproduce scaling
-  splinecam reproduce table1 --quick
-  splinecam reproduce cats --data ~/data --device cuda --out paper
-"""
 
 
 def _reproduce(parser: ArgumentParser) -> None:
@@ -233,36 +178,42 @@ def _reproduce(parser: ArgumentParser) -> None:
 
 # Each command: its arguments, a summary, what its help ends with, and the function of its options.
 _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
-    "demo": ("[options]", "train a small classifier and show its regions", _DEMO, _demo),
+    "demo": ("[options]", "train a small classifier and show its regions", help_texts.DEMO, _demo),
     "partition": (
         "MODEL (--box|--through|--around|--polygon) ... --out DIR [options]",
         "compute, check, draw and save a partition",
-        _PARTITION,
+        help_texts.PARTITION,
         _partition,
     ),
-    "plot": ("SAVED.npz [--out FILE] [options]", "draw a saved partition", _PLOT, _plot),
+    "plot": ("SAVED.npz [--out FILE] [options]", "draw a saved partition", help_texts.PLOT, _plot),
     "stats": (
         "SAVED.npz ... [--json] [--table FILE] [options]",
         "show the statistics of saved partitions",
-        _STATS,
+        help_texts.STATS,
         _stats,
+    ),
+    "view": (
+        "SUBJECT ... [--box|--through|--around|--polygon ...] [options]",
+        "look at regions in the browser: point, zoom, compare",
+        help_texts.VIEW,
+        _view,
     ),
     "check": (
         "MODEL [--input-shape 1,28,28] [options]",
         "say whether a model is supported, and what stands in the way",
-        _CHECK,
+        help_texts.CHECK,
         _check,
     ),
     "ops": (
         "[--search WORD | --markdown]",
         "list the operations that are supported, and those that are not",
-        _OPS,
+        help_texts.OPS,
         _ops,
     ),
     "reproduce": (
         "NAME ... [--quick] [--data DIR] [--out DIR] [options]",
         "reproduce the tables and figures of the paper",
-        _REPRODUCE,
+        help_texts.REPRODUCE,
         _reproduce,
     ),
     "completion": ("SHELL", "print a completion script", completion.HELP, completion.add_options),
@@ -275,6 +226,10 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
 def _add_model(parser: ArgumentParser) -> None:
     _option(parser, "model", str, "MODEL", "the network: see below")
     _add_factory(parser)
+    _add_result(parser)
+
+
+def _add_result(parser: ArgumentParser) -> None:
     which = "which of several results: a name or index"
     _option(parser, "--result", option_types.index_or_name, "KEY", which)
 

@@ -17,7 +17,7 @@ from splinecam.plot import plot, plot_histograms, plot_layers, plot_surface, req
 if TYPE_CHECKING:
     from splinecam._partition import Partition
 
-__all__ = ["draw", "prepare_pictures", "require_outputs"]
+__all__ = ["are_images", "draw", "prepare_pictures", "require_outputs"]
 
 _KINDS: dict[str, Callable[..., Any]] = {
     "regions": plot,
@@ -72,7 +72,7 @@ def draw(
 
     style = _style(options)
     if anchors is not None:
-        style |= {"points": anchors, "images": _are_images(anchors)}
+        style |= {"points": anchors, "images": are_images(anchors)}
     made: Any = _KINDS[kind](part, **style)
     figure = made if hasattr(made, "savefig") else made.figure
     if options.size is not None:
@@ -93,7 +93,7 @@ def _style(options: Namespace) -> dict[str, Any]:
     return {name: value for name, value in words.items() if value is not None}
 
 
-def _are_images(samples: Tensor) -> bool:
+def are_images(samples: Tensor) -> bool:
     """Return whether samples (N, ...) are a few images, in grey or in colour."""
     *channels, high, wide = samples.shape[1:] if samples.ndim > 2 else (0, 0)
     few = len(samples) <= _THUMBNAILS

@@ -15,7 +15,7 @@ from splinecam.cli.tensor_files import load_numpy, load_torch
 from splinecam.errors import DomainError, FileError
 from splinecam.geometry.domain import Domain
 
-__all__ = ["domain_of", "picked", "read_samples"]
+__all__ = ["domain_of", "picked", "read_labels", "read_samples", "require_shape"]
 
 
 def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
@@ -37,6 +37,19 @@ def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
         anchors = picked(samples, options.pick or (0,), path)
         return Domain.around(anchors[0], side=options.side or 1.0, seed=options.seed or 0), anchors
     return Domain.polygon(picked(samples, options.pick, path)), None
+
+
+def require_shape(model: str, known: tuple[int, ...] | None, domain: Domain) -> None:
+    """Raise an error if a model takes inputs of another shape than those of a domain."""
+    if known is None or known == domain.input_shape:
+        return
+    hint = "Choose a domain of this shape."
+    if prod(known) == domain.dim:
+        hint = f"Say --input-shape {','.join(map(str, known))}."
+    raise DomainError(
+        f"{model} takes inputs of shape {known}, but those of the domain have shape "
+        f"{domain.input_shape}. {hint}"
+    )
 
 
 def picked(samples: Tensor, pick: Sequence[int] | None, path: Path) -> Tensor:
@@ -91,6 +104,22 @@ def read_samples(
             "(N, *input shape). For a single sample say which shape it has: --input-shape 2"
         )
     return samples.to(torch.float64)
+
+
+def read_labels(path: Path, count: int, *, key: str | None = None) -> Tensor:
+    """Return the classes (N,) of samples in a file; key: which array, if there are several."""
+    arrays = _arrays(path)
+    if key is None and len(arrays) > 1:
+        raise FileError(f"{path} holds {_names(arrays)}. Choose one with --labels-key.")
+    if key is not None and key not in arrays:
+        raise FileError(f"{path} holds no {key!r}, but {_names(arrays)}.")
+    labels = arrays[key] if key is not None else next(iter(arrays.values()))
+    if labels.numel() != count:
+        raise FileError(
+            f"{path} holds {labels.numel()} labels (shape {tuple(labels.shape)}) for {count} "
+            "samples: one is needed for each of --points."
+        )
+    return labels.reshape(-1)
 
 
 def _names(arrays: Mapping[str, Tensor]) -> str:

@@ -22,9 +22,11 @@ _NEEDS = {
     "tight": ("through",),
     "side": ("around",),
     "seed": ("around",),
-    "arg": ("model",),
-    "weights": ("model",),
+    "arg": ("model", "subjects"),
+    "weights": ("model", "subjects"),
     "full": ("model",),
+    "labels": ("points",),
+    "labels_key": ("labels",),
 }
 _PICTURE = ("color", "output", "level", "axes", "no_edges", "boundary")
 NOT_FOR = {"surface": ("axes", "points"), "histograms": (*_PICTURE, "points")}
@@ -59,8 +61,10 @@ def _problems(options: Namespace) -> Iterator[str]:
             yield f"--pick takes {samples} number{'s' * (samples > 1)} with --{name}"
     if "thorough" in given and not options.validate:
         yield "--thorough is for the check, and --no-validate makes none"
-    if "color" in vars(options):
+    if "axes" in vars(options):
         yield from _picture(options, given)
+    if options.command == "view":
+        yield from _view(options, given)
     if options.command == "stats":
         yield from _table(options)
 
@@ -110,6 +114,18 @@ def _picture(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
     out = options.out or options.saved.with_suffix(".png")
     if "kind" in given and out.suffix.lower().removeprefix(".") not in FORMATS:
         yield f"--out {out} must end in {_either([f'.{kind}' for kind in FORMATS])}"
+
+
+def _view(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
+    if "html" not in given:
+        if "force" in given:
+            yield "--force goes with --html"
+        return
+    if options.html.suffix.lower() not in (".html", ".htm"):
+        yield f"--html {options.html} must end in .html"
+    for name in ("port", "no_browser"):
+        if name in given:
+            yield f"{_option(name)} is for the browser, and --html opens none"
 
 
 def _table(options: Namespace) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,7 +12,9 @@ from torch import Tensor
 from splinecam._partition import Partition
 from splinecam.analysis.regions import Region
 from splinecam.viewer.answers import RequestError, integer, number, text
-from splinecam.viewer.session import Session
+
+if TYPE_CHECKING:
+    from splinecam.viewer.session import Session
 
 __all__ = ["Selection", "selection_of"]
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from splinecam.analysis.regions import Region
 from splinecam.viewer.answers import Answer, Request
@@ -17,8 +17,10 @@ from splinecam.viewer.container import pack
 from splinecam.viewer.growing import Growing
 from splinecam.viewer.scene_options import SceneOptions
 from splinecam.viewer.selection import Selection, selection_of
-from splinecam.viewer.session import Session
 from splinecam.viewer.view_state import browser_state, checked_state, state_of_browser
+
+if TYPE_CHECKING:
+    from splinecam.viewer.session import Session
 
 __all__ = ["Door", "Selection", "Viewer"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
@@ -15,12 +15,14 @@ from splinecam.geometry.domain import Domain
 from splinecam.viewer.assets import asset, live_page
 from splinecam.viewer.panes import MAX_REGIONS, panes_of
 from splinecam.viewer.scene_options import SceneOptions
-from splinecam.viewer.session import Session
 from splinecam.viewer.surroundings import in_notebook, is_interactive, open_browser
 from splinecam.viewer.view_state import browser_state, checked_state
 from splinecam.viewer.viewer import Viewer
 
-__all__ = ["session_of", "view"]
+if TYPE_CHECKING:
+    from splinecam.viewer.session import Session
+
+__all__ = ["opened", "session_of", "view"]
 
 _OWN = "given"  # the name of a colouring by an array
 
@@ -88,6 +90,19 @@ def view(  # noqa: PLR0913 - the options of a picture, each given by its name
         max_regions=max_regions,
         **{name: value for name, value in (options | samples).items() if value is not None},
     )
+    return opened(session, door=door, browser=browser, port=port, block=block, height=height)
+
+
+def opened(
+    session: Session,
+    *,
+    door: Literal["widget", "browser"] | None = None,
+    browser: bool = True,
+    port: int = 0,
+    block: bool | None = None,
+    height: int = 560,
+) -> Viewer:
+    """A viewer of a session, through the door that fits; the options are those of ``view``."""
     viewer = Viewer(session)
     if door == "widget" or (door is None and in_notebook()):
         viewer.open(_widget(viewer, height))
@@ -115,6 +130,11 @@ def session_of(
     **options: Any,
 ) -> Session:
     """The session of what is shown; the options are those of ``view``."""
+    try:
+        from splinecam.viewer.scene import scene_answer
+        from splinecam.viewer.session import Session
+    except ImportError as error:
+        raise _missing("The viewer needs matplotlib for its colours", error) from error
     computed: dict[str, Any] = {
         name: options.pop(name) for name in ("memory", "device") if name in options
     }
@@ -129,7 +149,20 @@ def session_of(
         options["colors"] = {_OWN: color, **options.get("colors", {})}
         color = _OWN
     opening = browser_state(checked_state(state or {}))
-    return Session(panes, SceneOptions(color=color, state=opening, **options))
+    session = Session(panes, SceneOptions(color=color, state=opening, **options))
+    _check(session, scene_answer(panes, session.options).message["panes"])
+    return session
+
+
+def _check(session: Session, panes: Sequence[Mapping[str, Any]]) -> None:
+    """Raise an error if the panes do not have the colouring or the output that is asked for."""
+    color, output = session.options.color, session.options.output
+    known = dict.fromkeys(each["name"] for pane in panes for each in pane["colorings"])
+    if color is not None and color not in known:
+        raise ValueError(f"color is {color!r}; choose {', '.join(known)}, or an array")
+    count = max(pane["outputCount"] for pane in panes)
+    if output is not None and not 0 <= output < count:
+        raise ValueError(f"output is {output}; there are {count}, numbered from 0")
 
 
 def _paired(subjects: Sequence[Any]) -> list[Any]:

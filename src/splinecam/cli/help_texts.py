@@ -1,0 +1,99 @@
+"""What the help of each command ends with: examples, and what its arguments are."""
+
+from __future__ import annotations
+
+__all__ = ["CHECK", "DEMO", "OPS", "PARTITION", "PLOT", "REPRODUCE", "STATS", "VIEW"]
+
+_MODEL = """\
+MODEL is one of
+  model.pt2                   a program written by torch.export.save
+  package.module:factory      a function or class that makes an nn.Module, or a module itself;
+                              the current folder is importable
+  path/to/file.py:factory     the same, in a file
+The model is used in eval mode. Code and exported programs are run, so use those that you trust;
+checkpoints (--weights) are opened with weights_only, which runs no code.
+"""
+
+DEMO = """\
+examples:
+  splinecam demo
+  splinecam demo --out pictures --device cpu
+"""
+
+PARTITION = f"""\
+{_MODEL}
+writes to DIR: partition.npz (sc.load, splinecam plot and stats read it), stats.json, stats.txt,
+and the picture regions.png
+
+examples:
+  splinecam partition net.py:build --box -1 1 --out out
+  splinecam partition net.py:build --arg width=64 --weights net.pt --box 0 0 2 1 --out out
+  splinecam partition cnn.pt2 --through digits.npz --key x --pick 3 8 14 --out out
+  splinecam partition cnn.pt2 --around digits.npy --pick 7 --side 0.5 --out out
+"""
+
+PLOT = """\
+examples:
+  splinecam plot out/partition.npz
+  splinecam plot out/partition.npz --color slope --out slope.pdf
+  splinecam plot out/partition.npz --kind surface --output 0 --out surface.png
+  splinecam plot out/partition.npz --color output --output 2 --axes ticks --out two.svg
+  splinecam plot out/partition.npz --points digits.npz --key x --pick 3 8 14 --out marked.png
+  splinecam plot out/partition.npz --kind layers --model net.py:build --out layers.png
+"""
+
+STATS = """\
+examples:
+  splinecam stats out/partition.npz
+  splinecam stats out/partition.npz --json | jq .stats.NR
+  splinecam stats small.npz large.npz        side by side
+  splinecam stats out/partition.npz --table regions.csv
+  splinecam stats out/partition.npz --full --model net.py:build
+"""
+
+VIEW = f"""\
+SUBJECT is a MODEL with a domain, a saved partition (.npz), or the folder of a training run.
+{_MODEL}
+The viewer opens in the browser, from a server that only this machine can reach. It computes the
+regions of a network wherever you zoom; those of a saved partition need --model for that. The
+command ends when you close the page, or with Ctrl-C.
+
+examples:
+  splinecam view net.py:build --box -1 1
+  splinecam view small.pt2 large.pt2 --box -1 1                    side by side
+  splinecam view cnn.pt2 --through digits.npz --key x --pick 3 8 14
+  splinecam view out/partition.npz --model net.py:build --color slope
+  splinecam view runs/a                                            a run of sc.watch, as it grows
+  splinecam view net.py:build --box -1 1 --html regions.html       one file, for a web page
+"""
+
+CHECK = f"""\
+{_MODEL}
+The exit code is 0 for a supported model and 1 for one that is not.
+
+examples:
+  splinecam check net.py:build --input-shape 1,28,28
+  splinecam check torchvision.models:resnet18 --input-shape 3,64,64
+  splinecam check model.pt2
+"""
+
+OPS = """\
+Names are those of ATen, to which a model is exported; --search also finds MaxPool2d or ReLU6.
+
+examples:
+  splinecam ops
+  splinecam ops --search pool
+"""
+
+REPRODUCE = """\
+Each experiment writes its figure (NAME.png, NAME.pdf), its numbers (NAME.json) and a table of what
+the paper says beside what was measured (NAME.md). A training that was interrupted goes on from its
+checkpoint. Data sets are looked for in --data, in the folder that SPLINECAM_DATA names and in the
+usual places; with --quick, small ones that come with other packages take the place of missing ones.
+
+examples:
+  splinecam reproduce --list
+  splinecam reproduce scaling
+  splinecam reproduce table1 --quick
+  splinecam reproduce cats --data ~/data --device cuda --out paper
+"""

@@ -1,0 +1,106 @@
+"""The command ``splinecam view``: networks, saved partitions and runs in the browser."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from splinecam._captured import capture
+from splinecam._partition import load
+from splinecam._util.options import device_of
+from splinecam.cli.console import Console, claim
+from splinecam.cli.models import find_model
+from splinecam.cli.pictures import are_images
+from splinecam.cli.samples import domain_of, picked, read_labels, read_samples, require_shape
+from splinecam.errors import SplineCamError
+from splinecam.geometry.domain import Domain
+from splinecam.network.model_files import kind_of_file
+
+__all__ = ["view_command"]
+
+
+def view_command(options: Namespace) -> int:
+    """Open a viewer and wait until it is closed, or write it to a file."""
+    from splinecam.viewer import viewing  # which other commands need not wait for
+
+    console = Console(options.quiet)
+    if options.html is not None:
+        claim([options.html], force=options.force)
+    device_of(options.device)
+    domain, anchors = domain_of(options) or (None, None)
+    subjects: list[Any] = []
+    for word in options.subjects:
+        with console.timed(word):
+            subjects += _subject(word, options, domain)
+        console.note("Subject", f"{word}, {console.took(word)}")
+    if domain is not None and not any(isinstance(each, Domain) for each in subjects):
+        raise SplineCamError(
+            "A domain is for a network, and none is given: saved partitions and runs have theirs."
+        )
+    look = _look(options, _input_shape(subjects), anchors)
+    try:
+        session = viewing.session_of(subjects, **look)
+    except ValueError as error:  # a colour or an output that is not there
+        raise SplineCamError(f"{error}.") from error
+    if options.html is not None:
+        raise NotImplementedError
+    shown, port = not options.no_browser, options.port or 0
+    viewing.opened(session, door="browser", browser=shown, port=port, block=True)
+    return 0
+
+
+def _subject(word: str, options: Namespace, domain: Domain | None) -> list[Any]:
+    """What a word names, as ``view`` takes it: a network with its domain, a partition, a run."""
+    path = Path(word)
+    kind = kind_of_file(path) if path.exists() else ""
+    if kind == "folder":
+        return [path]
+    if kind == "partition":
+        return [load(path, model=None if options.model is None else _found(options.model, options))]
+    found = find_model(word, arguments=dict(options.arg), weights=options.weights)
+    if domain is None:
+        raise SplineCamError(
+            f"Say which of its inputs to show for {word}: --box -1 1 for inputs of two numbers, "
+            "else --through, --around or --polygon and a file of samples."
+        )
+    require_shape(word, found.input_shape, domain)
+    network = capture(found.model, domain.input_shape, output=options.result, device=options.device)
+    return [network, domain]
+
+
+def _found(word: str, options: Namespace) -> Any:
+    return find_model(word, arguments=dict(options.arg), weights=options.weights).model
+
+
+def _look(
+    options: Namespace, shape: tuple[int, ...] | None, anchors: Tensor | None
+) -> dict[str, Any]:
+    """The options of ``view``."""
+    names = ("color", "output", "level", "title", "max_regions", "memory")
+    look = {name: getattr(options, name) for name in names}
+    if options.through is not None:
+        look["anchors"] = anchors
+    points = anchors
+    if options.points is not None:
+        points = read_samples(options.points, key=options.key, input_shape=shape)
+        if anchors is None:
+            points = picked(points, options.pick, options.points)
+    if points is not None:
+        look |= {"points": points, "images": True if are_images(points) else None}
+    if options.labels is not None:
+        assert points is not None  # the parser sees to it
+        look["labels"] = read_labels(options.labels, len(points), key=options.labels_key)
+    return {name: value for name, value in look.items() if value is not None}
+
+
+def _input_shape(subjects: list[Any]) -> tuple[int, ...] | None:
+    """The shape of one input of what is shown, where it is known."""
+    shapes = [
+        getattr(each, "domain", each).input_shape
+        for each in subjects
+        if hasattr(getattr(each, "domain", each), "input_shape")
+    ]
+    return shapes[0] if shapes else None
