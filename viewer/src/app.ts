@@ -130,7 +130,7 @@ export class App implements Stage {
       }),
       () => address?.dispose(),
       () => telling?.dispose(),
-      publish(handleOf(this, this.controls, this.clock)),
+      publish(handleOf(this, this.controls, this.hover, this.clock)),
     );
     const observer = new ResizeObserver(() => this.redraw());
     for (const pane of this.panes) observer.observe(pane.canvas);

@@ -6,7 +6,7 @@ import { visibleCells } from "../geometry/visible";
 import type { Box, Pair } from "../protocol/messages";
 import type { ViewState } from "../state";
 import type { Clock } from "./clock";
-import { type Hit, hitAt, unitOf } from "./hover";
+import { type Hit, type Hover, hitAt, unitOf } from "./hover";
 import type { PaneControl } from "./pane_control";
 import type { PaneView } from "./panes";
 import type { Stage } from "./stage";
@@ -31,6 +31,8 @@ export interface Handle {
   camera(pane?: number): Camera;
   /** The ids of the meshes that are loaded, the one that is shown first. */
   meshes(pane?: number): string[];
+  /** What the cursor points at. */
+  hovered(): Picked | null;
   /** What is at a pixel, in CSS pixels from the corner of the canvas. */
   pick(xy: Pair, pane?: number): Picked | null;
   /** The cells that meet a window, with their corners in the plane: u v u v and so on. */
@@ -44,7 +46,12 @@ declare global {
 }
 
 /** The handle of a viewer. */
-export function handleOf(stage: Stage, controls: readonly PaneControl[], clock: Clock): Handle {
+export function handleOf(
+  stage: Stage,
+  controls: readonly PaneControl[],
+  hover: Hover,
+  clock: Clock,
+): Handle {
   const pane = (index = 0): PaneView => {
     const found = stage.panes[index];
     if (!found) throw new RangeError(`There is no pane ${index}.`);
@@ -66,6 +73,7 @@ export function handleOf(stage: Stage, controls: readonly PaneControl[], clock: 
       const levels = shown === detail ? [detail, whole] : [whole, detail];
       return levels.flatMap((level) => (level ? [level.mesh.id] : []));
     },
+    hovered: () => picked(hover.hit),
     pick: (xy, index) => picked(hitAt(stage, pane(index), xy)),
     cells: (window, index) => {
       const level = pane(index).shown(camera(index));

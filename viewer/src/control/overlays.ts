@@ -10,13 +10,15 @@ import { unitOf } from "./hover";
 import type { PaneView } from "./panes";
 import type { Stage } from "./stage";
 
-const [MARK, OTHER, PAPER] = ["#D55E00", "#0072B2", "#ffffff"];
+// The colours of A and B in the inspector, and the highlight of the static pictures.
+const [KEPT, COMPARED, MARK] = ["#0072B2", "#B54F00", "#D55E00"];
+const [INK, PAPER] = ["#16202C", "#FFFFFF"];
 
 const HIGHLIGHTS: Record<"hovered" | "kept" | "compared" | "neighbours", HighlightStyle> = {
-  hovered: { color: PAPER, opacity: 0.25, outline: { color: MARK, width: 2, halo: PAPER } },
-  kept: { color: MARK, opacity: 0.15, outline: { color: MARK, width: 3, halo: PAPER } },
-  compared: { color: OTHER, opacity: 0.15, outline: { color: OTHER, width: 3, halo: PAPER } },
-  neighbours: { color: MARK, opacity: 0.08, outline: { color: MARK, width: 1.2, opacity: 0.7 } },
+  neighbours: { color: KEPT, opacity: 0.12, outline: { color: KEPT, width: 1.2, opacity: 0.8 } },
+  kept: { color: KEPT, opacity: 0.15, outline: { color: KEPT, width: 3, halo: PAPER } },
+  compared: { color: COMPARED, opacity: 0.15, outline: { color: COMPARED, width: 3, halo: PAPER } },
+  hovered: { color: PAPER, opacity: 0.2, outline: { color: INK, width: 1.8, halo: PAPER } },
 };
 const UNIT: LineStyle = { color: MARK, width: 2.5, halo: PAPER };
 const LEVEL: LineStyle = { color: "#CC2EA0", width: 2, halo: PAPER };

@@ -1,0 +1,119 @@
+"""A page with a viewer, driven by a test: pointer, keys, and what the viewer says about itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page
+
+_LOADED = "Array.isArray(globalThis.splinecam) && splinecam.length > 0"
+# Chromium says so of every program that reads pixels; nothing is wrong.
+_HARMLESS = ("GPU stall due to ReadPixels",)
+
+
+class Driver:
+    """A page, with everything that its console has said.
+
+    size: width and height in CSS pixels; more: options of the browser's context.
+    """
+
+    def __init__(self, browser: Browser, size: tuple[int, int], **more: Any) -> None:
+        width, height = size
+        self.context = browser.new_context(viewport={"width": width, "height": height}, **more)
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(30_000)
+        self.said: list[str] = []
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not any(
+            words in message.text for words in _HARMLESS
+        ):
+            self.said.append(f"{message.type}: {message.text}")
+
+    def close(self) -> None:
+        """Close the page."""
+        self.context.close()
+
+    def open(self, address: str | Path) -> Driver:
+        """Load a page and wait until its viewer shows something."""
+        self.page.goto(address.as_uri() if isinstance(address, Path) else address)
+        self.page.wait_for_function(_LOADED)
+        self.idle()
+        return self
+
+    # -- what the viewer says ---------------------------------------------------------------------
+
+    def ask(self, expression: str, argument: Any = None) -> Any:
+        """The value of an expression, in which ``v`` is the viewer and ``x`` the argument."""
+        return self.page.evaluate(f"x => {{ const v = splinecam[0]; return {expression}; }}", argument)
+
+    def idle(self) -> None:
+        """Wait until nothing is asked, computed or drawn any more."""
+        self.ask("v.idle()")
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state of the view."""
+        found: dict[str, Any] = self.ask("({...v.state})")
+        return found
+
+    def canvas(self, pane: int = 0) -> dict[str, float]:
+        """Where the canvas of a pane is on the page."""
+        found = self.page.locator("canvas.sc-canvas").nth(pane).bounding_box()
+        assert found is not None
+        return {**found}
+
+    def hover_all(self, pixels: list[tuple[float, float]], pane: int = 0) -> list[Any]:
+        """What the viewer finds where the cursor is moved to, pixel after pixel of the canvas."""
+        script = """async ([pixels, pane]) => {
+            const canvas = document.querySelectorAll("canvas.sc-canvas")[pane];
+            const box = canvas.getBoundingClientRect();
+            const found = [];
+            for (const [x, y] of pixels) {
+                const at = { clientX: box.left + x, clientY: box.top + y };
+                canvas.dispatchEvent(new PointerEvent("pointermove", { ...at, bubbles: true }));
+                await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+                found.push(splinecam[0].hovered());
+            }
+            return found;
+        }"""
+        found: list[Any] = self.page.evaluate(script, [pixels, pane])
+        return found
+
+    # -- gestures ---------------------------------------------------------------------------------
+
+    def at(self, x: float, y: float, pane: int = 0) -> tuple[float, float]:
+        """The place on the page of a pixel of the canvas."""
+        box = self.canvas(pane)
+        return box["x"] + x, box["y"] + y
+
+    def place(self, u: float, v: float, pane: int = 0) -> tuple[float, float]:
+        """The pixel of the canvas at which a place of the plane is seen."""
+        x, y = self.ask("v.camera(x[2]).toScreen([x[0], x[1]])", [u, v, pane])
+        return x, y
+
+    def drag(self, start: tuple[float, float], to: tuple[float, float], steps: int = 8) -> None:
+        """Drag on the page from one place to another."""
+        self.page.mouse.move(*start)
+        self.page.mouse.down()
+        self.page.mouse.move(*to, steps=steps)
+        self.page.mouse.up()
+
+    def zoom(self, u: float, v: float, width: float) -> None:
+        """Zoom by the wheel at a place of the plane until the view is so wide."""
+        for _ in range(400):
+            now = float(self.ask("v.camera().width"))
+            if now <= width:
+                break
+            self.page.mouse.move(*self.at(*self.place(u, v)))
+            self.page.mouse.wheel(0, -240)
+            self.page.evaluate("new Promise(requestAnimationFrame)")
+        self.idle()
+
+    def pixels(self) -> bytes:
+        """The canvas as a PNG."""
+        return self.page.locator("canvas.sc-canvas").first.screenshot()
