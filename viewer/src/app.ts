@@ -7,7 +7,7 @@ import { boxAround } from "./control/depth";
 import { sentenceOf } from "./control/failure";
 import { Gradients } from "./control/gradients";
 import { handleOf, publish } from "./control/handle";
-import { type Hit, Hover, hitAt } from "./control/hover";
+import { type Hit, Hover, hitAt, hitAtPlace } from "./control/hover";
 import { PaneControl } from "./control/pane_control";
 import { PaneView } from "./control/panes";
 import type { Gestures } from "./control/pointer";
@@ -20,9 +20,11 @@ import { Camera } from "./geometry/camera";
 import { regionInfo } from "./geometry/maps";
 import type { RegionInfo } from "./geometry/region_info";
 import type { Actions } from "./panels/actions";
+import { legendOf } from "./panels/legend";
 import { formatNumber } from "./panels/numbers";
 import { Panels } from "./panels/panels";
 import type { Message, Notice, Pair, SceneHeader, Source } from "./protocol/messages";
+import { svgOf } from "./share/svg";
 import { INITIAL, Store, type ViewState } from "./state";
 import { readHash } from "./url";
 
@@ -194,7 +196,13 @@ export class App implements Stage {
   private showRegions(): void {
     const { hit } = this.hover;
     const { kept, compared } = this.selection;
-    this.panels.showRegion(regionShown(hit), regionShown(kept), regionShown(compared));
+    const other = hit && this.panes.find((pane) => pane !== hit.pane);
+    this.panels.showRegion(
+      regionShown(hit),
+      regionShown(kept),
+      regionShown(compared),
+      regionShown(other ? hitAtPlace(this, other, hit.at) : null),
+    );
     const unit = hit && hit.edge >= 0 ? hit : null;
     const mesh = unit?.level.mesh;
     if (unit && mesh) this.panels.showEdge(mesh.edgeLayer[unit.edge]!, mesh.edgeUnit[unit.edge]!);
@@ -286,11 +294,19 @@ export class App implements Stage {
       },
       flyTo: (pane, at) => this.flyTo(pane, at),
       redraw: () => ready() && this.draw(performance.now()),
-      svg: () => "",
+      svg: () => this.svg(),
       movePlane: (pane, turn, shift) => control(pane)?.movePlane(turn, shift),
       setAnchor: (pane, anchor, point) => control(pane)?.setAnchor(anchor, point),
       dragAnchor: (pane, anchor, to) => control(pane)?.dragAnchor(anchor, to),
     };
+  }
+
+  private svg(): string {
+    const { state } = this.store;
+    const panes = this.controls.flatMap((control) => control.svg() ?? []);
+    const coloring = panes[0]?.coloring;
+    const legend = coloring ? legendOf(coloring) : null;
+    return svgOf({ title: this.scene.title, panes, state, theme: this.panels.theme, legend });
   }
 
   /** Bring the region at a place into view. */

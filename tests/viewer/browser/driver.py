@@ -49,7 +49,9 @@ class Driver:
 
     def ask(self, expression: str, argument: Any = None) -> Any:
         """The value of an expression, in which ``v`` is the viewer and ``x`` the argument."""
-        return self.page.evaluate(f"x => {{ const v = splinecam[0]; return {expression}; }}", argument)
+        return self.page.evaluate(
+            f"x => {{ const v = splinecam[0]; return {expression}; }}", argument
+        )
 
     def idle(self) -> None:
         """Wait until nothing is asked, computed or drawn any more."""

@@ -1,5 +1,6 @@
 // What lies over the regions: the ones that are pointed at and kept, curves of units, level sets.
 
+import type { Local } from "../draw/clip";
 import type { HighlightStyle } from "../draw/highlight";
 import type { LineStyle } from "../draw/lines";
 import { neighbours, segmentsOf, unitCurve } from "../geometry/curves";
@@ -32,6 +33,9 @@ export interface Marks {
 
 /** Keeps the highlights and lines of one pane up to date with what is drawn. */
 export class Overlays {
+  /** What is shown now, by name, from below. */
+  readonly highlights = new Map<string, { cells: Uint32Array; style: HighlightStyle }>();
+  readonly lines = new Map<string, { segments: Local; style: LineStyle }>();
   private shown = new Map<string, { mesh: Mesh | null; key: string }>();
 
   constructor(
@@ -44,10 +48,10 @@ export class Overlays {
     const hovered = this.regionOf(marks.hovered, true);
     const kept = this.regionOf(marks.kept, false);
     const compared = this.regionOf(marks.compared, false);
-    this.highlight("hovered", mesh, hovered);
+    this.highlight("neighbours", mesh, kept, neighboursOf);
     this.highlight("kept", mesh, kept);
     this.highlight("compared", mesh, compared);
-    this.highlight("neighbours", mesh, kept, neighboursOf);
+    this.highlight("hovered", mesh, hovered);
     this.curve(mesh, marks);
     this.levelSet(mesh);
   }
@@ -71,6 +75,8 @@ export class Overlays {
     if (this.isShown(name, mesh, String(region))) return;
     const marked = mesh && region >= 0 ? cells(mesh, region) : null;
     this.pane.renderer.setHighlight(name, mesh, marked, HIGHLIGHTS[name]);
+    this.highlights.delete(name);
+    if (marked) this.highlights.set(name, { cells: marked, style: HIGHLIGHTS[name] });
   }
 
   /** The whole curve of the unit whose edge is pointed at. */
@@ -90,8 +96,10 @@ export class Overlays {
   }
 
   private draw(name: string, mesh: Mesh | null, data: Float64Array | null, style: LineStyle): void {
-    const lines = mesh && data ? { data, center: mesh.center, scale: mesh.scale } : null;
-    this.pane.renderer.setLines(name, lines, style);
+    const segments = mesh && data ? { data, center: mesh.center, scale: mesh.scale } : null;
+    this.pane.renderer.setLines(name, segments, style);
+    this.lines.delete(name);
+    if (segments) this.lines.set(name, { segments, style });
   }
 
   /** Whether something is shown as it should be; remembers it otherwise. */

@@ -2,6 +2,7 @@
 
 import type { Camera } from "../geometry/camera";
 import type { Pair, PlaneRequest } from "../protocol/messages";
+import type { SvgPane } from "../share/svg";
 import type { Colors } from "./colors";
 import { Deeper } from "./deeper";
 import { Frames } from "./frames";
@@ -17,6 +18,7 @@ export class PaneControl {
   readonly planes: Planes;
   readonly overlays: Overlays;
   readonly pointer: Pointer;
+  private marks: Marks = { hovered: null, kept: null, compared: null };
 
   /** shown: called when another mesh is shown. */
   constructor(
@@ -67,6 +69,7 @@ export class PaneControl {
 
   /** Draw the pane; goal: where the camera will come to rest. Returns whether it goes on. */
   draw(camera: Camera, goal: Camera, moving: boolean, marks: Marks): boolean {
+    this.marks = marks;
     const { mesh, slots } = this.pane.prepare(camera);
     this.overlays.update(mesh, marks);
     const { store, panels, scene } = this.stage;
@@ -82,6 +85,24 @@ export class PaneControl {
       points: store.state.points,
       thumbnails: store.state.thumbnails,
     });
+  }
+
+  /** What the pane shows, for an SVG file. */
+  svg(): SvgPane | null {
+    const camera = this.stage.view.camera(this.pane.pixels);
+    const level = this.pane.shown(camera);
+    if (!level) return null;
+    // Marks belong to the mesh that is drawn; where that is a re-based piece, mark in the whole.
+    this.overlays.update(level.mesh, this.marks);
+    return {
+      camera,
+      mesh: level.mesh,
+      picker: level.picker,
+      coloring: level.coloring,
+      layers: this.pane.header.layers.length,
+      highlights: [...this.overlays.highlights.values()],
+      lines: [...this.overlays.lines.values()],
+    };
   }
 
   dispose(): void {

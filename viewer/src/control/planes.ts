@@ -41,6 +41,7 @@ export class Planes {
       if (!answer || outdated() || stage.disposed) return;
       pane.header = answer.header.header;
       pane.arrays = { ...pane.arrays, ...answer.arrays };
+      stage.panels.showPane(pane.index, pane.header, pane.arrays);
       await this.moved();
     } catch (error) {
       if (!outdated() && !stage.disposed) stage.report(error);
