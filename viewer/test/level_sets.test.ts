@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { chained } from "../src/geometry/curves";
 import { levelSet } from "../src/geometry/level_sets";
 import type { Pair } from "../src/protocol/messages";
 import { gridMesh, randomSubdivision, square } from "./subdivisions";
@@ -36,6 +37,20 @@ test("the level set of an affine function is one connected line", () => {
     assert.equal(levelSet(mesh, 1, 5).length, 0);
     assert.equal(levelSet(mesh, 0, 0).length, 0);
   }
+});
+
+test("segments of a level set are joined to curves", () => {
+  const mesh = randomSubdivision(3, 12, 30).mesh(([u, v]) => [u + 2 * v]);
+  const segments = levelSet(mesh, 0, 0.3);
+  const [line, ...others] = chained(segments);
+  assert.deepEqual([others.length, line!.length], [0, segments.length / 2 + 2]);
+  const ring = chained([0, 0, 1, 0, 1, 1, 0, 0, 1, 0, 1, 1]);
+  assert.deepEqual(ring, [[0, 0, 1, 0, 1, 1, 0, 0]]);
+  const star = chained([0, 0, 1, 0, 0, 0, 0, 1, 0, 0, -1, 0]);
+  assert.equal(
+    star.reduce((sum, each) => sum + each.length / 2 - 1, 0),
+    3,
+  );
 });
 
 test("corners at the level are ordinary", () => {

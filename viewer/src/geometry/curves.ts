@@ -31,6 +31,35 @@ export function boundarySegments(mesh: Mesh): Float64Array {
   return segmentsOf(mesh, mesh.boundary);
 }
 
+/** Segments (x0 y0 x1 y1 ...) joined to polylines (x y x y ...) at ends that are exactly equal. */
+export function chained(segments: ArrayLike<number>): number[][] {
+  const count = segments.length / 4;
+  const byEnd = new Map<string, number[]>(); // twice the segment, plus 1 for its second end
+  const nameOf = (end: number) => `${segments[2 * end]},${segments[2 * end + 1]}`;
+  for (let end = 0; end < 2 * count; end++) {
+    const name = nameOf(end);
+    const there = byEnd.get(name);
+    if (there) there.push(end);
+    else byEnd.set(name, [end]);
+  }
+  const used = new Uint8Array(count);
+  const follow = (from: number): number[] => {
+    const line = [segments[2 * from]!, segments[2 * from + 1]!];
+    for (let end: number | undefined = from; end !== undefined; ) {
+      used[end >> 1] = 1;
+      const other: number = end ^ 1;
+      line.push(segments[2 * other]!, segments[2 * other + 1]!);
+      end = byEnd.get(nameOf(other))!.find((next) => !used[next >> 1]);
+    }
+    return line;
+  };
+  const lines: number[][] = [];
+  const starts = [...byEnd.values()].filter((there) => there.length !== 2).flat();
+  for (const end of starts) if (!used[end >> 1]) lines.push(follow(end));
+  for (let k = 0; k < count; k++) if (!used[k]) lines.push(follow(2 * k)); // rings
+  return lines;
+}
+
 /** The half-edges around a region, without those between its own cells. */
 export function outlineOf(mesh: Mesh, region: number): Uint32Array {
   const { corners, offsets, halfedgeCell } = mesh;

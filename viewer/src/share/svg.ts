@@ -17,7 +17,7 @@ import {
 } from "../draw/theme";
 import type { Camera } from "../geometry/camera";
 import { clippedPolygon, clippedSegment } from "../geometry/clip";
-import { segmentsOf } from "../geometry/curves";
+import { chained, segmentsOf } from "../geometry/curves";
 import type { Mesh } from "../geometry/mesh";
 import type { Picker } from "../geometry/picking";
 import { visibleCells } from "../geometry/visible";
@@ -125,18 +125,27 @@ function pageOf(camera: Camera, { center, scale }: Pick<Local, "center" | "scale
   };
 }
 
-/** The parts of segments on the page as a path, and their length. */
-function linesOf(segments: Float64Array, { x, y, box }: Page): { path: string; length: number } {
-  let [path, length] = ["", 0];
-  for (let k = 0; k < segments.length; k += 4) {
-    const [x0, y0] = [x(segments[k]!), y(segments[k + 1]!)];
-    const seen = clippedSegment(x0, y0, x(segments[k + 2]!), y(segments[k + 3]!), box);
-    if (!seen) continue;
-    length += Math.hypot(seen[2] - seen[0], seen[3] - seen[1]);
-    const [a, b, c, d] = seen.map(coordinate);
-    path += `M${a} ${b}L${c} ${d}`;
+/** The parts of polylines on the page as a path, and their length. */
+function linesOf(lines: Iterable<ArrayLike<number>>, { x, y, box }: Page) {
+  let [path, length, last] = ["", 0, ""];
+  for (const line of lines) {
+    for (let k = 0; k + 3 < line.length; k += 2) {
+      const [x0, y0] = [x(line[k]!), y(line[k + 1]!)];
+      const seen = clippedSegment(x0, y0, x(line[k + 2]!), y(line[k + 3]!), box);
+      if (!seen) continue;
+      length += Math.hypot(seen[2] - seen[0], seen[3] - seen[1]);
+      const [a, b, c, d] = seen.map(coordinate);
+      path += k > 0 && last === `${a} ${b}` ? `L${c} ${d}` : `M${a} ${b}L${c} ${d}`;
+      last = `${c} ${d}`;
+    }
   }
   return { path, length };
+}
+
+/** The segments of edges as polylines of two points each. */
+function* linesOfEdges(mesh: Mesh, edges: number[]): Generator<ArrayLike<number>> {
+  const segments = segmentsOf(mesh, edges);
+  for (let k = 0; k < segments.length; k += 4) yield segments.subarray(k, k + 4);
 }
 
 function edgesOf(
@@ -160,7 +169,7 @@ function edgesOf(
   let sum = 0;
   for (const layer of [...byLayer.keys()].sort((a, b) => a - b)) {
     if (layer === -2) continue;
-    const { path, length } = linesOf(segmentsOf(mesh, byLayer.get(layer)!), page);
+    const { path, length } = linesOf(linesOfEdges(mesh, byLayer.get(layer)!), page);
     if (layer >= 0) sum += length;
     if (!path) continue;
     const look =
@@ -173,7 +182,7 @@ function edgesOf(
     parts.push(strokeOf(path, { color: ink, width, opacity: look.opacity }, "butt"));
   }
   if (state.boundary && boundary.length) {
-    const { path, length } = linesOf(segmentsOf(mesh, boundary), page);
+    const { path, length } = linesOf(chained(segmentsOf(mesh, boundary)), page);
     const width = boundaryWidth(spacing(length));
     if (rim && path) parts.push(strokeOf(path, { color: hexOf(PAPER), width: width + RIM }));
     if (path) parts.push(strokeOf(path, { color: ink, width }));
@@ -194,7 +203,7 @@ function edgesAround(mesh: Mesh, cells: Uint32Array): Set<number> {
 function strokeOf(path: string, { color, width, opacity, dash }: LineStyle, cap = "round"): string {
   const attributes = [
     `stroke="${safeColor(color)}" stroke-width="${Number(width.toFixed(3))}"`,
-    `stroke-linecap="${dash ? "butt" : cap}"`,
+    `stroke-linecap="${dash ? "butt" : cap}" stroke-linejoin="round"`,
     opacity !== undefined && opacity < 1 ? `stroke-opacity="${Number(opacity.toFixed(3))}"` : "",
     dash ? `stroke-dasharray="${dash[0]} ${dash[1] - dash[0]}"` : "",
   ];
@@ -217,7 +226,7 @@ function marksOf(pane: SvgPane, page: Page): string[] {
     if (path) parts.push(`<path fill="${safeColor(style.color)}" ${opacity} d="${path}"/>`);
   }
   for (const { segments, style } of [...lines, ...outlines]) {
-    const { path } = linesOf(Float64Array.from(segments.data), pageOf(camera, segments));
+    const { path } = linesOf(chained(segments.data), pageOf(camera, segments));
     if (!path) continue;
     const halo = style.halo && { ...style, color: style.halo, width: style.width + 2 };
     if (halo) parts.push(strokeOf(path, halo));
