@@ -82,7 +82,10 @@ export class Mesh implements Readonly<MeshArrays> {
 
   /** The mesh of a message; an Error says which arrays contradict each other. */
   static of(message: Message<MeshHeader>): Mesh {
-    return checked(new Mesh(message.header, arraysOf(message)));
+    const mesh = new Mesh(message.header, arraysOf(message));
+    checkNumbers(mesh);
+    mesh.twins = linkedRings(mesh);
+    return mesh;
   }
 
   get id(): string {
@@ -289,29 +292,34 @@ function checkLengths(header: MeshHeader, arrays: MeshArrays): void {
   }
 }
 
-/** The mesh, after a look at every number that is used as an index, and at every coordinate. */
-function checked(mesh: Mesh): Mesh {
-  const { points, edges, corners, offsets, vertexCount, edgeCount } = mesh;
+/** Look at every number that is used as an index, and at every coordinate. */
+function checkNumbers(mesh: Mesh): void {
+  const { points, edges, vertexCount, edgeCount } = mesh;
   checkBelow("edges", edges, vertexCount);
-  checkBelow("corners", corners, edges.length);
+  checkBelow("corners", mesh.corners, edges.length);
   checkBelow("region", mesh.region, mesh.regionCount);
   checkBelow("boundary", mesh.boundary, edgeCount);
   for (let k = 0; k < points.length; k++) {
     if (!Number.isFinite(points[k]!)) throw contradiction("a coordinate is not a number");
   }
-  const cellOf = mesh.halfedgeCell;
-  for (let cell = 0; cell < mesh.cellCount; cell++) {
+}
+
+/** The cell of every half-edge, after a check that the half-edges of each cell form a ring. */
+function linkedRings({ edges, corners, offsets, cellCount }: Mesh): Int32Array {
+  const cells = new Int32Array(edges.length).fill(-1);
+  for (let cell = 0, k = 0; cell < cellCount; cell++) {
     const end = offsets[cell + 1]!;
-    let before = corners[end - 1]!;
-    for (let k = offsets[cell]!; k < end; k++) {
+    let vertex = edges[corners[end - 1]! ^ 1]!;
+    for (; k < end; k++) {
       const h = corners[k]!;
-      if (edges[before ^ 1] !== edges[h] || cellOf[h] !== cell) {
+      if (edges[h] !== vertex || cells[h]! >= 0) {
         throw contradiction(`the edges of cell ${cell} do not form a ring`);
       }
-      before = h;
+      cells[h] = cell;
+      vertex = edges[h ^ 1]!;
     }
   }
-  return mesh;
+  return cells;
 }
 
 function checkBelow(name: string, indices: Uint32Array, bound: number): void {

@@ -8,10 +8,10 @@ export class Seeds {
   private readonly perUnit: [number, number];
   private readonly cells: Int32Array;
 
-  /** One pass over the points and one over the cells; squares without a cell get a near one. */
+  /** One pass over the points and one over edges; squares without a cell get a near one. */
   constructor(mesh: Mesh) {
-    const { points, edges, corners, offsets, cellCount } = mesh;
-    const side = Math.max(1, Math.min(512, Math.ceil(Math.sqrt(cellCount) / 2)));
+    const { points, edges, halfedgeCell, cellCount } = mesh;
+    const side = Math.max(1, Math.min(512, Math.ceil(Math.sqrt(cellCount) / 3)));
     let [x0, y0, x1, y1] = [Infinity, Infinity, -Infinity, -Infinity];
     for (let k = 0; k < points.length; k += 2) {
       const x = points[k]!;
@@ -25,9 +25,11 @@ export class Seeds {
     this.low = [x0, y0];
     this.perUnit = [side / (x1 - x0 || 1), side / (y1 - y0 || 1)];
     this.cells = new Int32Array(side * side).fill(-1);
-    for (let cell = 0; cell < cellCount; cell++) {
-      const vertex = 2 * edges[corners[offsets[cell]!]!]!;
-      this.cells[this.squareOf(points[vertex]!, points[vertex + 1]!)] = cell;
+    const stride = Math.max(1, Math.floor(edges.length / (8 * side * side)));
+    for (let h = 0; h < edges.length; h += stride) {
+      const vertex = 2 * edges[h]!;
+      const cell = halfedgeCell[h]!;
+      if (cell >= 0) this.cells[this.squareOf(points[vertex]!, points[vertex + 1]!)] = cell;
     }
     this.fillEmpty();
   }
