@@ -87,12 +87,14 @@ def select(viewer: Viewer, **change: Any) -> Message:
 
 
 def test_a_selection_holds_objects_of_python(viewer: Viewer, part: sc.Partition) -> None:
-    assert viewer.selection is None
+    assert not viewer.selection
+    assert repr(viewer.selection) == "Selection(nothing)"
+    assert viewer.selection.input is None
     place = part.centroids[4]
     answer = select(viewer, region=4, compared=1, at=place.tolist(), unit=[0, 7])
     assert answer.message == {"kind": "ok"}
     found = viewer.selection
-    assert found is not None
+    assert found
     assert found.region is not None
     assert found.region.partition is part
     assert (found.region, found.compared) == (part.regions[4], part.regions[1])
@@ -110,14 +112,14 @@ def test_a_selection_ends(viewer: Viewer) -> None:
     viewer.on_select(heard.append)
     select(viewer, region=0)
     select(viewer)
-    assert viewer.selection is None
-    assert [each is None for each in heard] == [False, True]
+    assert not viewer.selection
+    assert [bool(each) for each in heard] == [True, False]
 
 
 def test_an_edge_without_a_region(viewer: Viewer) -> None:
     select(viewer, unit=[0, 2])
     found = viewer.selection
-    assert found is not None
+    assert found
     assert (found.region, found.uv, found.input, found.unit) == (None, None, None, ("1", 2))
 
 
@@ -145,7 +147,6 @@ def test_a_window_gives_regions_of_the_given_partition(viewer: Viewer, part: sc.
     window = sc.partition(part.model, domain, progress=False)
     viewer.session.keep("0/0/w1", window)
     select(viewer, mesh="0/0/w1", region=0, compared=0, at=middle.tolist())
-    assert viewer.selection is not None
     assert viewer.selection.region == viewer.selection.compared == part.regions[3]
 
 
@@ -155,7 +156,6 @@ def test_a_window_of_a_model_gives_regions_of_the_window() -> None:
     window = sc.partition(network(), domain.zoom(10), progress=False)
     viewer.session.keep("0/0/w1", window)
     select(viewer, mesh="0/0/w1", region=0)
-    assert viewer.selection is not None
     assert viewer.selection.region == window[0]
     assert viewer.selection.partition is window
 
@@ -164,7 +164,6 @@ def test_another_plane_gives_regions_of_its_partition(viewer: Viewer) -> None:
     moved = sc.partition(network(), sc.Domain.box(0, 3), progress=False)
     viewer.session.keep("0/0/p1", moved)
     select(viewer, mesh="0/0/p1", region=1, at=[2.0, 2.0])
-    assert viewer.selection is not None
     assert viewer.selection.region == moved[1]
 
 
@@ -172,7 +171,6 @@ def test_two_panes_are_compared(part: sc.Partition) -> None:
     other = sc.partition(network(), sc.Domain.box(-1, 1), progress=False)
     viewer = Viewer(viewing.session_of([part, other]))
     select(viewer, pane=0, region=1, compared=2, comparedMesh="1/0")
-    assert viewer.selection is not None
     assert (viewer.selection.region, viewer.selection.compared) == (part[1], other[2])
 
 

@@ -21,16 +21,16 @@ __all__ = ["Selection", "selection_of"]
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What was clicked in a viewer.
+    """What was clicked in a viewer; it counts as False where nothing is selected.
 
     region: a region of the partition that was given to the viewer. Where none was given, or the
     plane was moved, it is a region of the partition that the viewer computed. compared: a second
     region, or None. uv: the plane coordinates of the place, or None. unit: the name of a layer and
-    the number of its unit, if an edge was clicked. pane, frame: where it was clicked.
-    partition: to which ``region`` belongs.
+    the number of its unit, if an edge was clicked. pane, frame: where it was clicked. partition: to
+    which ``region`` belongs, or None if nothing is selected.
     """
 
-    partition: Partition
+    partition: Partition | None = None
     region: Region | None = None
     compared: Region | None = None
     uv: tuple[float, float] | None = None
@@ -41,13 +41,16 @@ class Selection:
     @property
     def input(self) -> Tensor | None:
         """The input at the place, ready for the model, or None."""
-        if self.uv is None:
+        if self.uv is None or self.partition is None:
             return None
         return self.partition.inputs(torch.tensor([self.uv], dtype=torch.float64))[0]
 
+    def __bool__(self) -> bool:
+        return self.partition is not None
+
     def __repr__(self) -> str:
-        parts = []
-        if self.region is not None:
+        parts = [] if self else ["nothing"]
+        if self.region is not None and self.partition is not None:
             parts.append(f"region {self.region.index} of {len(self.partition):,}")
         if self.compared is not None:
             parts.append(f"compared with {self.compared.index}")
@@ -58,8 +61,8 @@ class Selection:
         return f"Selection({', '.join(parts)})"
 
 
-def selection_of(request: Mapping[str, Any], session: Session) -> Selection | None:
-    """The selection that a request tells of; None if it is that nothing is selected.
+def selection_of(request: Mapping[str, Any], session: Session) -> Selection:
+    """The selection that a request tells of, which may be that nothing is selected.
 
     A ``RequestError`` says what is wrong with a request.
     """
@@ -67,7 +70,7 @@ def selection_of(request: Mapping[str, Any], session: Session) -> Selection | No
     frame = session.frame_of(request, pane)
     region, compared, unit = (request.get(name) for name in ("region", "compared", "unit"))
     if region is None and compared is None and unit is None:
-        return None
+        return Selection(pane=place, frame=frame)
     mesh = text(request, "mesh")
     uv = _place(request.get("at"))
     shown = None if region is None else _region(session, mesh, request, "region", uv)

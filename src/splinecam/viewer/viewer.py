@@ -26,7 +26,7 @@ __all__ = ["Door", "Selection", "Viewer"]
 
 _LOG = logging.getLogger("splinecam")
 
-Callback = Callable[[Selection | None], object]
+Callback = Callable[[Selection], object]
 
 
 class Door(Protocol):
@@ -49,7 +49,8 @@ class Door(Protocol):
 class Viewer:
     """A viewer that ``part.view()`` or ``sc.view(...)`` opened.
 
-    A notebook shows it as the value of a cell. It is a context manager, which closes it.
+    A notebook shows it as the value of a cell. It is a context manager, which closes it. session:
+    what is shown, and the answers to a view.
 
     >>> import splinecam as sc
     >>> from torch import nn
@@ -57,16 +58,16 @@ class Viewer:
     >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
     >>> with part.view(browser=False, block=False) as viewer:
     ...     viewer.set(color="slope", edge_width=2)
-    ...     viewer.selection is None
-    True
+    ...     viewer.selection
+    Selection(nothing)
     """
 
     def __init__(self, session: Session):
         self.session = session
         self._door: Door | None = None
         self._growing: Growing | None = None
-        self._selection: Selection | None = None
-        self._callbacks: list[Callback] = []
+        self._selection = Selection()
+        self._callbacks: dict[object, Callback] = {}
         self._state = _opening(session.options)
         self._lock = RLock()
         self._closed = False
@@ -75,26 +76,25 @@ class Viewer:
     # -- what comes back ----------------------------------------------------------------------
 
     @property
-    def selection(self) -> Selection | None:
-        """What is selected: region, place, input, unit; None if nothing is."""
+    def selection(self) -> Selection:
+        """What is selected: region, place, input, unit; it counts as False if nothing is."""
         return self._selection
 
-    def on_select(self, callback: Callback) -> Callable[[], None]:
-        """Call a function with the selection whenever it changes, with None when it ends.
+    def on_select(self, callback: Callable[[Selection], object]) -> Callable[[], None]:
+        """Call a function with the selection whenever it changes; returns a function to end this.
 
-        It is called in a thread of the viewer, or in a notebook when no cell runs. Returns a
-        function that ends this. An exception in the function is logged.
+        callback: the function. It is called in a thread of the viewer, or in a notebook when no
+        cell runs, also when nothing is selected any more. An exception in it is logged.
         """
         if not callable(callback):
             raise TypeError(f"a callback is a function, not {type(callback).__name__}")
-        entry: Callback = lambda selection: callback(selection)  # noqa: E731 - one object per call
+        entry = object()  # the same function may be called for several reasons
         with self._lock:
-            self._callbacks.append(entry)
+            self._callbacks[entry] = callback
 
         def remove() -> None:
             with self._lock:
-                if entry in self._callbacks:
-                    self._callbacks.remove(entry)
+                self._callbacks.pop(entry, None)
 
         return remove
 
@@ -109,10 +109,10 @@ class Viewer:
         self._show_state()
         return Answer({"kind": "ok"})
 
-    def _select(self, selection: Selection | None) -> None:
+    def _select(self, selection: Selection) -> None:
         self._selection = selection
         with self._lock:
-            callbacks = list(self._callbacks)
+            callbacks = list(self._callbacks.values())
         for callback in callbacks:
             try:
                 callback(selection)
@@ -224,7 +224,7 @@ class Viewer:
             parts.append("closed")
         elif self.url is not None:
             parts.append(self.url)
-        if self._selection is not None:
+        if self._selection:
             parts.append(repr(self._selection))
         return f"Viewer({', '.join(parts)})"
 
