@@ -97,7 +97,8 @@ class Cutting {
   /** The function that wins in a whole region, or -1. */
   private winner(cell: number, clear: Int32Array): number {
     const { offsets, corners, edges } = this.mesh;
-    const [begin, end] = [offsets[cell]!, offsets[cell + 1]!];
+    const begin = offsets[cell]!;
+    const end = offsets[cell + 1]!;
     const first = clear[edges[corners[begin]!]!]!;
     let same = first >= 0;
     for (let c = begin + 1; same && c < end; c++) same = clear[edges[corners[c]!]!] === first;
@@ -111,7 +112,8 @@ class Cutting {
     const { edges, edgeCount, points } = this.mesh;
     const pieces = new Uint32Array(edgeCount + 1);
     for (let e = 0; e < edgeCount; e++) {
-      const [a, b] = [edges[2 * e]!, edges[2 * e + 1]!];
+      const a = edges[2 * e]!;
+      const b = edges[2 * e + 1]!;
       pieces[e + 1] = pieces[e]! + 1;
       if (clear[a] === clear[b] && clear[a]! >= 0) continue;
       const places = changes(this.functions, a, b);
@@ -236,9 +238,8 @@ class Cutting {
   }
 
   result(): Mesh {
-    const arrays = this.assembled();
-    const { header } = this.mesh;
-    return new Mesh(header, { ...arrays, boundary: borders(new Mesh(header, arrays)) });
+    const mesh = new Mesh(this.mesh.header, this.assembled());
+    return mesh.withBoundary(borders(mesh));
   }
 
   private assembled(): MeshArrays {
@@ -250,10 +251,13 @@ class Cutting {
     const unit = new Int32Array(edgeCount).fill(-1);
     const source = new Int32Array(edgeCount).fill(-1);
     for (let e = 0; e < mesh.edgeCount; e++) {
-      const [first, end] = [pieces[e]!, pieces[e + 1]!];
-      layer.fill(mesh.edgeLayer[e]!, first, end);
-      unit.fill(mesh.edgeUnit[e]!, first, end);
-      source.fill(e, first, end);
+      const first = pieces[e]!;
+      const end = pieces[e + 1]!;
+      for (let piece = first; piece < end; piece++) {
+        layer[piece] = mesh.edgeLayer[e]!;
+        unit[piece] = mesh.edgeUnit[e]!;
+        source[piece] = e;
+      }
       edges[2 * first] = mesh.edges[2 * e]!;
       edges[2 * end - 1] = mesh.edges[2 * e + 1]!;
       if (end === first + 1) continue;
@@ -294,28 +298,23 @@ class Cutting {
 
   /** The corners of the regions that are not cut, by new half-edges. */
   private keptCells(): { counts: Uint16Array; corners: Uint32Array } {
-    const { offsets, corners } = this.mesh;
-    const counts = new Uint16Array(this.uncut.length);
-    let total = 0;
-    this.uncut.forEach((cell, k) => {
-      for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
-        const edge = corners[c]! >> 1;
-        counts[k]! += this.pieces[edge + 1]! - this.pieces[edge]!;
-      }
-      total += counts[k]!;
-    });
-    const kept = new Uint32Array(total);
+    const { pieces, uncut } = this;
+    const { offsets, corners, edgeCount } = this.mesh;
+    const counts = new Uint16Array(uncut.length);
+    const added = 2 * (pieces[edgeCount]! - edgeCount); // corners, at most
+    const kept = new Uint32Array(corners.length + added);
     let at = 0;
-    for (const cell of this.uncut) {
+    for (let k = 0; k < uncut.length; k++) {
+      const [cell, begin] = [uncut[k]!, at];
       for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
         const half = corners[c]!;
-        const [edge, side] = [half >> 1, half & 1];
-        const [first, end] = [this.pieces[edge]!, this.pieces[edge + 1]!];
-        if (end === first + 1) kept[at++] = 2 * first + side;
+        const first = pieces[half >> 1]!;
+        if (pieces[(half >> 1) + 1] === first + 1) kept[at++] = 2 * first + (half & 1);
         else for (const piece of this.halves(half)) kept[at++] = piece;
       }
+      counts[k] = at - begin;
     }
-    return { counts, corners: kept };
+    return { counts, corners: kept.subarray(0, at) };
   }
 
   /** The outputs at the new vertices. */
@@ -336,7 +335,8 @@ function borders(mesh: Mesh): Uint32Array {
   const beside = mesh.halfedgeCell;
   const found: number[] = [];
   for (let e = 0; e < mesh.edgeCount; e++) {
-    const [left, right] = [beside[2 * e]!, beside[2 * e + 1]!];
+    const left = beside[2 * e]!;
+    const right = beside[2 * e + 1]!;
     if (left < 0 || right < 0) continue;
     if (mesh.cellClass![left] !== mesh.cellClass![right]) found.push(e);
   }

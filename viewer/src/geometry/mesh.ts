@@ -141,6 +141,13 @@ export class Mesh implements Readonly<MeshArrays> {
     return cells;
   }
 
+  /** The same mesh with another decision boundary. */
+  withBoundary(boundary: Uint32Array): Mesh {
+    const mesh = new Mesh(this.header, { ...this, boundary });
+    mesh.twins = this.twins;
+    return mesh;
+  }
+
   /** (E) 1 for edges of the decision boundary. */
   get onBoundary(): Uint8Array {
     if (this.boundaryMarks) return this.boundaryMarks;
