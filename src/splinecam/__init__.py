@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from splinecam.network.ops import op_table
     from splinecam.network.ops.register import register_op, unregister_op
     from splinecam.training import Movie, Run, Snapshot, Watch, movie, open_run, watch
+    from splinecam.viewer.page import to_html
     from splinecam.viewer.viewer import Selection, Viewer
     from splinecam.viewer.viewing import view
 
@@ -76,6 +77,7 @@ __all__ = [
     "partition",
     "register_op",
     "sweep",
+    "to_html",
     "unregister_op",
     "view",
     "watch",
@@ -97,6 +99,7 @@ _MODULES = {
     "network.ops.register": ("register_op", "unregister_op"),
     "analysis.stats": ("Stats",),
     "training": ("Movie", "Run", "Snapshot", "Watch", "movie", "open_run", "watch"),
+    "viewer.page": ("to_html",),
     "viewer.viewer": ("Selection", "Viewer"),
     "viewer.viewing": ("view",),
 }

@@ -257,6 +257,12 @@ class Partition(PartitionData, Views[Region]):
 
         return view(self, **options)
 
+    def to_html(self, path: str | os.PathLike[str] | BinaryIO, **options: Any) -> None:
+        """Write a viewer as one HTML file, which opens offline: see ``sc.to_html``."""
+        from splinecam.viewer.page import to_html
+
+        to_html(self, path, **options)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy in the file format; the model is pickled by its own rules."""
         file = BytesIO()

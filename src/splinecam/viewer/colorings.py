@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from matplotlib.colors import Colormap, LogNorm, Normalize, TwoSlopeNorm, to_rgb
+from matplotlib.colors import Colormap, LogNorm, Normalize, TwoSlopeNorm, is_color_like, to_rgb
 from torch import Tensor
 
 from splinecam.analysis.measures import table
@@ -29,7 +29,7 @@ from splinecam.viewer.samples import hex_color
 from splinecam.viewer.scene import COLUMNS
 from splinecam.viewer.scene_options import SceneOptions
 
-__all__ = ["BY_OUTPUT", "coloring_answer", "coloring_of", "given_colors", "lut_of"]
+__all__ = ["BY_OUTPUT", "check_name", "coloring_answer", "coloring_of", "given_colors", "lut_of"]
 
 BY_OUTPUT = ("slope", "output")
 _BUILT_IN = ("slope", "area", "layer", "vertices", "random", "merged")
@@ -69,11 +69,27 @@ def coloring_of(
         return _output_coloring(part, output or 0, chosen)
     if name in _BUILT_IN:
         return color_regions(part, name, chosen)
-    columns = table(part) if name in COLUMNS or name.startswith("output_") else {}
+    check_name(name, options)
+    if not _is_column(name):
+        return color_regions(part, name, chosen)
+    columns = table(part)
     if name not in columns:
-        raise RequestError(f"There is no colouring {name[:60]!r}.")
+        raise RequestError(f"There is no colouring {name[:60]!r}: the table has no such column.")
     numbers = np.asarray(columns[name], np.float64)
     return replace(color_regions(part, numbers, chosen), label=name.replace("_", " "))
+
+
+def check_name(name: str, options: SceneOptions) -> None:
+    """Raise an error unless there is a colouring by a name, or it is the name of a colour."""
+    known = (*_BUILT_IN, "class", "output", *options.colors, *COLUMNS)
+    if name not in known and not _is_column(name) and not is_color_like(name):
+        names = ", ".join(map(repr, known))
+        raise RequestError(f"There is no colouring {name[:60]!r}; choose of {names}.")
+
+
+def _is_column(name: str) -> bool:
+    """Whether a name may be that of a column of the table."""
+    return name in COLUMNS or name.startswith("output_")
 
 
 def _output_coloring(part: PartitionData, output: int, options: ColorOptions) -> Coloring:

@@ -181,6 +181,8 @@ def _colorings(part: PartitionData, options: SceneOptions) -> list[dict[str, Any
     if has_classes(part, options.level):
         kinds.insert(0, "class")
     own = [name for name in options.colors if name not in kinds]
+    if options.color not in (None, "class", *kinds, *COLUMNS, *own):  # the name of a colour
+        own.append(str(options.color))
     columns = [name for name in COLUMNS if name not in own]
     return [
         {

@@ -16,7 +16,13 @@ from splinecam._partition import Partition
 from splinecam.errors import SplineCamError
 from splinecam.plot.colors import Coloring, Limits
 from splinecam.viewer.answers import Answer, Request, RequestError, box_of, integer, text
-from splinecam.viewer.colorings import BY_OUTPUT, coloring_answer, coloring_of, given_colors
+from splinecam.viewer.colorings import (
+    BY_OUTPUT,
+    check_name,
+    coloring_answer,
+    coloring_of,
+    given_colors,
+)
 from splinecam.viewer.container import pack
 from splinecam.viewer.gradients import gradient_answer
 from splinecam.viewer.meshes import Sizes, mesh_answer, outputs_of
@@ -61,6 +67,8 @@ class Session:
         self.panes = list(panes)
         self.options = options or SceneOptions()
         self.sizes = sizes or Sizes()
+        if self.options.color is not None:
+            check_name(self.options.color, self.options)
         self.answers: dict[str, Callable[[Request], Answer]] = {
             "scene": self._scene,
             "mesh": self._mesh,
@@ -103,22 +111,26 @@ class Session:
 
     def _answered(self, request: Any, outdated: Callable[[], bool]) -> Answer:
         try:
-            if not isinstance(request, Mapping):
-                raise RequestError(f"A request is an object, not {type(request).__name__}.")
-            ask = text(request, "ask")
-            if ask in self.told:
-                return self.told[ask](request)
-            if ask not in self.answers:
-                raise RequestError(f"This viewer does not answer {ask[:60]!r}.")
-            with self._lock, torch.no_grad():
-                self.outdated = outdated
-                return self.answers[ask](request)
+            return self.reply(request, outdated)
         except Exception as error:  # the browser shows it, and the session goes on
             if outdated():
                 raise
             if not isinstance(error, SplineCamError):
                 logger.info("A request of the viewer failed", exc_info=True)
             return _error(error)
+
+    def reply(self, request: Any, outdated: Callable[[], bool] = _never) -> Answer:
+        """The answer to a request; an exception says what is wrong with it."""
+        if not isinstance(request, Mapping):
+            raise RequestError(f"A request is an object, not {type(request).__name__}.")
+        ask = text(request, "ask")
+        if ask in self.told:
+            return self.told[ask](request)
+        if ask not in self.answers:
+            raise RequestError(f"This viewer does not answer {ask[:60]!r}.")
+        with self._lock, torch.no_grad():
+            self.outdated = outdated
+            return self.answers[ask](request)
 
     # -- what requests refer to -------------------------------------------------------------------
 

@@ -1,0 +1,100 @@
+"""A page that needs nothing else: the viewer, and the answers to what it asks, in one file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import os
+from typing import Any, BinaryIO
+
+import torch
+
+from splinecam._util.files import replaced
+from splinecam.plot.figures import require_matplotlib
+from splinecam.viewer.assets import asset
+from splinecam.viewer.container import archive
+from splinecam.viewer.deflation import deflated
+
+__all__ = ["page_of", "to_html"]
+
+# The text is read where the viewer does not start, so it comes before anything that could swallow
+# it: a damaged quote ends at the quotes in the heading, a damaged end of an element comes later.
+_PAGE = """\
+<!doctype html>
+<html lang=en>
+<meta charset=utf-8>
+<meta name=viewport content="width=device-width, initial-scale=1">
+<meta name=color-scheme content="light dark">
+<meta http-equiv=Content-Security-Policy content="{policy}">
+<body>
+<main id=splinecam>
+<h1>"SplineCam"</h1>
+<p>This page is opening. If this text stays, the page could not start: the file is damaged or
+incomplete, or the browser has no JavaScript or no WebGL2.</p>
+</main>
+<title>{title}</title>
+<style>{style}</style>
+<script type=module>{script}</script>
+<script type="text/plain" id="splinecam-data">{data}</script>
+"""
+_POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+
+def to_html(subject: Any, path: str | os.PathLike[str] | BinaryIO, **options: Any) -> None:
+    """Write a viewer as one HTML file, which opens offline and asks nothing of anybody.
+
+    It shows what ``sc.view`` shows, as deep as the partitions go: regions, outputs, maps and
+    inputs at the cursor, level sets, the curves of units. The file appears only when it is
+    complete. For 1,000,000 regions it has about 50 MB.
+
+    subject: a partition; a list of partitions of one domain, with a slider; a tuple of several,
+    side by side; a model and a domain as a tuple; a run of ``sc.watch``, or its folder. path: the
+    file, conventionally .html.
+
+    colorings: the names of the colourings in the file, by default all, or fewer if there are many
+    regions. gradients: whether the file holds the derivative of the winning output on each region,
+    by default if that is not much. The other options are those of ``sc.view``: color, output,
+    level, points, labels, images, anchors, names, frames, title, state, cmap, limits, seed, colors,
+    shape.
+
+    >>> import splinecam as sc, tempfile, torch
+    >>> part = sc.partition(torch.nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     part.to_html(f"{folder}/regions.html", title="Three classes")
+    ...     size = os.path.getsize(f"{folder}/regions.html")
+    >>> size > 10_000
+    True
+    """
+    require_matplotlib()
+    from splinecam.viewer.recording import Recording
+
+    with torch.no_grad():
+        recording = Recording(subject, **options)
+        page = page_of(recording.title, archive(recording.answers()))
+    if not isinstance(path, str | os.PathLike):
+        path.write(page)
+        return
+    with replaced(path) as file:
+        file.write(page)
+
+
+def page_of(title: str, data: bytes) -> bytes:
+    """A page with a title and an archive of answers."""
+    style = asset("style.css").replace("\r\n", "\n").replace("</style", "<\\/style")
+    script = asset("viewer.js").replace("\r\n", "\n")
+    # What would end the element or hide its end does so only in texts, where this is the same.
+    script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    policy = _POLICY.format(script=_fingerprint(script), style=_fingerprint(style))
+    before, after = _PAGE.split("{data}")
+    before = before.format(policy=policy, title=html.escape(title), style=style, script=script)
+    text = base64.b64encode(deflated(data))
+    return b"".join([before.encode(errors="replace"), text, after.encode()])
+
+
+def _fingerprint(text: str) -> str:
+    """The fingerprint by which a policy allows an element of the page."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

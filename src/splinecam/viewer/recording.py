@@ -1,0 +1,155 @@
+"""The answers that a file holds: to every request that needs no computation while one looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from splinecam._partition import Partition
+from splinecam.errors import SplineCamError
+from splinecam.viewer.answers import Answer, Request
+from splinecam.viewer.container import key_of, pack
+from splinecam.viewer.gradients import quantized_gradients
+from splinecam.viewer.meshes import Sizes, outputs_of
+from splinecam.viewer.scene import COLUMNS
+from splinecam.viewer.viewing import session_of
+
+__all__ = ["Recording"]
+
+_FILE = Sizes(outputs=200, values=3_200_000, points=1_000_000, precise=1_000_000)
+_REGIONS = 4_000_000  # of a partition that is computed for a file
+_ALL, _MOST = 50_000, 300_000  # regions up to which files hold all colourings, or most
+_CHEAP = ("class", "output", "layer", "area", "vertices")  # those of larger ones
+_SLOPES = 2_000_000  # numbers up to which files hold the slopes of every output
+_GRADIENTS = 6_000_000  # numbers up to which files hold gradients
+
+
+class Recording:
+    """A scene, and the answers to what a viewer asks about it.
+
+    subject: as for ``to_html``. colorings, gradients: what is recorded, by default what is not too
+    much. The options are those of ``view``.
+    """
+
+    def __init__(
+        self,
+        subject: Any,
+        *,
+        colorings: Sequence[str] | None = None,
+        gradients: bool | None = None,
+        **options: Any,
+    ) -> None:
+        subjects = subject if isinstance(subject, tuple) else (subject,)
+        options.setdefault("max_regions", _REGIONS)
+        self.session = session_of(subjects, live=False, **options)
+        self.session.sizes = _FILE
+        self.scene = self.session.reply({"ask": "scene"})
+        self._wanted, self._gradients = colorings, gradients
+        if isinstance(colorings, str):
+            raise TypeError(f"colorings must be a list of names, not {colorings!r}")
+
+    @property
+    def title(self) -> str:
+        """The title of the scene."""
+        return str(self.scene.message["title"])
+
+    def answers(self) -> dict[str, bytes]:
+        """All answers by key."""
+        meshes = {(pane, frame): self._partition(pane, frame) for pane, frame in self._frames()}
+        regions = sum(len(part) for part in meshes.values())
+        found = {}
+        for (pane, frame), part in meshes.items():
+            request = {"ask": "mesh", "pane": pane, "frame": frame}
+            answer = self.session.reply(request)
+            if self._with_gradients(part, len(part) * part.domain.dim * len(meshes)):
+                answer = Answer(answer.message, answer.arrays | quantized_gradients(part))
+            found[key_of(request)] = _packed(answer)
+        names = self._names(regions)
+        single = regions * max(part.values.shape[1] for part in meshes.values()) > _SLOPES
+        for (pane, frame), part in meshes.items():
+            mesh = self.session.panes[pane].mesh_id(pane, frame)
+            for name in list(names):
+                try:
+                    found |= self._colorings(part, mesh, name, single=single)
+                except SplineCamError:
+                    if self._is_asked_for(name):
+                        raise
+                    names.remove(name)  # such as one that needs a network that is not there
+        found[key_of({"ask": "scene"})] = _packed(self._scene(names, single=single))
+        return found
+
+    def _frames(self) -> Iterator[tuple[int, int]]:
+        for number, pane in enumerate(self.session.panes):
+            for frame in range(len(pane.labels)):
+                yield number, frame
+
+    def _partition(self, pane: int, frame: int) -> Partition:
+        chosen = self.session.panes[pane]
+        return self.session.keep(chosen.mesh_id(pane, frame), chosen.partition(frame))
+
+    def _with_gradients(self, part: Partition, numbers: int) -> bool:
+        """Whether a file holds gradients: in a plane of two inputs the maps are the same."""
+        if self._gradients is not None:
+            return self._gradients
+        known = part._program is not None and part.domain.dim > 2
+        return known and numbers <= _GRADIENTS
+
+    def _names(self, regions: int) -> list[str]:
+        """The colourings of the file: those that were asked for, or are not too much."""
+        panes = self.scene.message["panes"]
+        known = dict.fromkeys(each["name"] for pane in panes for each in pane["colorings"])
+        if self._wanted is not None:
+            unknown = next((name for name in self._wanted if name not in known), None)
+            if unknown is not None:
+                raise ValueError(f"there is no colouring {unknown!r}; choose of {', '.join(known)}")
+        own = [name for name in known if self._is_asked_for(name)]
+        if self._wanted is not None:
+            return own
+        if regions <= _ALL:
+            return list(known)
+        most = [name for name in known if name not in COLUMNS or name in own]
+        if regions <= _MOST:
+            return most
+        return [name for name in most if name in _CHEAP or name in own]
+
+    def _is_asked_for(self, name: str) -> bool:
+        options = self.session.options
+        asked = (*(self._wanted or ()), *options.colors)
+        return name in asked or name == self.scene.message["state"]["color"]
+
+    def _colorings(
+        self, part: Partition, mesh: str, name: str, *, single: bool
+    ) -> dict[str, bytes]:
+        """The answers about one colouring of a mesh: of each output, where colours depend on it."""
+        outputs: list[int | None] = [None]
+        if part.values.shape[1] > 1 and (name == "output" or (name == "slope" and not single)):
+            outputs += outputs_of(part, self.session.options.level, _FILE)
+        found = {}
+        for output in outputs:
+            request = {"ask": "coloring", "mesh": mesh, "name": name, "output": output}
+            found[key_of(request)] = _packed(self.session.reply(request))
+        return found
+
+    def _scene(self, names: Sequence[str], *, single: bool) -> Answer:
+        """The scene, with the colourings that are in the file."""
+        panes = [
+            pane
+            | {
+                "colorings": [
+                    choice | {"byOutput": choice["byOutput"] and (_of_all(choice) or not single)}
+                    for choice in pane["colorings"]
+                    if choice["name"] in names
+                ]
+            }
+            for pane in self.scene.message["panes"]
+        ]
+        return Answer(self.scene.message | {"panes": panes}, self.scene.arrays)
+
+
+def _of_all(choice: Request) -> bool:
+    """Whether a file always holds a colouring for every output."""
+    return bool(choice["name"] == "output")
+
+
+def _packed(answer: Answer) -> bytes:
+    return pack(answer.message, answer.arrays, compact=True)
