@@ -166,9 +166,9 @@ export class App implements Stage {
   private noticed(notice: Message<Notice>): void {
     const { header } = notice;
     if (header.kind === "frames") {
-      const pane = this.panes[header.pane];
-      if (!pane) return;
-      pane.header = { ...pane.header, frames: header.frames };
+      const control = this.controls[header.pane];
+      if (!control) return;
+      control.frames.relabel(header.frames);
       this.panels.showFrames(header.pane, header.frames);
     } else {
       this.store.set(cleaned(header.state, INITIAL));
@@ -215,6 +215,11 @@ export class App implements Stage {
     const level = pane?.shown(this.camera(pane));
     if (this.interruption) {
       this.panels.showStatus(this.interruption, "note");
+      return;
+    }
+    const reason = pane?.tooMuch(this.camera(pane));
+    if (reason) {
+      this.panels.showStatus(`Coarse picture: ${reason} here; zoom in.`, "note");
       return;
     }
     if (!pane || !level) return;

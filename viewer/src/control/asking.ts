@@ -1,6 +1,6 @@
 // Questions to Python or to the file, and answers of the expected kind.
 
-import type { Header, Message, Request, Source } from "../protocol/messages";
+import type { Header, MeshHeader, Message, Request, Source } from "../protocol/messages";
 
 type Of<K extends Header["kind"]> = Message<Extract<Header, { kind: K }>>;
 
@@ -16,4 +16,9 @@ export async function askFor<K extends Header["kind"]>(
     throw new Error(`The answer to "${request.ask}" is a "${message.header.kind}".`);
   }
   return message as Of<K>;
+}
+
+/** Whether an answer is a mesh, not the pixels that stand for one. */
+export function isMesh(message: Message): message is Message<MeshHeader> {
+  return message.header.kind === "mesh";
 }

@@ -1,8 +1,8 @@
 // Going deeper: asks Python for the partition of the window that one looks at.
 
 import type { Camera } from "../geometry/camera";
-import type { Box } from "../protocol/messages";
-import { askFor } from "./asking";
+import type { Box, Message, RasterHeader } from "../protocol/messages";
+import { askFor, isMesh } from "./asking";
 import type { Colors } from "./colors";
 import { contains, enlarged, intersection, knownWell, narrowest } from "./depth";
 import { Latest } from "./latest";
@@ -104,12 +104,11 @@ export class Deeper {
       const request = { ask: "window", pane: pane.index, frame, window, pixels } as const;
       const message = await askFor(stage.source, request, "mesh", "raster");
       if (!message || outdated() || stage.disposed) return;
-      if (message.header.kind === "raster") {
+      if (!isMesh(message)) {
         this.answeredByRaster = true;
-        pane.setRaster(message as never);
-        stage.panels.showStatus(message.header.reason);
+        pane.setRaster(message as Message<RasterHeader>);
       } else {
-        const level = new Level(message as never, pane.header, stage.store.state.level);
+        const level = new Level(message, pane.header, stage.store.state.level);
         level.coloring = await this.colors.of(pane, level);
         if (outdated() || stage.disposed) return;
         pane.setDetail(level);

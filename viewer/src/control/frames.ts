@@ -1,6 +1,7 @@
 // The slider: the mesh of a frame, kept for a while, and the next one fetched ahead.
 
-import { askFor } from "./asking";
+import type { Message, RasterHeader } from "../protocol/messages";
+import { askFor, isMesh } from "./asking";
 import type { Colors } from "./colors";
 import { Latest, Recent } from "./latest";
 import { Level, type PaneView } from "./panes";
@@ -8,9 +9,12 @@ import type { Stage } from "./stage";
 
 const KEPT = 6;
 
+/** The mesh of a frame, or pixels if it has too many regions. */
+type Whole = Level | Message<RasterHeader>;
+
 /** Loads the frames of one pane. */
 export class Frames {
-  private levels = new Recent<Promise<Level | null>>(KEPT);
+  private loaded = new Recent<Promise<Whole | null>>(KEPT);
   private wanted = new Latest<number>((frame, outdated) => this.work(frame, outdated));
   /** The frame that is shown. */
   current = 0;
@@ -31,28 +35,39 @@ export class Frames {
     this.wanted.push(Math.max(0, Math.min(frame, this.pane.header.frames.length - 1)));
   }
 
+  /** Forget frames whose labels are others now: a run was continued from an earlier step. */
+  relabel(labels: readonly string[]): void {
+    const before = this.pane.header.frames;
+    for (const [k, label] of before.entries()) {
+      if (labels[k] !== label) this.loaded.delete(String(k));
+    }
+    this.pane.header = { ...this.pane.header, frames: [...labels] };
+    if (labels[this.current] !== before[this.current]) this.show(this.current);
+  }
+
   /** Load the present frame anew: the plane has moved. */
   async reload(): Promise<void> {
     this.wanted.drop();
-    this.levels.clear();
+    this.loaded.clear();
     await this.work(this.current, () => false);
   }
 
   dispose(): void {
     this.wanted.drop();
-    this.levels.clear();
+    this.loaded.clear();
   }
 
   private async work(frame: number, outdated: () => boolean): Promise<void> {
     try {
-      const level = await this.level(frame);
+      const whole = await this.load(frame);
+      const level = whole instanceof Level ? whole : null;
       const coloring = level && (await this.colors.of(this.pane, level));
-      if (!level || outdated() || this.stage.disposed) return;
-      level.coloring = coloring;
+      if (!whole || outdated() || this.stage.disposed) return;
+      if (level) level.coloring = coloring;
       this.current = frame;
       this.pane.setDetail(null);
       this.pane.setRaster(null);
-      this.pane.setWhole(level);
+      this.pane.setWhole(whole);
       if (coloring && this.pane.index === 0) this.stage.panels.showColoring(coloring);
       this.shown();
       this.prefetch(frame + 1);
@@ -61,26 +76,28 @@ export class Frames {
     }
   }
 
-  private level(frame: number): Promise<Level | null> {
+  private load(frame: number): Promise<Whole | null> {
     const key = String(frame);
-    const before = this.levels.get(key);
+    const before = this.loaded.get(key);
     if (before) return before;
     const request = { ask: "mesh", pane: this.pane.index, frame } as const;
-    const level = askFor(this.stage.source, request, "mesh").then(
-      (message) => message && new Level(message, this.pane.header, this.stage.store.state.level),
+    const whole = askFor(this.stage.source, request, "mesh", "raster").then((message) =>
+      message && isMesh(message)
+        ? new Level(message, this.pane.header, this.stage.store.state.level)
+        : (message as Message<RasterHeader> | null),
     );
-    this.levels.set(key, level);
-    const forget = () => this.levels.delete(key);
-    level.then((found) => {
+    this.loaded.set(key, whole);
+    const forget = () => this.loaded.delete(key);
+    whole.then((found) => {
       if (!found) forget();
     }, forget);
-    return level;
+    return whole;
   }
 
   private prefetch(frame: number): void {
     if (frame >= this.pane.header.frames.length) return;
-    this.level(frame)
-      .then((level) => level && this.colors.of(this.pane, level))
+    this.load(frame)
+      .then((whole) => (whole instanceof Level ? this.colors.of(this.pane, whole) : null))
       .catch(() => {}); // it is asked for again, and reported, when it is wanted
   }
 }

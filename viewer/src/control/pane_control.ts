@@ -54,12 +54,13 @@ export class PaneControl {
     });
   }
 
-  /** Put an anchor on a data point. */
+  /** Put an anchor on one of the data points that are shown. */
   setAnchor(anchor: number, point: number): void {
     this.planes.push(() => {
       const { anchors } = this.pane.header;
-      if (!anchors) return null;
-      return this.request({ anchors: anchors.at.map((at, k) => (k === anchor ? point : at)) });
+      const number = this.pane.arrays[`${this.pane.index}/number`]?.data[point];
+      if (!anchors || number === undefined) return null;
+      return this.request({ anchors: anchors.at.map((at, k) => (k === anchor ? number : at)) });
     });
   }
 
@@ -73,7 +74,7 @@ export class PaneControl {
     const { mesh, slots } = this.pane.prepare(camera);
     this.overlays.update(mesh, marks);
     const { store, panels, scene } = this.stage;
-    if (scene.live && !this.frames.busy && mesh) this.deeper.look(goal, moving);
+    if (scene.live && !this.frames.busy && this.pane.loaded) this.deeper.look(goal, moving);
     return this.pane.renderer.draw(camera, {
       theme: panels.theme,
       slots,

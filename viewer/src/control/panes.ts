@@ -22,6 +22,9 @@ const NEAR_CELLS = 60_000;
 /** How much more than the window is re-based, so that one can move a little. */
 const NEAR_FACTOR = 3;
 
+/** What is drawn where nothing shows all of the window, the coarsest first. */
+const PARTS = ["coarse", "whole", "raster", "detail"];
+
 /** A mesh, cut by class where there are classes, with what is needed to point at it. */
 export class Level {
   mesh: Mesh;
@@ -67,6 +70,8 @@ export class PaneView {
   /** The mesh of the frame, and that of a window of it which is known better. */
   whole: Level | null = null;
   detail: Level | null = null;
+  /** Pixels in place of the mesh of the frame, and of a window, where there are too many regions. */
+  coarse: Message<RasterHeader> | null = null;
   raster: Message<RasterHeader> | null = null;
   private near: Near | null = null;
 
@@ -86,6 +91,11 @@ export class PaneView {
     return boxAround(this.header.domain.corners);
   }
 
+  /** Whether the frame was answered, by a mesh or by pixels. */
+  get loaded(): boolean {
+    return this.whole !== null || this.coarse !== null;
+  }
+
   /** What of a camera's window is in the domain; null: nothing. */
   seen(camera: Camera): Box | null {
     return intersection(camera.window, this.domain);
@@ -98,6 +108,13 @@ export class PaneView {
     return this.whole ?? this.detail;
   }
 
+  /** Why pixels are shown in place of regions; null: regions are shown. */
+  tooMuch(camera: Camera): string | null {
+    const window = this.seen(camera);
+    if (!window || this.shown(camera)?.covers(window)) return null;
+    return (this.raster ?? this.coarse)?.header.reason ?? null;
+  }
+
   /** Whether what is loaded shows the window completely and precisely. */
   isShownWell(camera: Camera): boolean {
     const window = this.seen(camera);
@@ -106,12 +123,16 @@ export class PaneView {
     return !!level?.covers(window) && knownWell(level.mesh.scale, level.precise, camera);
   }
 
-  setWhole(level: Level): void {
+  /** Show the mesh of a frame, or pixels in its place. */
+  setWhole(whole: Level | Message<RasterHeader>): void {
+    const level = whole instanceof Level ? whole : null;
+    this.coarse = whole instanceof Level ? null : whole;
+    this.renderer.setRaster("coarse", this.coarse);
     if (this.whole === level) return;
     this.whole = level;
-    this.renderer.setMesh("whole", level.mesh);
+    this.renderer.setMesh("whole", level?.mesh ?? null);
     this.dropNear();
-    this.recolor(level);
+    if (level) this.recolor(level);
   }
 
   setDetail(level: Level | null): void {
@@ -148,13 +169,12 @@ export class PaneView {
   prepare(camera: Camera): { mesh: Mesh | null; slots: string[] } {
     const level = this.shown(camera);
     const window = this.seen(camera);
-    if (!level || !window)
-      return { mesh: level?.mesh ?? null, slots: ["raster", "whole", "detail"] };
+    if (!level || !window) return { mesh: level?.mesh ?? null, slots: PARTS };
     if (drawnWell(level.mesh.scale, camera)) {
       if (this.near) this.dropNear();
       const complete = level.covers(window);
       const slots = level === this.detail ? ["detail"] : ["whole"];
-      return { mesh: level.mesh, slots: complete ? slots : ["raster", "whole", "detail"] };
+      return { mesh: level.mesh, slots: complete ? slots : PARTS };
     }
     const near = this.nearOf(level, camera, window);
     return { mesh: near.mesh, slots: ["near"] };

@@ -9,7 +9,7 @@ export function drawImage(
   programs: Programs,
   texture: WebGLTexture | null,
   rectangle: Box,
-  { opacity = 1, part = [0, 0, 1, 1] as Box, exact = false } = {},
+  { opacity = 1, part = [0, 0, 1, 1] as Box, exact = false, blended = false } = {},
 ): void {
   const { gl, image } = programs;
   gl.bindTexture(gl.TEXTURE_2D, texture);
@@ -17,7 +17,7 @@ export function drawImage(
   gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, filter);
   gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, filter);
   image.use({ rectangle, part, opacity });
-  if (opacity < 1) gl.enable(gl.BLEND);
+  if (blended || opacity < 1) gl.enable(gl.BLEND);
   else gl.disable(gl.BLEND);
   gl.bindVertexArray(programs.quads);
   gl.drawArrays(gl.TRIANGLE_STRIP, 0, 4);
@@ -27,6 +27,8 @@ export function drawImage(
 export class Raster {
   private readonly texture: WebGLTexture;
   private readonly window: Box;
+  /** Whether the pixels outside of the domain are transparent. */
+  private readonly blended: boolean;
 
   constructor(
     private readonly gl: GL,
@@ -34,24 +36,29 @@ export class Raster {
     maxTexture: number,
   ) {
     const pixels = arrays.pixels;
-    const [h = 0, w = 0] = pixels?.shape ?? [];
-    if (!pixels || !(h > 0 && w > 0) || pixels.data.length !== 3 * w * h) {
+    const [h = 0, w = 0, channels = 0] = pixels?.shape ?? [];
+    const complete = pixels?.data.length === channels * w * h && (channels === 3 || channels === 4);
+    if (!pixels || !(h > 0 && w > 0) || !complete) {
       throw new Error("The coarse picture is damaged. Load the page again.");
     }
     this.window = header.window;
+    this.blended = channels === 4;
     const step = Math.ceil(Math.max(w, h) / maxTexture);
     const [width, height] = [Math.floor(w / step) || 1, Math.floor(h / step) || 1];
-    const bytes = new Uint8Array(3 * width * height);
+    const bytes = new Uint8Array(4 * width * height);
     for (let k = 0; k < width * height; k++) {
-      const from = 3 * (Math.floor(k / width) * step * w + (k % width) * step);
-      for (let j = 0; j < 3; j++) bytes[3 * k + j] = pixels.data[from + j]!;
+      const from = channels * (Math.floor(k / width) * step * w + (k % width) * step);
+      const alpha = this.blended ? pixels.data[from + 3]! : 255;
+      for (let j = 0; j < 3; j++) bytes[4 * k + j] = (pixels.data[from + j]! * alpha) / 255;
+      bytes[4 * k + 3] = alpha;
     }
-    this.texture = textureOf(gl, [width, height], gl.RGB8, gl.LINEAR);
-    gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, width, height, gl.RGB, gl.UNSIGNED_BYTE, bytes);
+    this.texture = textureOf(gl, [width, height], gl.RGBA8, gl.LINEAR);
+    gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, width, height, gl.RGBA, gl.UNSIGNED_BYTE, bytes);
   }
 
   draw(programs: Programs, view: View): void {
-    drawImage(programs, this.texture, view.rectangle(this.window));
+    const { blended } = this;
+    drawImage(programs, this.texture, view.rectangle(this.window), { blended });
   }
 
   dispose(): void {

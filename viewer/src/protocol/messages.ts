@@ -76,7 +76,8 @@ export interface PaneHeader {
   /** The classes with their colours as in the static pictures; null where there are none. */
   classes: { name: string; color: string }[] | null;
   colorings: ColoringChoice[];
-  /** Data points: arrays points f8 (N, 2), off u1 (N) (1: off the plane, drawn hollow), where given
+  /** Data points: arrays points f8 (N, 2), number u4 (N) (as they were given to Python, by which
+   * an anchor is put on one), off u1 (N) (1: off the plane, drawn hollow), where given
    * label i2 or i4 (N) (-1: none, grey), and thumbnails u1 (n, h, w, 4) of the first n <= 64 points,
    * of size thumbnail = [h, w]. labels and colors: the name and the colour of each label. */
   points: {
@@ -172,8 +173,9 @@ export interface ColorScale {
   extend: "neither" | "min" | "max" | "both";
 }
 
-/** Where too many regions are in a window: pixels of the model's decision. Array pixels u1
- * (h, w, 3), the first row at v0. */
+/** Where too many regions are in a window, or in the whole domain: pixels of the model's decision.
+ * Array pixels u1 (h, w, 3), or (h, w, 4) where a part is outside of the domain; the first row is at
+ * v0. */
 export interface RasterHeader {
   kind: "raster";
   pane: number;
