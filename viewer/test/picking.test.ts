@@ -51,6 +51,31 @@ test("vertices and middles of edges belong to a cell beside them", () => {
   }
 });
 
+test("places that are no numbers are nowhere", () => {
+  const picker = new Picker(randomSubdivision(3, 4, 4).mesh());
+  for (const at of [
+    [Number.NaN, 0],
+    [0, Number.NaN],
+    [Infinity, 0],
+    [0, -Infinity],
+  ] as Pair[]) {
+    assert.deepEqual([picker.cell(at), picker.edge(at, 1)], [-1, -1]);
+  }
+});
+
+test("a mesh of nonsense does not stop the picker", () => {
+  const random = randomNumbers(12);
+  const mesh = randomSubdivision(3, 10, 10).mesh();
+  const points = mesh.points.map((x) => x + 0.5 * (random() - 0.5));
+  const picker = new Picker(new Mesh(mesh.header, { ...mesh, points }));
+  for (let k = 0; k < 200; k++) {
+    const at: Pair = [2 * random() - 1, 2 * random() - 1];
+    const cell = picker.cell(at);
+    assert.ok(cell >= -1 && cell < mesh.cellCount);
+    visibleCells(picker.mesh, picker, [at[0], at[1], at[0] + 0.1, at[1] + 0.1]);
+  }
+});
+
 test("slivers do not stop a walk", () => {
   const made = square();
   const random = randomNumbers(8);

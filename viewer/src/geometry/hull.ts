@@ -41,7 +41,7 @@ export function inHull(hull: Float64Array, x: number, y: number): boolean {
   for (let k = 0; k < hull.length; k += 2) {
     const bx = hull[k]!;
     const by = hull[k + 1]!;
-    if ((bx - ax) * (y - ay) - (by - ay) * (x - ax) < 0) return false;
+    if (!((bx - ax) * (y - ay) - (by - ay) * (x - ax) >= 0)) return false; // also if not a number
     ax = bx;
     ay = by;
   }
