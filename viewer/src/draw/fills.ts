@@ -5,83 +5,88 @@ import type { Paint } from "./colours";
 import { attribute, type GL, type Programs, textureOf } from "./programs";
 import { coveredShares, type Tiles, tileSize, tilesOf, visibleRuns } from "./tiles";
 import type { View } from "./view";
-import type { Work } from "./work";
+import type { Steps, Work } from "./work";
 
 const MOST = 16384; // triangles that are drawn at once, so that slices of work are small
+const BLOCK = 16384; // cells between two moments at which the work can be interrupted
 
 /** Cells on the graphics card: a corner of a cell is a vertex, so that cells differ in colour. */
 export class Fill {
-  private readonly tiles: Tiles;
   /** (T + 1) the first triangle of each tile, and the area of each tile's cells in local units. */
   private readonly triangles: Uint32Array;
   private readonly areas: Float32Array;
-  private readonly corners: WebGLVertexArrayObject;
-  private readonly buffers: WebGLBuffer[] = [];
-  private readonly wide: boolean;
-  private paintBuffer: WebGLBuffer | null = null;
+  private readonly array: WebGLVertexArrayObject;
+  private readonly corners: WebGLBuffer;
+  private readonly numbers: WebGLBuffer;
+  private colors: WebGLBuffer | null = null;
   private table: WebGLTexture | null = null;
   private paint: Paint | null = null;
 
-  constructor(
+  private constructor(
     private readonly gl: GL,
     private readonly mesh: Mesh,
+    private readonly tiles: Tiles,
   ) {
-    const { offsets, cellCount } = mesh;
-    const rectangles = rectanglesOf(mesh);
-    this.tiles = tilesOf(rectangles, tileSize(cellCount));
-    const { order, first } = this.tiles;
-    this.areas = new Float32Array(first.length - 1);
-    this.triangles = new Uint32Array(first.length);
-    const count = offsets[cellCount]!;
-    this.wide = count > 65536;
-    const at = new Float32Array(2 * count);
-    const numbers = new (this.wide ? Uint32Array : Uint16Array)(3 * (count - 2 * cellCount));
-    let [vertex, index] = [0, 0];
-    for (let t = 0; t < this.areas.length; t++) {
-      this.triangles[t] = index / 3;
-      let area = 0;
-      for (let i = first[t]!; i < first[t + 1]!; i++) {
-        const size = this.copyCorners(order[i]!, at, vertex);
-        for (let k = 2; k < size; k++) {
-          numbers[index++] = vertex;
-          numbers[index++] = vertex + k - 1;
-          numbers[index++] = vertex + k;
-          area += doubleArea(at, vertex, vertex + k - 1, vertex + k);
-        }
-        vertex += size;
-      }
-      this.areas[t] = area / 2;
-    }
-    this.triangles[this.areas.length] = index / 3;
-    this.corners = gl.createVertexArray();
-    gl.bindVertexArray(this.corners);
-    this.buffers.push(attribute(gl, 0, [2, gl.FLOAT, false], at));
-    const indices = gl.createBuffer();
-    this.buffers.push(indices);
-    gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, indices);
-    gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, numbers, gl.STATIC_DRAW);
+    this.areas = new Float32Array(tiles.first.length - 1);
+    this.triangles = new Uint32Array(tiles.first.length);
+    const count = mesh.corners.length;
+    this.array = gl.createVertexArray();
+    gl.bindVertexArray(this.array);
+    this.corners = attribute(gl, 0, [2, gl.FLOAT, false], 8 * count);
+    this.numbers = gl.createBuffer();
+    gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.numbers);
+    const bytes = 12 * (count - 2 * mesh.cellCount);
+    gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, bytes, gl.STATIC_DRAW);
     gl.bindVertexArray(null);
   }
 
-  /** Give the cells other colours. */
-  setPaint(paint: Paint): void {
+  /** The cells of a mesh, made in steps. */
+  static *of(gl: GL, mesh: Mesh): Steps<Fill> {
+    const rectangles = yield* rectanglesOf(mesh);
+    const tiles = yield* tilesOf(rectangles, tileSize(mesh.cellCount));
+    const fill = new Fill(gl, mesh, tiles);
+    let done = false;
+    try {
+      yield* fill.write();
+      done = true;
+      return fill;
+    } finally {
+      if (!done) fill.dispose();
+    }
+  }
+
+  /** Give the cells other colours, in steps. */
+  *setPaint(paint: Paint): Steps<void> {
     const { gl, mesh } = this;
-    this.forgetPaint();
-    this.paint = paint;
     const { order } = this.tiles;
-    const { offsets, corners, edges } = mesh;
+    const { offsets, corners, edges, cellCount } = mesh;
     const flat = paint.kind === "flat";
     const data = new (flat ? Uint32Array : Float32Array)(corners.length);
     let vertex = 0;
-    for (const cell of order) {
-      const end = offsets[cell + 1]!;
-      for (let k = offsets[cell]!; k < end; k++) {
-        data[vertex++] = flat ? paint.colors[cell]! : paint.numbers[edges[corners[k]!]!]!;
+    for (let begin = 0; begin < cellCount; begin += BLOCK) {
+      const last = Math.min(begin + BLOCK, cellCount);
+      if (flat) {
+        for (let i = begin; i < last; i++) {
+          const cell = order[i]!;
+          const color = paint.colors[cell]!;
+          for (let k = offsets[cell + 1]! - offsets[cell]!; k > 0; k--) data[vertex++] = color;
+        }
+      } else {
+        for (let i = begin; i < last; i++) {
+          const cell = order[i]!;
+          const end = offsets[cell + 1]!;
+          for (let k = offsets[cell]!; k < end; k++) {
+            data[vertex++] = paint.numbers[edges[corners[k]!]!]!;
+          }
+        }
       }
+      yield;
     }
-    gl.bindVertexArray(this.corners);
+    this.forgetPaint();
+    this.paint = paint;
+    gl.bindVertexArray(this.array);
     const format = flat ? ([4, gl.UNSIGNED_BYTE, true] as const) : ([1, gl.FLOAT, false] as const);
-    this.paintBuffer = attribute(gl, 1, format, data);
+    this.colors = attribute(gl, 1, format, data);
     gl.bindVertexArray(null);
     if (!flat) {
       this.table = textureOf(gl, [256, 1], gl.RGB8, gl.NEAREST);
@@ -113,8 +118,9 @@ export class Fill {
   dispose(): void {
     const { gl } = this;
     this.forgetPaint();
-    for (const buffer of this.buffers) gl.deleteBuffer(buffer);
-    gl.deleteVertexArray(this.corners);
+    gl.deleteBuffer(this.corners);
+    gl.deleteBuffer(this.numbers);
+    gl.deleteVertexArray(this.array);
   }
 
   private drawTriangles(
@@ -123,7 +129,7 @@ export class Fill {
     first: number,
     count: number,
   ): void {
-    const { gl, paint, wide } = this;
+    const { gl, paint } = this;
     if (!paint) return;
     if (paint.kind === "flat") {
       programs.flat.use({ place });
@@ -133,39 +139,82 @@ export class Fill {
     }
     if (paint.kind === "flat" && !paint.opaque) gl.enable(gl.BLEND);
     else gl.disable(gl.BLEND);
-    gl.bindVertexArray(this.corners);
-    const type = wide ? gl.UNSIGNED_INT : gl.UNSIGNED_SHORT;
-    gl.drawElements(gl.TRIANGLES, 3 * count, type, 3 * first * (wide ? 4 : 2));
+    gl.bindVertexArray(this.array);
+    gl.drawElements(gl.TRIANGLES, 3 * count, gl.UNSIGNED_INT, 12 * first);
   }
 
-  private copyCorners(cell: number, at: Float32Array, vertex: number): number {
-    const { points, edges, corners, offsets } = this.mesh;
-    const [begin, end] = [offsets[cell]!, offsets[cell + 1]!];
-    for (let k = begin, j = 2 * vertex; k < end; k++) {
-      const v = edges[corners[k]!]!;
-      at[j++] = points[2 * v]!;
-      at[j++] = points[2 * v + 1]!;
+  /** Write corners and triangles of all cells, in the order of the tiles. */
+  private *write(): Steps<void> {
+    const { gl, mesh, triangles, areas } = this;
+    const { order, first } = this.tiles;
+    const { points, edges, corners, offsets } = mesh;
+    const tilesInBlock = Math.max(1, Math.floor(BLOCK / Math.max(1, first[1] ?? 1)));
+    let [written, done] = [0, 0]; // vertices and triangles before the block
+    for (let begin = 0; begin < areas.length; begin += tilesInBlock) {
+      const end = Math.min(begin + tilesInBlock, areas.length);
+      let count = 0;
+      for (let i = first[begin]!; i < first[end]!; i++) {
+        count += offsets[order[i]! + 1]! - offsets[order[i]!]!;
+      }
+      const at = new Float32Array(2 * count);
+      const numbers = new Uint32Array(3 * (count - 2 * (first[end]! - first[begin]!)));
+      let [vertex, index] = [0, 0];
+      for (let t = begin; t < end; t++) {
+        triangles[t] = done + index / 3;
+        let area = 0;
+        for (let i = first[t]!; i < first[t + 1]!; i++) {
+          const cell = order[i]!;
+          const start = vertex;
+          const last = offsets[cell + 1]!;
+          for (let k = offsets[cell]!; k < last; k++) {
+            const v = 2 * edges[corners[k]!]!;
+            at[2 * vertex] = points[v]!;
+            at[2 * vertex + 1] = points[v + 1]!;
+            if (vertex > start + 1) {
+              area += doubleArea(at, start, vertex);
+              numbers[index++] = written + start;
+              numbers[index++] = written + vertex - 1;
+              numbers[index++] = written + vertex;
+            }
+            vertex++;
+          }
+        }
+        areas[t] = area / 2;
+      }
+      gl.bindVertexArray(this.array);
+      gl.bindBuffer(gl.ARRAY_BUFFER, this.corners);
+      gl.bufferSubData(gl.ARRAY_BUFFER, 8 * written, at);
+      gl.bufferSubData(gl.ELEMENT_ARRAY_BUFFER, 12 * done, numbers);
+      gl.bindVertexArray(null);
+      written += vertex;
+      done += index / 3;
+      yield;
     }
-    return end - begin;
+    triangles[areas.length] = done;
   }
 
   private forgetPaint(): void {
-    this.gl.deleteBuffer(this.paintBuffer);
+    this.gl.deleteBuffer(this.colors);
     this.gl.deleteTexture(this.table);
-    this.paintBuffer = null;
+    this.colors = null;
     this.table = null;
     this.paint = null;
   }
 }
 
 /** (4 C) the rectangles around cells. */
-function rectanglesOf({ points, edges, corners, offsets, cellCount }: Mesh): Float32Array {
+function* rectanglesOf({ points, edges, corners, offsets, cellCount }: Mesh): Steps<Float32Array> {
   const rectangles = new Float32Array(4 * cellCount);
   for (let cell = 0; cell < cellCount; cell++) {
-    let [x0, y0, x1, y1] = [Infinity, Infinity, -Infinity, -Infinity];
-    for (let k = offsets[cell]!; k < offsets[cell + 1]!; k++) {
+    let x0 = Infinity;
+    let y0 = Infinity;
+    let x1 = -Infinity;
+    let y1 = -Infinity;
+    const end = offsets[cell + 1]!;
+    for (let k = offsets[cell]!; k < end; k++) {
       const v = 2 * edges[corners[k]!]!;
-      const [x, y] = [points[v]!, points[v + 1]!];
+      const x = points[v]!;
+      const y = points[v + 1]!;
       if (x < x0) x0 = x;
       if (x > x1) x1 = x;
       if (y < y0) y0 = y;
@@ -175,11 +224,15 @@ function rectanglesOf({ points, edges, corners, offsets, cellCount }: Mesh): Flo
     rectangles[4 * cell + 1] = y0;
     rectangles[4 * cell + 2] = x1;
     rectangles[4 * cell + 3] = y1;
+    if (cell % BLOCK === BLOCK - 1) yield;
   }
   return rectangles;
 }
 
-function doubleArea(at: Float32Array, a: number, b: number, c: number): number {
-  const [x, y] = [at[2 * a]!, at[2 * a + 1]!];
-  return (at[2 * b]! - x) * (at[2 * c + 1]! - y) - (at[2 * c]! - x) * (at[2 * b + 1]! - y);
+/** Twice the area of the triangle of vertices a, b - 1 and b. */
+function doubleArea(at: Float32Array, a: number, b: number): number {
+  const x = at[2 * a]!;
+  const y = at[2 * a + 1]!;
+  const first = (at[2 * b - 2]! - x) * (at[2 * b + 1]! - y);
+  return first - (at[2 * b]! - x) * (at[2 * b - 1]! - y);
 }

@@ -12,12 +12,16 @@ import { drawImage } from "./raster";
 import type { View } from "./view";
 import { Pace, Work } from "./work";
 
-const [MOVING, STILL] = [9, 22]; // milliseconds of work in a frame
+const [MOVING, STILL] = [6, 40]; // milliseconds of work in a frame
+const FADE = 150; // milliseconds in which a picture replaces one that shows something else
+const PIXELS = 120; // so many pixels of a picture cost as much to show as a triangle to draw
 
 /** What pictures are made of. */
 export interface Scene {
   /** Pictures with the same version show the same. */
   version: number;
+  /** Whether there is nothing but paper. */
+  empty: boolean;
   paper: Rgb;
   looks(view: View): Map<string, EdgeLooks>;
   draw(view: View, work: Work, looks: Map<string, EdgeLooks>): void;
@@ -65,6 +69,8 @@ export class Pictures {
   private front: Picture | null = null;
   private spare: Picture | null = null;
   private job: Job | null = null;
+  /** The picture that fades, and since when. */
+  private fading: { picture: Picture; since: number } | null = null;
 
   constructor(private readonly programs: Programs) {
     this.gl = programs.gl;
@@ -76,21 +82,19 @@ export class Pictures {
     return this.front?.view ? view.alignedWith(this.front.view) : view;
   }
 
-  /** Draw for as long as a frame may take; returns whether the picture is not finished. */
-  advance(scene: Scene, view: View, moving: boolean): boolean {
-    if (this.pace.busy) return true;
-    let allowed = this.pace.rate * (moving ? MOVING : STILL);
-    const before = allowed;
-    if (this.job && this.outdated(this.job, scene, view, moving)) this.abandon();
-    for (;;) {
-      this.job ??= this.next(scene, view, moving);
-      if (!this.job || allowed <= 0) break;
-      allowed -= this.run(this.job, allowed);
-      if (!this.job.work.done) break;
-      this.finish(this.job);
+  /** Draw for as long as a frame may take, and show what there is on the canvas.
+   *
+   * Returns whether another frame is wanted. */
+  draw(scene: Scene, view: View, moving: boolean): boolean {
+    if (scene.empty) {
+      toCanvas(this.gl, view);
+      clear(this.gl, scene.paper);
+      return false;
     }
-    this.pace.began(before - allowed);
-    return this.job !== null;
+    if (moving && this.drawDirectly(scene, view)) return true;
+    const unfinished = this.advance(scene, view, moving);
+    this.show(scene, view);
+    return unfinished || this.fading !== null;
   }
 
   /** Draw all of the picture now, into the framebuffer that is bound. */
@@ -103,25 +107,74 @@ export class Pictures {
     work.run(Number.POSITIVE_INFINITY);
   }
 
-  /** Show the picture, or as much of it as there is, on the canvas. */
-  show(scene: Scene, view: View): void {
-    const { gl, programs, front } = this;
-    gl.bindFramebuffer(gl.FRAMEBUFFER, null);
-    gl.disable(gl.SCISSOR_TEST);
-    gl.viewport(0, 0, view.size[0], view.size[1]);
-    const shown = front ?? this.job?.picture;
-    const place = shown?.view ? view.covered(shown.view) : null;
-    const exact = place !== null && isWhole(place, view.size);
-    if (!exact) clear(gl, scene.paper);
-    if (shown && place)
-      drawImage(programs, shown.texture, exact ? [-1, -1, 1, 1] : place, { exact });
-  }
-
   dispose(): void {
-    for (const picture of [this.front, this.spare, this.job?.picture]) picture?.dispose();
+    const { front, spare, job, fading } = this;
+    for (const each of [front, spare, job?.picture, fading?.picture]) each?.dispose();
     this.front = null;
     this.spare = null;
     this.job = null;
+    this.fading = null;
+  }
+
+  /** Draw on the canvas without a picture, if that is cheaper; returns whether it was. */
+  private drawDirectly(scene: Scene, view: View): boolean {
+    const { front, gl, pace } = this;
+    if (front?.version === scene.version && isSame(front.view, view)) return false;
+    const work = new Work();
+    scene.draw(view, work, scene.looks(view));
+    const [width, height] = view.size;
+    if (work.left > Math.max((width * height) / PIXELS, 3 * pace.rate)) return false;
+    toCanvas(gl, view);
+    clear(gl, scene.paper);
+    work.run(Number.POSITIVE_INFINITY);
+    return true;
+  }
+
+  /** Draw for as long as a frame may take; returns whether the picture is not finished. */
+  private advance(scene: Scene, view: View, moving: boolean): boolean {
+    if (this.pace.isBusy(moving)) return true;
+    let allowed = this.pace.rate * (moving ? MOVING : STILL);
+    const before = allowed;
+    if (this.job && this.outdated(this.job, scene, view, moving)) this.abandon();
+    for (;;) {
+      this.job ??= this.next(scene, view, moving);
+      if (!this.job || allowed <= 0) break;
+      allowed -= this.run(this.job, allowed);
+      if (!this.job.work.done) break;
+      this.finish(this.job, moving);
+    }
+    this.pace.began(before - allowed, before);
+    return this.job !== null;
+  }
+
+  /** Show the picture, or as much of it as there is, on the canvas. */
+  private show(scene: Scene, view: View): void {
+    const { gl, front, fading } = this;
+    toCanvas(gl, view);
+    const shown = front ?? this.job?.picture;
+    if (!shown?.view) {
+      clear(gl, scene.paper);
+      return;
+    }
+    const share = fading ? (performance.now() - fading.since) / FADE : 1;
+    if (share >= 1) this.endFading();
+    if (fading && share < 1) this.showPicture(fading.picture, scene, view, 1);
+    this.showPicture(shown, scene, view, Math.min(share, 1));
+  }
+
+  private showPicture(picture: Picture, scene: Scene, view: View, opacity: number): void {
+    const place = view.covered(picture.view!);
+    const exact = isWhole(place, view.size);
+    if (!exact && opacity === 1) clear(this.gl, scene.paper);
+    const rectangle: Box = exact ? [-1, -1, 1, 1] : place;
+    drawImage(this.programs, picture.texture, rectangle, { exact, opacity });
+  }
+
+  private endFading(): void {
+    if (!this.fading) return;
+    if (this.spare) this.fading.picture.dispose();
+    else this.spare = this.fading.picture;
+    this.fading = null;
   }
 
   private outdated(
@@ -135,6 +188,7 @@ export class Pictures {
   }
 
   private abandon(): void {
+    this.spare?.dispose();
     this.spare = this.job?.picture ?? null;
     this.job = null;
   }
@@ -214,10 +268,17 @@ export class Pictures {
     return job.work.run(allowed);
   }
 
-  private finish(job: Job): void {
-    this.spare = this.front;
-    this.front = job.picture;
+  private finish({ picture }: Job, moving: boolean): void {
+    this.endFading();
+    const old = this.front;
+    this.front = picture;
     this.job = null;
+    if (old && !moving && old.version !== picture.version && isSame(old.view, picture.view!)) {
+      this.fading = { picture: old, since: performance.now() };
+    } else {
+      this.spare?.dispose();
+      this.spare = old;
+    }
   }
 
   /** A picture to draw into. */
@@ -231,6 +292,13 @@ export class Pictures {
     }
     return Object.assign(picture, { view, version: scene.version, looks, fresh: true });
   }
+}
+
+/** Draw on all of the canvas from now on. */
+function toCanvas(gl: GL, { size }: View): void {
+  gl.bindFramebuffer(gl.FRAMEBUFFER, null);
+  gl.disable(gl.SCISSOR_TEST);
+  gl.viewport(0, 0, size[0], size[1]);
 }
 
 function clear(gl: GL, paper: Rgb): void {

@@ -20,6 +20,8 @@ const NO_WEBGL =
   "settings; Chrome, Edge, Firefox and Safari of the last years can draw them.";
 const RESTING = 80; // milliseconds without movement after which the camera rests
 
+const [MOVING, STILL] = [8, 25]; // milliseconds in which meshes are made ready in a frame
+
 /** How everything is drawn. */
 export interface Look {
   theme: "light" | "dark";
@@ -71,15 +73,15 @@ export class Renderer {
     canvas.addEventListener("webglcontextrestored", this.onRestored);
   }
 
+  /** Draw a mesh in a slot, in place of the one before it, which stays until this one is ready. */
   setMesh(slot: string, mesh: Mesh | null): void {
     this.slot(slot).setMesh(mesh);
-    this.version++;
+    if (!mesh) this.version++;
   }
 
   /** Colour the mesh of a slot; an Error says what is wrong with the message. */
   setColoring(slot: string, message: Message<ColoringHeader>): void {
     this.slot(slot).setColoring(message);
-    this.version++;
   }
 
   setRaster(slot: string, message: Message<RasterHeader> | null): void {
@@ -113,12 +115,11 @@ export class Renderer {
     const wanted = View.of(camera, this.fittingRatio(camera, ratio));
     this.resize(wanted);
     const moving = this.noteMovement(wanted);
-    const scene = this.scene(look);
+    const ready = this.prepare(look.slots, performance.now() + (moving ? MOVING : STILL));
     const view = this.pictures.aligned(wanted);
-    const unfinished = this.pictures.advance(scene, view, moving);
-    this.pictures.show(scene, view);
+    const unfinished = this.pictures.draw(this.scene(look), view, moving);
     this.drawOver(view);
-    return unfinished || moving;
+    return unfinished || moving || !ready;
   }
 
   /** Free everything on the graphics card. */
@@ -135,6 +136,17 @@ export class Renderer {
     const slot = this.slots.get(name) ?? new Slot();
     this.slots.set(name, slot);
     return slot;
+  }
+
+  /** Make meshes ready until a moment; returns whether all are. */
+  private prepare(names: readonly string[], moment: number): boolean {
+    let ready = true;
+    for (const name of names) {
+      const slot = this.slot(name);
+      if (slot.prepare(this.programs, moment)) this.version++;
+      ready &&= slot.ready;
+    }
+    return ready;
   }
 
   /** The scene of a look; its version changes with what pictures of cells depend on. */
@@ -159,7 +171,6 @@ export class Renderer {
     const looks = (view: View): Map<string, EdgeLooks> => {
       const result = new Map<string, EdgeLooks>();
       for (const [name, slot] of used) {
-        slot.prepare(programs);
         const found = slot.looks(view, look);
         if (found) result.set(name, found);
       }
@@ -167,11 +178,10 @@ export class Renderer {
     };
     const draw = (view: View, work: Work, found: Map<string, EdgeLooks>): void => {
       for (const [name, slot] of used) {
-        slot.prepare(programs);
         slot.draw(programs, view, work, look, found.get(name) ?? null);
       }
     };
-    return { version, paper, looks, draw };
+    return { version, empty: !used.length, paper, looks, draw };
   }
 
   private drawOver(view: View): void {

@@ -9,7 +9,7 @@ import type { Programs } from "./programs";
 import { Raster } from "./raster";
 import { inkOn } from "./theme";
 import type { View } from "./view";
-import type { Work } from "./work";
+import { type Steps, stepUntil, type Work } from "./work";
 
 /** The switches of a picture of cells. */
 export interface SceneLook {
@@ -25,85 +25,151 @@ export interface SceneLook {
   ink: Rgb;
 }
 
+/** What is to be shown of a mesh. */
+interface Content {
+  mesh: Mesh;
+  paint: Paint | null;
+  byClass: boolean;
+  /** The only edges to draw, or null for all. */
+  only: Uint32Array | null;
+}
+
+/** What is on the graphics card of it; edges come after the cells. */
+interface Shown {
+  content: Content;
+  fill: Fill;
+  edges: Edges | null;
+}
+
+/** A mesh with its colours, and a raster.
+ *
+ * A mesh is made ready in steps. What was shown before stays until the cells of the new one are
+ * there. */
 export class Slot {
-  mesh: Mesh | null = null;
-  private paint: Paint | null = null;
-  private byClass = false;
-  private rasterMessage: Message<RasterHeader> | null = null;
-  private fill: Fill | null = null;
-  private edges: Edges | null = null;
+  private content: Content | null = null;
+  private shown: Shown | null = null;
+  private making: Steps<void> | null = null;
+  private message: Message<RasterHeader> | null = null;
   private raster: Raster | null = null;
-  private painted = false;
 
   setMesh(mesh: Mesh | null): void {
-    if (mesh !== this.mesh) this.paint = null;
-    this.mesh = mesh;
-    this.fill?.dispose();
-    this.edges?.dispose();
-    this.fill = null;
-    this.edges = null;
+    this.stop();
+    this.content = mesh && { mesh, paint: null, byClass: false, only: null };
+    if (!mesh) this.forget();
   }
 
+  /** Colour the mesh; an Error says what is wrong with the message. */
   setColoring(message: Message<ColoringHeader>): void {
-    if (!this.mesh) return;
-    this.paint = paintOf(this.mesh, message);
-    this.byClass = message.header.name === "class";
-    this.painted = false;
+    if (!this.content) return;
+    const { mesh } = this.content;
+    const only = message.arrays.edges?.data;
+    const paint = paintOf(mesh, message);
+    this.stop();
+    this.content = {
+      mesh,
+      paint,
+      byClass: message.header.name === "class",
+      only: only ? Uint32Array.from(only).filter((e) => e < mesh.edgeCount) : null,
+    };
   }
 
   setRaster(message: Message<RasterHeader> | null): void {
-    this.rasterMessage = message;
+    this.message = message;
     this.raster?.dispose();
     this.raster = null;
   }
 
+  /** Make ready what is missing, until a moment; returns whether something new can be shown. */
+  prepare(programs: Programs, moment: number): boolean {
+    const before = this.shown;
+    const edges = before?.edges;
+    if (this.message) this.raster ??= new Raster(programs.gl, this.message, programs.maxTexture);
+    if (!this.making && this.content && this.content !== this.shown?.content) {
+      this.making = this.make(programs, this.content);
+    }
+    try {
+      if (this.making && stepUntil(this.making, moment)) this.making = null;
+    } catch (error) {
+      this.content = this.shown?.content ?? null; // so that it is not tried again
+      this.making = null;
+      throw error;
+    }
+    return this.shown !== before || this.shown?.edges !== edges;
+  }
+
+  /** Whether nothing can be shown. */
   get empty(): boolean {
-    return !this.mesh && !this.rasterMessage;
+    return !this.shown && !this.raster;
+  }
+
+  /** Whether all of it can be shown. */
+  get ready(): boolean {
+    return !this.making && (this.shown?.content ?? null) === this.content;
   }
 
   /** How edges look in a view. */
   looks(view: View, look: SceneLook): EdgeLooks | null {
-    const { fill, edges } = this;
-    if (!fill || !edges) return null;
+    if (!this.shown?.edges) return null;
+    const { fill, edges } = this.shown;
     return edges.looks(view, fill.visibleArea(view), look.layers || edges.layerCount);
-  }
-
-  /** Make what is missing on the graphics card. */
-  prepare(programs: Programs): void {
-    const { gl, maxTexture } = programs;
-    if (this.rasterMessage) this.raster ??= new Raster(gl, this.rasterMessage, maxTexture);
-    if (!this.mesh) return;
-    if (!this.fill) {
-      this.fill = new Fill(gl, this.mesh);
-      this.painted = false;
-    }
-    if (this.paint && !this.painted) this.fill.setPaint(this.paint);
-    this.painted = true;
-    this.edges ??= new Edges(gl, this.mesh, maxTexture);
   }
 
   /** Add the drawing of all of it to the work. */
   draw(programs: Programs, view: View, work: Work, look: SceneLook, looks: EdgeLooks | null): void {
-    const { raster, fill, edges, paint } = this;
+    const { raster } = this;
     if (raster) work.add(100, () => raster.draw(programs, view));
-    fill?.draw(programs, view, work);
+    if (!this.shown) return;
+    const { fill, edges, content } = this.shown;
+    fill.draw(programs, view, work);
     if (!edges || !looks) return;
+    const { paint, byClass } = content;
     const ink = paint ? inkOn(brightness(paint)) : look.ink;
     const { hidden, edgeWidth: factor } = look;
     if (look.edges) edges.draw(programs, view, work, { looks, ink, hidden, factor });
-    const rim = !this.byClass && paint !== null && ink === inkOn(1);
+    const rim = !byClass && paint !== null && ink === inkOn(1);
     if (look.boundary) edges.drawBoundary(programs, view, work, { looks, ink, rim });
   }
 
-  /** Forget what is on the graphics card, after it was lost. */
+  /** Forget what was on the graphics card, after it was lost. */
   lose(): void {
-    this.fill = null;
-    this.edges = null;
+    this.shown = null;
+    this.making = null;
     this.raster = null;
   }
 
   dispose(): void {
     this.setMesh(null);
     this.setRaster(null);
+  }
+
+  private *make(programs: Programs, content: Content): Steps<void> {
+    const { mesh, paint, only } = content;
+    const kept = this.shown?.content.mesh === mesh ? this.shown : null;
+    const fill = kept?.fill ?? (yield* Fill.of(programs.gl, mesh));
+    const same = kept?.content.only === only ? (kept?.edges ?? null) : null;
+    let painted = false;
+    try {
+      if (paint) yield* fill.setPaint(paint);
+      painted = true;
+    } finally {
+      if (!painted && !kept) fill.dispose();
+    }
+    if (!kept) this.forget();
+    this.shown = { content, fill, edges: same };
+    yield;
+    if (same) return;
+    kept?.edges?.dispose();
+    this.shown.edges = yield* Edges.of(programs, mesh, only);
+  }
+
+  private stop(): void {
+    this.making?.return();
+    this.making = null;
+  }
+
+  private forget(): void {
+    this.shown?.fill.dispose();
+    this.shown?.edges?.dispose();
+    this.shown = null;
   }
 }

@@ -1,10 +1,13 @@
 // Chains of edges as few long segments.
 //
 // The curve of a unit is straight where it crosses curves of its own or of later layers, so that most
-// of its edges continue each other. Drawing them as one segment halves the work or better, and
+// of its edges continue each other. Drawing them as one segment is a third of the work or less, and
 // leaves no joints. No vertex on the way is farther from its segment than a tolerance.
 
+import type { Steps } from "./work";
+
 const NONE = 0xffffffff;
+const BLOCK = 1 << 16; // vertices or edges between two moments at which work can be interrupted
 
 export interface Segments {
   /** (4 S) x0 y0 x1 y1 of each segment, in the coordinates of the points. */
@@ -13,139 +16,180 @@ export interface Segments {
   edge: Uint32Array;
 }
 
-/** Segments that cover the chosen edges.
+/** Segments that cover the chosen edges, made in steps.
  *
- * same: whether two edges may belong to the same curve. */
-export function straightened(
+ * curve: (E) a number of the curve that each edge belongs to; null: all edges are of one. */
+export function* straightened(
   points: Float64Array,
   edges: Uint32Array,
   chosen: Uint32Array,
-  same: (a: number, b: number) => boolean,
+  curve: Float64Array | null,
   tolerance: number,
-): Segments {
-  const next = continuations(edges, chosen, points.length / 2, same);
-  const ends = new Float32Array(4 * chosen.length);
-  const edge = new Uint32Array(chosen.length);
-  const done = new Uint8Array(edges.length / 2);
-  const sleeve = new Sleeve(tolerance);
-  let count = 0;
-  const emit = (from: number, to: number, of: number): void => {
-    ends[4 * count] = points[2 * from]!;
-    ends[4 * count + 1] = points[2 * from + 1]!;
-    ends[4 * count + 2] = points[2 * to]!;
-    ends[4 * count + 3] = points[2 * to + 1]!;
-    edge[count++] = of;
-  };
-  /** Follow a curve from a half-edge to its end. */
-  const follow = (begin: number): void => {
-    let h = begin;
-    let from = edges[h]!;
-    sleeve.begin(points[2 * from]!, points[2 * from + 1]!);
-    while (h !== NONE && !done[h >> 1]) {
-      done[h >> 1] = 1;
-      const to = edges[h ^ 1]!;
-      const onward = next[h ^ 1]!;
-      sleeve.passed(points[2 * to]!, points[2 * to + 1]!);
-      if (onward === NONE || done[onward >> 1]) {
-        emit(from, to, h >> 1);
-      } else {
-        const after = edges[onward ^ 1]!;
-        if (!sleeve.contains(points[2 * after]!, points[2 * after + 1]!)) {
-          emit(from, to, h >> 1);
-          from = to;
-          sleeve.begin(points[2 * from]!, points[2 * from + 1]!);
-        }
-      }
-      h = onward;
-    }
-  };
-  for (const e of chosen) {
-    if (done[e]) continue;
-    if (next[2 * e] === NONE) follow(2 * e);
-    else if (next[2 * e + 1] === NONE) follow(2 * e + 1);
+): Steps<Segments> {
+  const next = yield* continuations(edges, chosen, points.length / 2, curve);
+  const walk = new Walk(points, edges, next, chosen.length, tolerance);
+  for (let i = 0; i < chosen.length; i++) {
+    const h = 2 * chosen[i]!;
+    if (next[h] === NONE) walk.follow(h);
+    else if (next[h + 1] === NONE) walk.follow(h + 1);
+    if (i % BLOCK === BLOCK - 1) yield;
   }
-  for (const e of chosen) if (!done[e]) follow(2 * e); // closed curves
-  return { ends: ends.slice(0, 4 * count), edge: edge.slice(0, count) };
+  for (let i = 0; i < chosen.length; i++) walk.follow(2 * chosen[i]!); // closed curves
+  return walk.result();
 }
 
-/** (2E) for each half-edge the one that continues its curve backwards from its start, or NONE. */
-function continuations(
+/** (2E) for each half-edge the other one of its curve that starts where it starts, or NONE.
+ *
+ * Where more than two edges of a curve meet, it ends. */
+function* continuations(
   edges: Uint32Array,
   chosen: Uint32Array,
   vertices: number,
-  same: (a: number, b: number) => boolean,
-): Uint32Array {
+  curve: Float64Array | null,
+): Steps<Uint32Array> {
   const first = new Uint32Array(vertices + 1);
-  for (const e of chosen) {
-    first[edges[2 * e]!]!++;
-    first[edges[2 * e + 1]!]!++;
+  for (let i = 0; i < chosen.length; i++) {
+    const h = 2 * chosen[i]!;
+    first[edges[h]!]!++;
+    first[edges[h + 1]!]!++;
   }
+  yield;
   for (let v = 0, sum = 0; v <= vertices; v++) {
     sum += first[v]!;
     first[v] = sum;
   }
+  yield;
   const around = new Uint32Array(2 * chosen.length);
-  for (const e of chosen) {
-    around[--first[edges[2 * e]!]!] = 2 * e;
-    around[--first[edges[2 * e + 1]!]!] = 2 * e + 1;
+  for (let i = 0; i < chosen.length; i++) {
+    const h = 2 * chosen[i]!;
+    around[--first[edges[h]!]!] = h;
+    around[--first[edges[h + 1]!]!] = h + 1;
+    if (i % BLOCK === BLOCK - 1) yield;
   }
   const next = new Uint32Array(edges.length).fill(NONE);
+  yield;
   for (let v = 0; v < vertices; v++) {
+    const begin = first[v]!;
     const end = first[v + 1]!;
-    for (let i = first[v]!; i < end; i++) {
+    for (let i = begin; i < end; i++) {
       const h = around[i]!;
       if (next[h] !== NONE) continue;
       let found = NONE;
-      for (let j = first[v]!; j < end; j++) {
+      for (let j = begin; j < end; j++) {
         const other = around[j]!;
-        if (j === i || !same(h >> 1, other >> 1)) continue;
-        found = found === NONE ? other : h; // more than one: the curve ends here
+        if (j === i || (curve && curve[h >> 1] !== curve[other >> 1])) continue;
+        found = found === NONE ? other : h;
       }
       if (found === NONE || found === h) continue;
       next[h] = found;
       next[found] = h;
     }
+    if (v % BLOCK === BLOCK - 1) yield;
   }
   return next;
 }
 
-/** The directions from a point in which a line passes all points near enough. */
-class Sleeve {
+/** A walk along curves that passes every edge once.
+ *
+ * From the start of a segment, all directions are kept in which a line passes near enough to the
+ * vertices so far; the segment ends where the next vertex is in none of them. */
+class Walk {
+  private readonly ends: Float32Array;
+  private readonly edge: Uint32Array;
+  private readonly done: Uint8Array;
+  private count = 0;
   private x = 0;
   private y = 0;
+  // The directions are those from low to high; any: all of them.
   private any = true;
-  private low: [number, number] = [0, 0];
-  private high: [number, number] = [0, 0];
+  private lowX = 0;
+  private lowY = 0;
+  private highX = 0;
+  private highY = 0;
 
-  constructor(private tolerance: number) {}
+  constructor(
+    private readonly points: Float64Array,
+    private readonly edges: Uint32Array,
+    private readonly next: Uint32Array,
+    edgeCount: number,
+    private readonly tolerance: number,
+  ) {
+    this.ends = new Float32Array(4 * edgeCount);
+    this.edge = new Uint32Array(edgeCount);
+    this.done = new Uint8Array(edges.length / 2);
+  }
 
-  begin(x: number, y: number): void {
-    this.x = x;
-    this.y = y;
+  result(): Segments {
+    return { ends: this.ends.slice(0, 4 * this.count), edge: this.edge.slice(0, this.count) };
+  }
+
+  /** Follow a curve from a half-edge to its end. */
+  follow(begin: number): void {
+    const { points, edges, next, done } = this;
+    if (done[begin >> 1]) return;
+    this.start(edges[begin]!);
+    let h = begin;
+    for (;;) {
+      done[h >> 1] = 1;
+      const to = edges[h ^ 1]!;
+      this.passed(points[2 * to]!, points[2 * to + 1]!);
+      const onward = next[h ^ 1]!;
+      if (onward === NONE || done[onward >> 1]) {
+        this.emit(to, h >> 1);
+        return;
+      }
+      const after = edges[onward ^ 1]!;
+      if (!this.leadsTo(points[2 * after]!, points[2 * after + 1]!)) {
+        this.emit(to, h >> 1);
+        this.start(to);
+      }
+      h = onward;
+    }
+  }
+
+  private start(vertex: number): void {
+    this.x = this.points[2 * vertex]!;
+    this.y = this.points[2 * vertex + 1]!;
     this.any = true;
   }
 
-  passed(x: number, y: number): void {
-    const [dx, dy] = [x - this.x, y - this.y];
-    const length = Math.hypot(dx, dy);
+  private emit(to: number, edge: number): void {
+    const k = 4 * this.count;
+    this.ends[k] = this.x;
+    this.ends[k + 1] = this.y;
+    this.ends[k + 2] = this.points[2 * to]!;
+    this.ends[k + 3] = this.points[2 * to + 1]!;
+    this.edge[this.count++] = edge;
+  }
+
+  private passed(x: number, y: number): void {
+    const dx = x - this.x;
+    const dy = y - this.y;
+    const length = Math.sqrt(dx * dx + dy * dy);
     if (length <= this.tolerance) return;
     const sine = this.tolerance / length;
     const cosine = Math.sqrt(1 - sine * sine);
-    const low: [number, number] = [dx * cosine + dy * sine, dy * cosine - dx * sine];
-    const high: [number, number] = [dx * cosine - dy * sine, dy * cosine + dx * sine];
-    if (this.any || cross(this.low, low) > 0) this.low = low;
-    if (this.any || cross(this.high, high) < 0) this.high = high;
+    const lowX = dx * cosine + dy * sine;
+    const lowY = dy * cosine - dx * sine;
+    const highX = dx * cosine - dy * sine;
+    const highY = dy * cosine + dx * sine;
+    if (this.any || this.lowX * lowY - this.lowY * lowX > 0) {
+      this.lowX = lowX;
+      this.lowY = lowY;
+    }
+    if (this.any || this.highX * highY - this.highY * highX < 0) {
+      this.highX = highX;
+      this.highY = highY;
+    }
     this.any = false;
   }
 
-  contains(x: number, y: number): boolean {
-    const to: [number, number] = [x - this.x, y - this.y];
+  private leadsTo(x: number, y: number): boolean {
     if (this.any) return true;
-    const ahead = to[0] * (this.low[0] + this.high[0]) + to[1] * (this.low[1] + this.high[1]) > 0;
-    return ahead && cross(this.low, to) >= 0 && cross(to, this.high) >= 0;
+    const { lowX, lowY, highX, highY } = this;
+    const dx = x - this.x;
+    const dy = y - this.y;
+    const ahead = dx * (lowX + highX) + dy * (lowY + highY) > 0;
+    return ahead && lowX * dy - lowY * dx >= 0 && dx * highY - dy * highX >= 0;
   }
-}
-
-function cross(a: readonly [number, number], b: readonly [number, number]): number {
-  return a[0] * b[1] - a[1] * b[0];
 }

@@ -5,6 +5,7 @@
 // tiles are small where items are dense.
 
 import type { Box } from "../protocol/messages";
+import type { Steps } from "./work";
 
 const BITS = 11; // of each coordinate, so that two passes of counting sort the curve's numbers
 const CELLS = 1 << BITS;
@@ -18,12 +19,21 @@ export interface Tiles {
   boxes: Float32Array;
 }
 
-/** Tiles of items that have rectangles (4 n); group: items of a tile belong to the same group. */
-export function tilesOf(rectangles: Float32Array, size: number, group?: Int16Array): Tiles {
+/** Tiles of items that have rectangles (4 n), made in steps.
+ *
+ * group: items of a tile belong to the same group. */
+export function* tilesOf(rectangles: Float32Array, size: number, group?: Int16Array): Steps<Tiles> {
   const n = rectangles.length / 4;
   const numbers = mortonNumbers(rectangles);
-  let order = sorted(sorted(null, numbers, 0), numbers, BITS);
-  if (group) order = byGroup(order, group);
+  yield;
+  let order = sorted(null, numbers, 0);
+  yield;
+  order = sorted(order, numbers, BITS);
+  yield;
+  if (group) {
+    order = byGroup(order, group);
+    yield;
+  }
   const starts: number[] = [];
   for (let k = 0, begin = 0; k < n; k++) {
     const apart = group && k > 0 && group[order[k]!] !== group[order[k - 1]!];
@@ -33,6 +43,7 @@ export function tilesOf(rectangles: Float32Array, size: number, group?: Int16Arr
     }
   }
   const first = Uint32Array.from([...starts, n]);
+  yield;
   return { order, first, boxes: tileBoxes(rectangles, order, first) };
 }
 
@@ -96,8 +107,11 @@ function mortonNumbers(rectangles: Float32Array): Uint32Array {
   return numbers;
 }
 
-export function boxAround(rectangles: Float32Array): Box {
-  let [x0, y0, x1, y1] = [Infinity, Infinity, -Infinity, -Infinity];
+function boxAround(rectangles: Float32Array): Box {
+  let x0 = Infinity;
+  let y0 = Infinity;
+  let x1 = -Infinity;
+  let y1 = -Infinity;
   for (let k = 0; k < rectangles.length; k += 4) {
     x0 = Math.min(x0, rectangles[k]!);
     y0 = Math.min(y0, rectangles[k + 1]!);
@@ -130,19 +144,30 @@ function sorted(before: Uint32Array | null, numbers: Uint32Array, shift: number)
 }
 
 function byGroup(order: Uint32Array, group: Int16Array): Uint32Array {
-  const least = group.reduce((a, b) => Math.min(a, b), 0);
-  const next = new Uint32Array(group.reduce((a, b) => Math.max(a, b), 0) - least + 2);
+  let least = 0;
+  let most = 0;
+  for (let i = 0; i < group.length; i++) {
+    if (group[i]! < least) least = group[i]!;
+    if (group[i]! > most) most = group[i]!;
+  }
+  const next = new Uint32Array(most - least + 2);
   for (let i = 0; i < group.length; i++) next[group[i]! - least + 1]!++;
   for (let g = 1; g < next.length; g++) next[g]! += next[g - 1]!;
   const result = new Uint32Array(order.length);
-  for (const item of order) result[next[group[item]! - least]!++] = item;
+  for (let k = 0; k < order.length; k++) {
+    const item = order[k]!;
+    result[next[group[item]! - least]!++] = item;
+  }
   return result;
 }
 
 function tileBoxes(rectangles: Float32Array, order: Uint32Array, first: Uint32Array): Float32Array {
   const boxes = new Float32Array(4 * (first.length - 1));
   for (let t = 0; t < first.length - 1; t++) {
-    let [x0, y0, x1, y1] = [Infinity, Infinity, -Infinity, -Infinity];
+    let x0 = Infinity;
+    let y0 = Infinity;
+    let x1 = -Infinity;
+    let y1 = -Infinity;
     for (let i = first[t]!; i < first[t + 1]!; i++) {
       const k = 4 * order[i]!;
       x0 = Math.min(x0, rectangles[k]!);

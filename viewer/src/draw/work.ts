@@ -1,4 +1,15 @@
-// Drawing as a list of small steps, so that it can be spread over frames.
+// Work in small steps, so that it can be spread over frames.
+
+/** Work that can be interrupted wherever it yields, and its result. */
+export type Steps<Result> = Generator<void, Result, void>;
+
+/** Do steps until a moment (of performance.now); returns whether they are all done. */
+export function stepUntil(steps: Steps<void>, moment: number): boolean {
+  do {
+    if (steps.next().done) return true;
+  } while (performance.now() < moment);
+  return false;
+}
 
 /** Steps of drawing, with what they cost: one for each triangle. */
 export class Work {
@@ -35,12 +46,14 @@ export class Work {
 export class Pace {
   /** Cost per millisecond; at first that of a processor that does the graphics card's work. */
   rate = 1500;
-  private pending: { fence: WebGLSync; cost: number; since: number } | null = null;
+  private pending: { fence: WebGLSync; since: number } | null = null;
 
   constructor(private readonly gl: WebGL2RenderingContext) {}
 
-  /** Whether the work that was begun last is not done. */
-  get busy(): boolean {
+  /** Whether the work that was begun last is not done.
+   *
+   * moving: whether frames are to come quickly. */
+  isBusy(moving: boolean): boolean {
     const { gl, pending } = this;
     if (!pending) return false;
     const status = gl.getSyncParameter(pending.fence, gl.SYNC_STATUS);
@@ -48,18 +61,18 @@ export class Pace {
     if (status !== gl.SIGNALED && took < 2000) return true;
     gl.deleteSync(pending.fence);
     this.pending = null;
-    // What was done by the next frame may have been done long before it.
-    if (took < 24) this.rate = Math.max(this.rate, Math.min((2 * pending.cost) / took, 1e7));
-    else this.rate = Math.max(500, Math.min(this.rate, (pending.cost + 2000) / took));
+    const [soon, late] = moving ? [25, 50] : [50, 90];
+    if (took < soon) this.rate = Math.min(1e7, this.rate * (took < 20 ? 1.6 : 1.2));
+    else if (took > late) this.rate = Math.max(1000, this.rate * 0.8);
     return false;
   }
 
-  /** Note that work of a cost was begun. */
-  began(cost: number): void {
-    if (this.pending || cost < 1000) return;
+  /** Note that work of a cost was begun; only full slices tell how much a frame can bear. */
+  began(cost: number, allowed: number): void {
+    if (this.pending || cost < allowed / 2) return;
     const fence = this.gl.fenceSync(this.gl.SYNC_GPU_COMMANDS_COMPLETE, 0);
     if (!fence) return;
     this.gl.flush();
-    this.pending = { fence, cost, since: performance.now() };
+    this.pending = { fence, since: performance.now() };
   }
 }
