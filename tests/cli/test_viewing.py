@@ -139,6 +139,17 @@ def test_a_saved_partition_with_its_network(show: Show) -> None:
     assert "not the one that was partitioned" in wrong.err
 
 
+def test_one_file(show: Show) -> None:
+    words = "net.py:build --box -1 1 --color slope --html pages/regions.html"
+    shown = show(words)
+    assert (shown.code, shown.opened) == (0, [])
+    assert shown.out.startswith(f"Written to {Path('pages/regions.html')} in ")
+    assert b'id="splinecam-data"' in Path("pages/regions.html").read_bytes()
+    again = show(words)
+    assert (again.code, "Say --force to overwrite it" in again.err) == (1, True)
+    assert show(f"{words} --force").code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -159,7 +170,7 @@ def test_a_saved_partition_with_its_network(show: Show) -> None:
             "saved.npz --points points.npy --labels digits.npz --labels-key y",
             "holds 5 labels (shape (5,)) for 4 samples",
         ),
-        ("saved.npz --color nice", "color is 'nice'; choose class, slope"),
+        ("saved.npz --color nice", "There is no colouring 'nice'; choose of"),
         ("saved.npz --output 7", "output is 7; there are 3, numbered from 0"),
     ],
 )

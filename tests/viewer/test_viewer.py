@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import re
 import signal
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +21,10 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.viewer import surroundings, viewing
-from splinecam.viewer.container import Message, unpack
+from splinecam.viewer.container import Message, unarchive, unpack
 from splinecam.viewer.growing import Growing
 from splinecam.viewer.panes import panes_of
+from splinecam.viewer.subjects import session_of
 from splinecam.viewer.viewer import Viewer
 
 
@@ -59,7 +64,7 @@ def page() -> Page:
 
 @pytest.fixture
 def viewer(part: sc.Partition, page: Page) -> Iterator[Viewer]:
-    with Viewer(viewing.session_of([part])) as found:
+    with Viewer(session_of([part])) as found:
         found.open(page)
         yield found
 
@@ -152,7 +157,7 @@ def test_a_window_gives_regions_of_the_given_partition(viewer: Viewer, part: sc.
 
 def test_a_window_of_a_model_gives_regions_of_the_window() -> None:
     domain = sc.Domain.box(-1, 1)
-    viewer = Viewer(viewing.session_of([network(), domain]))
+    viewer = Viewer(session_of([network(), domain]))
     window = sc.partition(network(), domain.zoom(10), progress=False)
     viewer.session.keep("0/0/w1", window)
     select(viewer, mesh="0/0/w1", region=0)
@@ -169,7 +174,7 @@ def test_another_plane_gives_regions_of_its_partition(viewer: Viewer) -> None:
 
 def test_two_panes_are_compared(part: sc.Partition) -> None:
     other = sc.partition(network(), sc.Domain.box(-1, 1), progress=False)
-    viewer = Viewer(viewing.session_of([part, other]))
+    viewer = Viewer(session_of([part, other]))
     select(viewer, pane=0, region=1, compared=2, comparedMesh="1/0")
     assert (viewer.selection.region, viewer.selection.compared) == (part[1], other[2])
 
@@ -237,7 +242,7 @@ def test_the_state_is_set(viewer: Viewer, page: Page) -> None:
 
 def test_the_state_at_the_beginning(part: sc.Partition) -> None:
     options = {"color": "output", "output": 2, "level": 0.5, "state": {"edge_width": 2}}
-    viewer = Viewer(viewing.session_of([part], **options))
+    viewer = Viewer(session_of([part], **options))
     assert viewer.state == {"color": "output", "output": 2, "level": 0.5, "edge_width": 2.0}
     begin = tell(viewer, ask="scene").message["state"]
     assert begin == {"color": "output", "output": 2, "level": 0.5, "edgeWidth": 2.0}
@@ -330,14 +335,52 @@ def test_a_package_that_is_missing(part: sc.Partition, monkeypatch: pytest.Monke
             sc.view(part, door=door)  # type: ignore[arg-type]
 
 
+def test_what_is_shown_is_written_to_a_file(viewer: Viewer, tmp_path: Path) -> None:
+    viewer.set(color="area", edge_width=3)
+    path = tmp_path / "regions.html"
+    viewer.to_html(path, colorings=["area"])
+    text = path.read_bytes()
+    assert b'id="splinecam-data"' in text
+    file = io.BytesIO()
+    viewer.to_html(file, colorings=["area"])
+    assert file.getvalue() == text
+    assert viewer.session.options.live  # this one goes on
+    scene = unpack(recorded(text)['{"ask":"scene"}']).message
+    assert (scene["live"], scene["state"]["color"], scene["state"]["edgeWidth"]) == (
+        False,
+        "area",
+        3,
+    )
+
+
+def recorded(page: bytes) -> dict[str, bytes]:
+    """The answers in a file."""
+    found = re.search(rb'id="splinecam-data">(.*?)</script>', page, re.S)
+    assert found is not None
+    return unarchive(zlib.decompress(base64.b64decode(found[1])))
+
+
 # -- subjects -------------------------------------------------------------------------------------
 
 
 def panes(*subjects: Any, **options: Any) -> list[dict[str, Any]]:
     """The panes of a viewer as the browser gets them."""
-    viewer = Viewer(viewing.session_of(subjects, **options))
+    viewer = Viewer(session_of(subjects, **options))
     found: list[dict[str, Any]] = tell(viewer, ask="scene").message["panes"]
     return found
+
+
+def test_the_code_that_recreates_a_view(part: sc.Partition) -> None:
+    model, domain = network(), sc.Domain.box(-1, 1)
+    for subjects, written in [
+        ((part,), "part"),
+        ((part, part), "part_1, part_2"),
+        (([part, part],), "parts"),
+        ((model, domain), "model, domain"),
+        ((part, model, model, domain), "part, model_1, model_2, domain"),
+    ]:
+        assert session_of(subjects).options.python == written
+    assert session_of([part], python="mine").options.python == "mine"
 
 
 def test_several_partitions_are_side_by_side(part: sc.Partition) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from splinecam._captured import capture
 from splinecam._partition import load
+from splinecam._util.files import writing
 from splinecam._util.options import device_of
 from splinecam.cli.console import Console, claim
 from splinecam.cli.models import find_model
@@ -25,6 +26,7 @@ __all__ = ["view_command"]
 def view_command(options: Namespace) -> int:
     """Open a viewer and wait until it is closed, or write it to a file."""
     from splinecam.viewer import viewing  # which other commands need not wait for
+    from splinecam.viewer.subjects import session_of
 
     console = Console(options.quiet)
     if options.html is not None:
@@ -42,14 +44,27 @@ def view_command(options: Namespace) -> int:
         )
     look = _look(options, _input_shape(subjects), anchors)
     try:
-        session = viewing.session_of(subjects, **look)
+        if options.html is not None:
+            _write(tuple(subjects), options.html, look, console)
+            return 0
+        session = session_of(subjects, **look)
     except ValueError as error:  # a colour or an output that is not there
         raise SplineCamError(f"{error}.") from error
-    if options.html is not None:
-        raise NotImplementedError
     shown, port = not options.no_browser, options.port or 0
     viewing.opened(session, door="browser", browser=shown, port=port, block=True)
     return 0
+
+
+def _write(subjects: tuple[Any, ...], path: Path, look: dict[str, Any], console: Console) -> None:
+    """Write what is shown to one file."""
+    from splinecam.viewer.page import to_html
+
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with console.timed("page"):
+        to_html(subjects, path, **look)
+    size = path.stat().st_size / 1e6
+    console.out(f"Written to {path} in {console.took('page')}: {size:.1f} MB")
 
 
 def _subject(word: str, options: Namespace, domain: Domain | None) -> list[Any]:

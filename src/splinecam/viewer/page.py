@@ -6,17 +6,22 @@ import base64
 import hashlib
 import html
 import os
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
 
 from splinecam._util.files import replaced
-from splinecam.plot.figures import require_matplotlib
 from splinecam.viewer.assets import asset
 from splinecam.viewer.container import archive
 from splinecam.viewer.deflation import deflated
+from splinecam.viewer.subjects import session_of
 
-__all__ = ["page_of", "to_html"]
+if TYPE_CHECKING:
+    from splinecam.viewer.session import Session
+
+__all__ = ["page_of", "to_html", "write_page"]
+
+_REGIONS = 4_000_000  # of a partition that is computed for a file
 
 # The text is read where the viewer does not start, so it comes before anything that could swallow
 # it: a damaged quote ends at the quotes in the heading, a damaged end of an element comes later.
@@ -69,11 +74,18 @@ def to_html(subject: Any, path: str | os.PathLike[str] | BinaryIO, **options: An
     >>> size > 10_000
     True
     """
-    require_matplotlib()
+    subjects = subject if isinstance(subject, tuple) else (subject,)
+    recorded = {name: options.pop(name) for name in ("colorings", "gradients") if name in options}
+    options.setdefault("max_regions", _REGIONS)
+    write_page(session_of(subjects, live=False, **options), path, **recorded)
+
+
+def write_page(session: Session, path: str | os.PathLike[str] | BinaryIO, **recorded: Any) -> None:
+    """Write a session, which must not be live, to a file; recorded: as for ``Recording``."""
     from splinecam.viewer.recording import Recording
 
     with torch.no_grad():
-        recording = Recording(subject, **options)
+        recording = Recording(session, **recorded)
         page = page_of(recording.title, archive(recording.answers()))
     if not isinstance(path, str | os.PathLike):
         path.write(page)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from splinecam._partition import Partition
 from splinecam.errors import SplineCamError
@@ -12,12 +11,11 @@ from splinecam.viewer.container import key_of, pack
 from splinecam.viewer.gradients import quantized_gradients
 from splinecam.viewer.meshes import Sizes, outputs_of
 from splinecam.viewer.scene import COLUMNS
-from splinecam.viewer.viewing import session_of
+from splinecam.viewer.session import Session
 
 __all__ = ["Recording"]
 
 _FILE = Sizes(outputs=200, values=3_200_000, points=1_000_000, precise=1_000_000)
-_REGIONS = 4_000_000  # of a partition that is computed for a file
 _ALL, _MOST = 50_000, 300_000  # regions up to which files hold all colourings, or most
 _CHEAP = ("class", "output", "layer", "area", "vertices")  # those of larger ones
 _SLOPES = 2_000_000  # numbers up to which files hold the slopes of every output
@@ -27,21 +25,18 @@ _GRADIENTS = 6_000_000  # numbers up to which files hold gradients
 class Recording:
     """A scene, and the answers to what a viewer asks about it.
 
-    subject: as for ``to_html``. colorings, gradients: what is recorded, by default what is not too
-    much. The options are those of ``view``.
+    session: gives the answers; it must not be live. colorings, gradients: what is recorded, by
+    default what is not too much.
     """
 
     def __init__(
         self,
-        subject: Any,
+        session: Session,
         *,
         colorings: Sequence[str] | None = None,
         gradients: bool | None = None,
-        **options: Any,
     ) -> None:
-        subjects = subject if isinstance(subject, tuple) else (subject,)
-        options.setdefault("max_regions", _REGIONS)
-        self.session = session_of(subjects, live=False, **options)
+        self.session = session
         self.session.sizes = _FILE
         self.scene = self.session.reply({"ask": "scene"})
         self._wanted, self._gradients = colorings, gradients

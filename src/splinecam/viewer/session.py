@@ -83,6 +83,7 @@ class Session:
         self._kept: OrderedDict[str, Partition] = OrderedDict()
         self._windows = count(1)
         self._lock = threading.RLock()
+        self._shelf = threading.Lock()  # of what is kept, also while an answer is computed
         for pane in self.panes:
             if self.options.live and pane.live:
                 pane.plane = plane_of(pane.domain, self.options)
@@ -145,9 +146,10 @@ class Session:
 
     def partition_of(self, mesh: str) -> Partition:
         """The partition of a mesh that was sent, by its id; the last few are kept."""
-        if mesh in self._kept:
-            self._kept.move_to_end(mesh)
-            return self._kept[mesh]
+        with self._shelf:
+            if mesh in self._kept:
+                self._kept.move_to_end(mesh)
+                return self._kept[mesh]
         found = _WHOLE.fullmatch(mesh)
         if found is not None:
             _, pane = self.pane_of({"pane": int(found["pane"])})
@@ -158,10 +160,11 @@ class Session:
 
     def keep(self, mesh: str, part: Partition) -> Partition:
         """Remember the partition of a mesh that is sent; returns the partition."""
-        self._kept[mesh] = part
-        self._kept.move_to_end(mesh)
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
+        with self._shelf:
+            self._kept[mesh] = part
+            self._kept.move_to_end(mesh)
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
         return part
 
     # -- the answers ------------------------------------------------------------------------------

@@ -6,10 +6,9 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from splinecam.analysis.regions import Region
 from splinecam.viewer.answers import Answer, Request
@@ -202,9 +201,16 @@ class Viewer:
             if self._door is not None:
                 self._door.close()
 
-    def to_html(self, path: str | os.PathLike[str], **options: Any) -> Path:
-        """Write what is shown to one file, which opens without Python: see ``part.to_html``."""
-        raise NotImplementedError
+    def to_html(self, path: str | os.PathLike[str] | BinaryIO, **recorded: Any) -> None:
+        """Write what is shown, as it is shown, to one HTML file, which opens without Python.
+
+        path: the file. recorded: the options ``colorings`` and ``gradients`` of ``sc.to_html``.
+        """
+        from splinecam.viewer.page import write_page
+        from splinecam.viewer.session import Session
+
+        options = replace(self.session.options, live=False, state=browser_state(self.state))
+        write_page(Session(self.session.panes, options), path, **recorded)
 
     def __enter__(self) -> Viewer:
         return self

@@ -1,0 +1,118 @@
+"""From what is given to a viewer to the session that shows it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from splinecam._captured import Captured
+from splinecam._partition import Partition
+from splinecam.errors import SplineCamError
+from splinecam.geometry.domain import Domain
+from splinecam.training.runs import Run
+from splinecam.training.watching import Watch
+from splinecam.viewer.panes import MAX_REGIONS, panes_of
+from splinecam.viewer.scene_options import SceneOptions
+from splinecam.viewer.view_state import browser_state, checked_state
+
+if TYPE_CHECKING:
+    from splinecam.viewer.session import Session
+
+__all__ = ["missing_package", "session_of"]
+
+_OWN = "given"  # the name of a colouring by an array
+# What a subject is called in the code that recreates a view.
+_CALLED: tuple[tuple[Any, str], ...] = (
+    (Partition, "part"),
+    (nn.Module, "model"),
+    (Captured, "network"),
+    (Domain, "domain"),
+    (Run, "run"),
+    (Watch, "watch"),
+    (Sequence, "parts"),
+)
+
+
+def session_of(
+    subjects: Sequence[Any],
+    *,
+    color: Any = None,
+    frames: Sequence[str] | None = None,
+    max_regions: float = MAX_REGIONS,
+    state: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Session:
+    """The session of what is shown; the options are those of ``view``."""
+    try:
+        from splinecam.viewer.scene import scene_answer
+        from splinecam.viewer.session import Session
+    except ImportError as error:
+        raise missing_package("The viewer needs matplotlib for its colours", error) from error
+    computed: dict[str, Any] = {
+        name: options.pop(name) for name in ("memory", "device") if name in options
+    }
+    if "names" in options:
+        computed["names"] = options["names"]
+    panes = panes_of(_paired(subjects), labels=frames, max_regions=max_regions, **computed)
+    known = {each.name for each in fields(SceneOptions)}
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TypeError(f"a viewer has no option {unknown[0]!r}")
+    if color is not None and not isinstance(color, str):
+        options["colors"] = {_OWN: color, **options.get("colors", {})}
+        color = _OWN
+    options.setdefault("python", _python(subjects))
+    opening = browser_state(checked_state(state or {}))
+    session = Session(panes, SceneOptions(color=color, state=opening, **options))
+    _check(session, scene_answer(panes, session.options).message["panes"])
+    return session
+
+
+def _check(session: Session, panes: Sequence[Mapping[str, Any]]) -> None:
+    """Raise an error if the panes do not have the output that is asked for."""
+    output, count = session.options.output, max(pane["outputCount"] for pane in panes)
+    if output is not None and not 0 <= output < count:
+        raise ValueError(f"output is {output}; there are {count}, numbered from 0")
+
+
+def _paired(subjects: Sequence[Any]) -> list[Any]:
+    """Subjects with each model beside its domain, which is the next one that is given."""
+    paired, models = list[Any](), list[Any]()
+    for subject in subjects:
+        if isinstance(subject, nn.Module | Captured):
+            models.append(subject)
+        elif isinstance(subject, Domain) and models:
+            paired += [(model, subject) for model in models]
+            models = []
+        else:
+            paired.append(subject)
+    if models:
+        raise TypeError("a model is shown on a domain: sc.view(model, domain)")
+    return paired
+
+
+def _python(subjects: Sequence[Any]) -> str:
+    """The arguments with which ``view`` was called, under usual names."""
+    called = [
+        next((name for kind, name in _CALLED if isinstance(each, kind)), "") for each in subjects
+    ]
+    several = {name for name, count in Counter(called).items() if count > 1}
+    used = Counter[str]()
+    words = []
+    for subject, name in zip(subjects, called, strict=True):
+        used[name] += 1
+        number = f"_{used[name]}" if name in several else ""
+        is_path = isinstance(subject, str | os.PathLike)
+        words.append(repr(os.fspath(subject)) if is_path else f"{name}{number}")
+    return ", ".join(words)
+
+
+def missing_package(needs: str, error: ImportError) -> SplineCamError:
+    """The error that a package is missing, and how to install it."""
+    missing = f"{error.name} is not installed" if error.name else str(error)
+    return SplineCamError(f"{needs}, and {missing}. Run: pip install 'splinecam[view]'")
