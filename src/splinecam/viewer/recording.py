@@ -119,10 +119,14 @@ class Recording:
         outputs: list[int | None] = [None]
         if part.values.shape[1] > 1 and (name == "output" or (name == "slope" and not single)):
             outputs += outputs_of(part, self.session.options.level, _FILE)
-        found = {}
-        for output in outputs:
+        found: dict[str, bytes] = {}
+        for output in reversed(outputs):
             request = {"ask": "coloring", "mesh": mesh, "name": name, "output": output}
-            found[key_of(request)] = _packed(self.session.reply(request))
+            first = key_of(request | {"output": 0})
+            if name == "output" and output is None and first in found:  # which is the first one
+                found[key_of(request)] = found[first]
+            else:
+                found[key_of(request)] = _packed(self.session.reply(request))
         return found
 
     def _scene(self, names: Sequence[str], *, single: bool) -> Answer:
