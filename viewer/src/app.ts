@@ -21,7 +21,8 @@ import { regionInfo } from "./geometry/maps";
 import type { RegionInfo } from "./geometry/region_info";
 import type { Actions } from "./panels/actions";
 import { legendOf } from "./panels/legend";
-import { formatNumber } from "./panels/numbers";
+import type { StatusKind } from "./panels/messages";
+import { counted, formatNumber } from "./panels/numbers";
 import { Panels } from "./panels/panels";
 import type { Message, Notice, Pair, SceneHeader, Source } from "./protocol/messages";
 import { svgOf } from "./share/svg";
@@ -43,7 +44,13 @@ export class App implements Stage {
   private hover = new Hover(this, (hit) => this.pointedAt(hit));
   private selection = new Selection(this);
   private gradients = new Gradients(this);
-  private clock = new Clock((now) => this.draw(now));
+  private clock = new Clock((now) => {
+    try {
+      this.draw(now);
+    } catch (error) {
+      this.report(error);
+    }
+  });
   private ends: (() => void)[] = [];
   private moving = false;
   private interruption: string | null = null;
@@ -107,6 +114,8 @@ export class App implements Stage {
     this.makePanes(message);
     this.listen(defaults, inPage);
     for (const control of this.controls) control.showFrame(this.store.state.frame);
+    // Alone on its page, the viewer has the keys at once.
+    if (inPage) this.panels.canvases[0]?.focus({ preventScroll: true });
     this.redraw();
   }
 
@@ -153,7 +162,6 @@ export class App implements Stage {
       this.selection.resolve();
       this.showRegions();
     }
-    if (changed.has("center") || changed.has("width")) this.showStatus();
     this.redraw();
   }
 
@@ -209,29 +217,32 @@ export class App implements Stage {
     else this.panels.showEdge(null);
   }
 
-  /** Say what is shown: how many regions, how exact, whether Python is there. */
+  /** Say what is shown: how many regions, how exact, whether Python is there or at work. */
   private showStatus(): void {
-    const pane = this.panes[0];
-    const level = pane?.shown(this.camera(pane));
-    if (this.interruption) {
-      this.panels.showStatus(this.interruption, "note");
-      return;
-    }
-    const reason = pane?.tooMuch(this.camera(pane));
-    if (reason) {
-      this.panels.showStatus(`Coarse picture: ${reason} here; zoom in.`, "note");
-      return;
-    }
-    if (!pane || !level) return;
-    const limit = this.scene.live ? null : this.controls[0]!.deeper.limitOf(this.camera(pane));
+    const [words, kind] = this.status();
+    this.panels.showStatus(words, kind);
+  }
+
+  private status(): [string, StatusKind] {
+    const [control] = this.controls;
+    if (this.interruption) return [this.interruption, "note"];
+    if (!control) return ["", "exact"];
+    const { pane } = control;
+    const camera = this.camera(pane);
+    const limit = this.scene.live ? null : control.deeper.limitOf(camera);
     if (limit !== null) {
       const words = `This file is exact to a width of ${formatNumber(limit, 1)}; Python goes deeper.`;
-      this.panels.showStatus(words, "note");
-      return;
+      return [words, "note"];
     }
-    const count = level.mesh.regionCount.toLocaleString("en");
-    const noun = level.mesh.regionCount === 1 ? "region" : "regions";
-    this.panels.showStatus(`${count} ${noun}`, "exact");
+    if (control.deeper.problem && !pane.isShownWell(camera))
+      return [control.deeper.problem, "note"];
+    const reason = pane.tooMuch(camera);
+    if (reason) return [`Coarse picture: ${reason} here; zoom in.`, "note"];
+    const level = pane.shown(camera);
+    if (!level) return ["", "exact"];
+    const { regionCount, window } = level.mesh.header;
+    const words = counted(regionCount, "region") + (window ? " in this window" : "");
+    return [words, this.controls.some((each) => each.busy) ? "busy" : "exact"];
   }
 
   private tellState(): void {
@@ -258,13 +269,15 @@ export class App implements Stage {
       const moving = this.moving || this.view.flying;
       if (control.draw(camera, goal, moving, marks)) this.redraw();
       if (pane.index === 0) this.panels.showScale(camera.unitsPerPixel);
-      const { anchors } = pane.header;
-      if (anchors)
+      const anchors = pane.header.anchors?.at ?? [];
+      if (anchors.length) {
         this.panels.placeAnchors(
           pane.index,
-          anchors.at.map((at) => camera.toScreen(at)),
+          anchors.map((at) => camera.toScreen(at)),
         );
+      }
     }
+    this.showStatus();
   }
 
   private gestures(pane: PaneView): Gestures {

@@ -2,7 +2,10 @@
 
 import type { Header, MeshHeader, Message, Request, Source } from "../protocol/messages";
 
-type Of<K extends Header["kind"]> = Message<Extract<Header, { kind: K }>>;
+// One kind of message for each kind of header.
+type Of<K extends Header["kind"]> = K extends Header["kind"]
+  ? Message<Extract<Header, { kind: K }>>
+  : never;
 
 /** The answer if it is of one of some kinds; null if a newer request replaced this one. */
 export async function askFor<K extends Header["kind"]>(
@@ -15,7 +18,7 @@ export async function askFor<K extends Header["kind"]>(
   if (!(kinds as string[]).includes(message.header.kind)) {
     throw new Error(`The answer to "${request.ask}" is a "${message.header.kind}".`);
   }
-  return message as Of<K>;
+  return message as unknown as Of<K>;
 }
 
 /** Whether an answer is a mesh, not the pixels that stand for one. */

@@ -1,10 +1,11 @@
 // Going deeper: asks Python for the partition of the window that one looks at.
 
 import type { Camera } from "../geometry/camera";
-import type { Box, Message, RasterHeader } from "../protocol/messages";
+import type { Box } from "../protocol/messages";
 import { askFor, isMesh } from "./asking";
 import type { Colors } from "./colors";
 import { contains, enlarged, intersection, knownWell, narrowest } from "./depth";
+import { sentenceOf } from "./failure";
 import { Latest } from "./latest";
 import { Level, type PaneView } from "./panes";
 import type { Stage } from "./stage";
@@ -20,6 +21,8 @@ const REST = 90;
 
 interface Question {
   window: Box;
+  /** What is seen of it: asked for alone if the window has too many regions. */
+  seen: Box;
   pixels: number;
   frame: number;
 }
@@ -27,6 +30,8 @@ interface Question {
 /** Asks for the windows of one pane: one question at a time, of which only the newest matters. */
 export class Deeper {
   private questions = new Latest<Question>((question, outdated) => this.work(question, outdated));
+  /** Why the window that was asked for last cannot be shown; null if it can. */
+  problem: string | null = null;
   private asked: Question | null = null;
   private answeredByRaster = false;
   private duration = 0;
@@ -48,6 +53,10 @@ export class Deeper {
   look(camera: Camera, moving: boolean): void {
     const window = this.pane.seen(camera);
     if (!window || this.pane.isShownWell(camera) || this.isAsked(window)) return;
+    if (this.beginsAt) {
+      this.begin(this.beginsAt, camera);
+      return;
+    }
     clearTimeout(this.timer);
     this.timer = 0;
     if (moving && this.duration > QUICK) {
@@ -67,6 +76,7 @@ export class Deeper {
     this.questions.drop();
     this.asked = null;
     this.answeredByRaster = false;
+    this.problem = null;
   }
 
   dispose(): void {
@@ -80,6 +90,27 @@ export class Deeper {
     return narrowest(level.mesh.scale, level.precise, camera.pixels[0]);
   }
 
+  /** The window to begin with, if all regions are too many and nothing has been asked yet. */
+  private get beginsAt(): Box | null {
+    return this.asked || this.pane.whole ? null : this.pane.header.start;
+  }
+
+  private begin(window: Box, camera: Camera): void {
+    this.push({ window, seen: window, pixels: this.pixels(window, camera), frame: this.frame() });
+  }
+
+  private push(question: Question): void {
+    this.asked = question;
+    this.answeredByRaster = false;
+    this.problem = null;
+    this.questions.push(question);
+  }
+
+  private pixels(window: Box, camera: Camera): number {
+    const across = (window[2] - window[0]) / camera.unitsPerPixel;
+    return Math.max(1, Math.round(across * (globalThis.devicePixelRatio || 1)));
+  }
+
   private isAsked(window: Box): boolean {
     if (!this.asked || this.asked.frame !== this.frame()) return false;
     const factor = this.answeredByRaster ? TOO_LARGE_RASTER : TOO_LARGE;
@@ -89,11 +120,8 @@ export class Deeper {
 
   private ask(camera: Camera, window: Box): void {
     const wanted = intersection(enlarged(camera.window, MARGIN), this.pane.domain) ?? window;
-    const across = (wanted[2] - wanted[0]) / camera.unitsPerPixel;
-    const pixels = Math.max(1, Math.round(across * (globalThis.devicePixelRatio || 1)));
-    this.asked = { window: wanted, pixels, frame: this.frame() };
-    this.answeredByRaster = false;
-    this.questions.push(this.asked);
+    const pixels = this.pixels(wanted, camera);
+    this.push({ window: wanted, seen: window, pixels, frame: this.frame() });
   }
 
   private async work(question: Question, outdated: () => boolean): Promise<void> {
@@ -105,17 +133,25 @@ export class Deeper {
       const message = await askFor(stage.source, request, "mesh", "raster");
       if (!message || outdated() || stage.disposed) return;
       if (!isMesh(message)) {
-        this.answeredByRaster = true;
-        pane.setRaster(message as Message<RasterHeader>);
+        pane.setRaster(message);
+        this.answeredByRaster = this.asked === question;
+        if (this.answeredByRaster && question.seen !== question.window) {
+          this.push({ ...question, window: question.seen });
+        }
       } else {
         const level = new Level(message, pane.header, stage.store.state.level);
         level.coloring = await this.colors.of(pane, level);
         if (outdated() || stage.disposed) return;
         pane.setDetail(level);
+        if (level.coloring && !pane.whole && pane.index === 0) {
+          stage.panels.showColoring(level.coloring);
+        }
       }
       this.shown();
     } catch (error) {
-      if (!outdated() && !stage.disposed) stage.report(error);
+      if (outdated() || stage.disposed) return;
+      this.problem = sentenceOf(error);
+      this.shown();
     } finally {
       this.duration = performance.now() - start;
     }
