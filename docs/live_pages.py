@@ -88,9 +88,9 @@ def digits(path: Path) -> None:
     label = torch.tensor(found.target)
     torch.manual_seed(0)
     model = nn.Sequential(
-        *(nn.Conv2d(1, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(6, 12, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Linear(48, 10)),
+        *(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(4, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(32, 10)),
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     for _ in range(300):
@@ -99,7 +99,7 @@ def digits(path: Path) -> None:
         nn.functional.cross_entropy(model(x[batch]), label[batch]).backward()
         optimizer.step()
     chosen = torch.tensor([int((label == digit).nonzero()[0]) for digit in (3, 8, 9)])
-    plane = sc.Domain.through(*x[chosen], margin=0.4)
+    plane = sc.Domain.through(*x[chosen], margin=0.15)
     part = sc.partition(model.eval(), plane, names=[str(k) for k in range(10)], progress=False)
     title = "A network on the plane through three digits"
     part.to_html(path, title=title, points=x[chosen], labels=label[chosen], images=True)
