@@ -41,6 +41,10 @@ export class Anchors {
     }
   }
 
+  show(on: boolean): void {
+    this.overlay.hidden = !on;
+  }
+
   /** Place the handles, in CSS pixels from the canvas' corner. */
   place(positions: readonly Pair[]): void {
     this.positions = positions;
@@ -55,7 +59,9 @@ export class Anchors {
   at(x: number, y: number): number {
     return this.handles.findIndex((handle) => {
       const { left, right, top, bottom } = handle.getBoundingClientRect();
-      return !handle.hidden && x >= left && x <= right && y >= top && y <= bottom;
+      return (
+        !handle.hidden && !this.overlay.hidden && x >= left && x <= right && y >= top && y <= bottom
+      );
     });
   }
 

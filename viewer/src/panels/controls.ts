@@ -14,6 +14,8 @@ export class Controls {
   private readonly color = new Select("Colour by", (color) => this.store.set({ color }));
   private readonly output = new Picker("Output", (output) => this.store.set({ output }));
   private readonly fields = box("sc-fields", this.color.row, this.output.row);
+  /** The section of colours, where the legend finds room. */
+  readonly colors = box("sc-section");
   private readonly edges: EdgeControls;
   private readonly level: LevelControls;
   private readonly boundary = switchField("Decision boundary", "B", (boundary) =>
@@ -32,10 +34,11 @@ export class Controls {
   ) {
     this.edges = new EdgeControls(store);
     this.level = new LevelControls(store);
-    const color = box("sc-section sc-color-section");
     const switches = box("sc-section", this.boundary.row, this.points.row, this.thumbnails.row);
-    layout.controls.append(color, this.edges.section, switches, this.level.section);
-    layout.onSize((size) => (size === "wide" ? color : layout.topMiddle).append(this.fields));
+    layout.controls.append(this.colors, this.edges.section, switches, this.level.section);
+    layout.onSize((size) =>
+      (size === "wide" ? this.colors : layout.topMiddle).prepend(this.fields),
+    );
     store.listen(() => this.update());
   }
 

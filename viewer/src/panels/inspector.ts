@@ -35,7 +35,6 @@ export class Inspector {
   private planes: (InputPlane | null)[] = [];
   private regions: RegionInfo[] = [];
   private kept = false;
-  private frame = 0;
 
   constructor(store: Store) {
     this.heads = [
@@ -69,7 +68,7 @@ export class Inspector {
     this.panes[index] = pane;
     this.planes[index] = planeOf(arrays, index);
     this.gradients.clear();
-    this.schedule();
+    this.draw();
   }
 
   /** Show what is pointed at, or what is kept; other: the region at the same place elsewhere. */
@@ -89,25 +88,13 @@ export class Inspector {
       const words = `pointing at region ${formatCount(hovered.region)}${name ? `, ${name}` : ""}`;
       setText(this.pointed, words, words);
     }
-    this.schedule();
+    this.draw();
   }
 
   showGradient(mesh: string, region: number, gradient: Gradient): void {
     if (this.gradients.size >= KEPT) this.gradients.clear();
     this.gradients.set(`${mesh} ${region}`, gradient);
-    if (this.regions.some((each) => each.mesh === mesh && each.region === region)) this.schedule();
-  }
-
-  dispose(): void {
-    cancelAnimationFrame(this.frame);
-  }
-
-  /** Draw once per frame of the screen, as the pointer moves more often. */
-  private schedule(): void {
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0;
-      this.draw();
-    });
+    if (this.regions.some((each) => each.mesh === mesh && each.region === region)) this.draw();
   }
 
   private draw(): void {
@@ -135,8 +122,8 @@ export class Inspector {
 
   /** What the two columns are called: their panes, or A and B. */
   private markOf(column: number): string {
-    const [a, b] = this.regions.map((region) => region.pane);
-    return a === b ? "AB"[column]! : this.panes[column === 0 ? a! : b!]?.title || "AB"[column]!;
+    const titles = this.regions.map((region) => this.panes[region.pane]?.title ?? "");
+    return titles[0] === titles[1] ? "AB"[column]! : titles[column] || "AB"[column]!;
   }
 }
 

@@ -51,6 +51,8 @@ export class Layout {
     root.replaceChildren(top, body, this.bottom);
     this.observer = new ResizeObserver(() => this.measure());
     this.observer.observe(root);
+    root.addEventListener("pointerdown", this.byPointer, true);
+    root.addEventListener("keydown", this.byPointer, true);
     this.stage.addEventListener("pointerdown", () => {
       if (this.size !== "wide") this.openControls(false);
     });
@@ -98,7 +100,14 @@ export class Layout {
 
   dispose(): void {
     this.observer.disconnect();
+    this.root.removeEventListener("pointerdown", this.byPointer, true);
+    this.root.removeEventListener("keydown", this.byPointer, true);
   }
+
+  /** Remember whether keys or a pointer are used: only keys need to see where the focus is. */
+  private readonly byPointer = (event: Event): void => {
+    this.root.dataset.input = event.type === "keydown" ? "keys" : "pointer";
+  };
 
   private measure(): void {
     const width = this.root.clientWidth || WIDE;

@@ -60,6 +60,8 @@ export class Legend {
     const content = legendOf(message);
     this.content = content;
     this.label.textContent = content.label;
+    const { name, label } = message.header;
+    this.card.classList.toggle("sc-same", label === "" || label === name);
     const parts: HTMLElement[] = [];
     if (content.scale && content.lut) parts.push(colorBar(content.scale, content.lut));
     if (content.entries.length) parts.push(entriesOf(content.entries));

@@ -97,6 +97,7 @@ export class Panels {
     for (const plane of this.planes) plane.section.remove();
     this.planes = header.panes.map((pane, k) => {
       const plane = new PlanePanel(k, this.layout.panesShown[k]!.overlay, this.actions);
+      if (header.panes.length > 1) plane.showTitle(pane.title || `pane ${k + 1}`);
       plane.showPane(pane, message.arrays, header.live);
       return plane;
     });
@@ -130,8 +131,8 @@ export class Panels {
   }
 
   /** Show which unit draws the line that is pointed at; null: none is. */
-  showEdge(layer: number | null, unit: number | null = null): void {
-    const pane = this.scene?.panes[0];
+  showEdge(layer: number | null, unit: number | null = null, index = 0): void {
+    const pane = this.scene?.panes[index];
     show(this.edge, layer !== null && pane !== undefined);
     if (layer === null || !pane) return;
     const words = layerName(pane, layer) + (unit === null || unit < 0 ? "" : `, unit ${unit}`);
@@ -214,7 +215,6 @@ export class Panels {
   dispose(): void {
     for (const end of this.ends) end();
     this.frames.stop();
-    this.inspector.dispose();
     this.layout.dispose();
     this.root.removeEventListener("keydown", this.onKey);
     window.clearTimeout(this.noteTimer);
@@ -234,7 +234,7 @@ export class Panels {
     const helpButton = iconButton("help", "Help (?)", () => this.help.toggle());
     const menu = shareMenu(this.shared());
     layout.topRight.append(menu.holder, this.themeButton, helpButton);
-    const corner = box("sc-corner", this.legend.card, this.scale.bar);
+    const corner = box("sc-corner", this.scale.bar);
     show(this.note, false);
     show(this.edge, false);
     const above = box("sc-above", this.messages.status, this.edge);
@@ -242,6 +242,14 @@ export class Panels {
     layout.inspector.append(new Sheet(this.root).grip, this.inspector.body);
     layout.bottom.append(this.frames.bar);
     this.root.append(this.help.overlay);
+    layout.onSize((size) => {
+      const wide = size === "wide";
+      if (wide) this.legend.card.open = true;
+      if (wide) this.controls.colors.append(this.legend.card);
+      else corner.prepend(this.legend.card);
+      if (wide) layout.title.after(this.messages.status);
+      else above.prepend(this.messages.status);
+    });
   }
 
   private shared(): Shared {

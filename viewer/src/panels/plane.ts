@@ -4,7 +4,7 @@ import type { Message, Pair, PaneHeader } from "../protocol/messages";
 import type { Actions } from "./actions";
 import { ANCHOR_NAMES, Anchors } from "./anchors";
 import { box, element, setText, show, text } from "./dom";
-import { Slider } from "./fields";
+import { Slider, switchField } from "./fields";
 import { formatFixed, formatNumber } from "./numbers";
 import { Strip } from "./strip";
 
@@ -14,10 +14,14 @@ const HINT = "Drag an anchor on the picture, or drag a data point onto it.";
 export class PlanePanel {
   readonly section: HTMLElement;
   private readonly anchors: Anchors;
+  private readonly handles = switchField("Anchors", "", (on) => this.showAnchors(on));
+  private readonly name = text("sc-section-title", "Plane");
   private readonly strip: Strip;
   private readonly sliders = box("sc-indented");
   private readonly hint = box("sc-explanation");
   private readonly reset: HTMLButtonElement;
+  private readonly drawn: HTMLElement;
+  private chosen: boolean | null = null;
   private turns: Slider[] = [];
   private shifts: Slider[] = [];
   private directions = "";
@@ -50,9 +54,15 @@ export class PlanePanel {
     const title = "Neither turned nor shifted";
     this.reset = element("button", { class: "sc-link", title, attributes: { type: "button" }, on });
     this.reset.textContent = "reset";
-    const head = box("sc-layers-head", text("sc-row-label", "Plane"), this.reset);
-    this.section = box("sc-section", head, this.hint, this.strip.view, this.sliders);
+    const head = box("sc-layers-head", this.name, this.reset);
+    this.drawn = box("sc-indented", this.hint, this.strip.view);
+    this.section = box("sc-section", head, this.handles.row, this.drawn, this.sliders);
     show(this.section, false);
+  }
+
+  /** Say which pane it is, where there are several. */
+  showTitle(title: string): void {
+    setText(this.name, title ? `Plane of ${title}` : "Plane", title);
   }
 
   /** Show the moves that a pane allows; live: whether Python computes them. */
@@ -63,10 +73,19 @@ export class PlanePanel {
       this.strip.showPane(this.pane, header, arrays);
     }
     show(this.strip.view, anchored && this.strip.view.childElementCount > 0);
-    show(this.hint, anchored);
-    setText(this.hint, HINT);
+    show(this.handles.row, anchored);
+    this.showAnchors(anchored && (this.chosen ?? header.anchors?.thumbnail != null));
     this.showDirections(live ? header.directions : []);
     show(this.section, anchored || (live && header.directions.length > 0));
+  }
+
+  /** Show or hide the handles: without images, they are in the way of most who look. */
+  private showAnchors(on: boolean): void {
+    this.chosen = on;
+    this.handles.set(on);
+    show(this.drawn, on);
+    this.anchors.show(on);
+    if (!on) this.strip.wait(null);
   }
 
   placeAnchors(positions: readonly Pair[]): void {
