@@ -2,94 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import start_new_kernel
 
 from splinecam.errors import SplineCamError
-from splinecam.viewer.container import Message, pack, unpack
+from splinecam.viewer.container import pack, unpack
 from splinecam.viewer.surroundings import has_screen, in_marimo, in_notebook, is_interactive
 from splinecam.viewer.widget import ViewerWidget
-
-SETUP = """
-import torch
-import splinecam as sc
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
-seen = []
-viewer = part.view(color="slope", height=300)
-remove = viewer.on_select(seen.append)
-"""
-
-
-class Kernel:
-    """A kernel, and the widget that it shows."""
-
-    def __init__(self, client: BlockingKernelClient):
-        self.client = client
-        self.run(SETUP)
-        opened = [each["content"] for each in self.heard if each["msg_type"] == "comm_open"]
-        (self.model,) = [each for each in opened if "_esm" in each["data"]["state"]]
-        self.state = self.model["data"]["state"]
-
-    def run(self, code: str) -> str:
-        """Run a cell; the text of its value."""
-        shown = ""
-        self.heard: list[dict[str, Any]] = []
-        number = self.client.execute(code)
-        while True:
-            message = self.client.get_iopub_msg(timeout=120)
-            self.heard.append(message)
-            content = message["content"]
-            assert message["msg_type"] != "error", "\n".join(content["traceback"])
-            if message["msg_type"] == "execute_result":
-                self.bundle = content["data"]
-                shown = content["data"]["text/plain"]
-            idle = message["msg_type"] == "status" and content["execution_state"] == "idle"
-            if idle and message["parent_header"].get("msg_id") == number:
-                return shown
-
-    def send(self, content: Any) -> None:
-        """Send what the view would send."""
-        data = {"method": "custom", "content": content}
-        body = {"comm_id": self.model["comm_id"], "data": data}
-        self.client.shell_channel.send(self.client.session.msg("comm_msg", body))
-
-    def receive(self) -> tuple[Any, Message]:
-        """What the view gets: content, and the message that is its only buffer."""
-        while True:
-            message = self.client.get_iopub_msg(timeout=60)
-            data = message["content"].get("data", {})
-            if message["msg_type"] == "comm_msg" and data.get("method") == "custom":
-                (buffer,) = message["buffers"]
-                return data["content"], unpack(bytes(buffer))
-
-    def ask(self, number: int, **request: Any) -> Message:
-        """The answer to a request."""
-        self.send({"id": number, "request": request})
-        content, answer = self.receive()
-        assert content == {"id": number}
-        assert answer.request_id == number
-        return answer
+from viewer.kernel import Kernel, running_kernel
 
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Kernel]:
-    manager, client = start_new_kernel(
-        kernel_name="python3", env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    try:
-        yield Kernel(client)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    with running_kernel() as found:
+        yield found
 
 
 def test_the_model_of_the_widget(kernel: Kernel) -> None:
@@ -134,12 +64,8 @@ def test_the_state_goes_both_ways(kernel: Kernel) -> None:
     assert kernel.run("viewer.state['edge_width']") == "2.0"
     assert kernel.run("viewer.widget.state['edgeWidth']") == "2.0"
     kernel.run("viewer.set(color='area')")
-    sent = [each for each in kernel.heard if each["msg_type"] == "comm_msg"]
-    notices = [each for each in sent if each["content"]["data"]["method"] == "custom"]
-    assert unpack(bytes(notices[0]["buffers"][0])).message == {
-        "kind": "state",
-        "state": {"color": "area"},
-    }
+    (notice,) = kernel.custom_messages()
+    assert unpack(notice).message == {"kind": "state", "state": {"color": "area"}}
 
 
 @pytest.mark.parametrize("content", [None, 3, [], {}, {"id": 1}, {"id": "1", "request": {}}])

@@ -41,6 +41,10 @@ class Driver:
     def open(self, address: str | Path) -> Driver:
         """Load a page and wait until its viewer shows something."""
         self.page.goto(address.as_uri() if isinstance(address, Path) else address)
+        return self.wait()
+
+    def wait(self) -> Driver:
+        """Wait until a viewer shows something."""
         self.page.wait_for_function(_LOADED)
         self.idle()
         return self
