@@ -189,4 +189,10 @@ def test_a_pane_that_is_too_large():
             pane.partition(0)
     assert pane.start is not None
     assert 100 < len(pane.window(0, Window.of(BOX, pane.start))) <= 1000
+    large = Window.of(BOX, (-0.5, -0.5, 0.5, 0.5))
+    with pytest.raises(TooMuch, match="1,000 regions"):
+        pane.window(0, large)
+    pane.frames.network(0).__dict__["program"] = None  # nothing more is computed
+    with pytest.raises(TooMuch, match="1,000 regions"):
+        pane.window(0, Window.of(BOX, (-0.5, -0.6, 0.7, 0.5)))
     assert panes_of([sc.partition(mlp(), BOX, progress=False)])[0].start is None

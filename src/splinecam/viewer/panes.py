@@ -25,6 +25,7 @@ from splinecam.viewer.windows import (
     Limits,
     TooMuch,
     Window,
+    contains,
     partition_within,
     start_window,
 )
@@ -32,6 +33,7 @@ from splinecam.viewer.windows import (
 __all__ = ["MAX_REGIONS", "Pane", "panes_of"]
 
 MAX_REGIONS = Limits.max_regions
+_REMEMBERED = 32  # windows with too many regions
 _SEARCH = 2.0  # seconds of each try to find the window to begin with
 
 
@@ -62,6 +64,7 @@ class Pane:
         self._computed: dict[int, Partition | TooMuch] = {}
         self._start: tuple[Box, Partition] | None = None
         self._leads: dict[int, float] = {}
+        self._crowded: dict[int, list[tuple[Box, str]]] = {}  # by frame, windows with too much
 
     @property
     def labels(self) -> list[str]:
@@ -124,10 +127,17 @@ class Pane:
     ) -> Partition:
         """The partition of a window of the present plane; ``TooMuch`` if it is too large."""
         if frame == 0 and self._start is not None and self._start[0] == window.box:
-            part = self._start[1]
-        else:
-            part = self.computed(frame, window.domain, outdated)
-        return window.placed(part, self.domain)
+            return window.placed(self._start[1], self.domain)
+        crowded = self._crowded.setdefault(frame, [])
+        for box, reason in crowded:
+            if contains(window.box, box):  # what is larger has no fewer regions
+                raise TooMuch(reason)
+        try:
+            return window.placed(self.computed(frame, window.domain, outdated), self.domain)
+        except TooMuch as reason:
+            del crowded[:-_REMEMBERED]
+            crowded.append((window.box, str(reason)))
+            raise
 
     def mesh_id(self, number: int, frame: int) -> str:
         """The name of the mesh of a frame in the present plane; number: of this pane."""
@@ -153,7 +163,7 @@ class Pane:
     def move(self, plane: Plane) -> None:
         """Show the domain of another plane from now on, which the network partitions."""
         self.plane, self.domain = plane, plane.domain
-        self._computed, self._start = {}, None
+        self._computed, self._start, self._crowded = {}, None, {}
         self.generation += 1
 
 

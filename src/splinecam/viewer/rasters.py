@@ -58,7 +58,7 @@ def raster_pixels(
     *,
     level: float = 0.0,
     typical: float | None = None,
-    seconds: float = 1.0,
+    seconds: float = 0.4,
     clock: Callable[[], float] = monotonic,
 ) -> Raster:
     """Pixels of the network's decision in a window, as far as the domain extends.

@@ -22,7 +22,7 @@ from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.viewer.networks import GivenUp, Network
 
-__all__ = ["Box", "Limits", "TooMuch", "Window", "partition_within", "start_window"]
+__all__ = ["Box", "Limits", "TooMuch", "Window", "contains", "partition_within", "start_window"]
 
 Box = tuple[float, float, float, float]
 
@@ -131,6 +131,12 @@ def _clipped(corners: Tensor, half: Tensor) -> Tensor:
                     found.append(corners[k])
             corners = torch.stack(found) if found else corners[:0]
     return corners
+
+
+def contains(outer: Box, inner: Box) -> bool:
+    """Whether one rectangle lies in another."""
+    left, low, right, high = (a - b for a, b in zip(outer, inner, strict=True))
+    return left <= 0 and low <= 0 and right >= 0 and high >= 0
 
 
 def partition_within(
