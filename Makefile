@@ -35,7 +35,7 @@ $(STAMP): $(NEEDS)
 	$(call install,dev)
 	@touch $(PLOT)
 
-demo: $(PLOT)  ## train a small classifier, compute its partition, write pictures to out/
+demo: $(PLOT)  ## train a small classifier, compute its partition, write pictures and a page to out/
 	$(BIN)/splinecam demo --out out
 
 test: $(STAMP)  ## run all tests

@@ -47,6 +47,7 @@ def test_what_to_try_next_works(
     for name in ("demo.png", "demo-surface.png", "demo-layers.png"):
         assert (tmp_path / "new" / name).read_bytes().startswith(b"\x89PNG")
         assert f"new/{name}" in printed
+    assert 'id="splinecam-data"' in (tmp_path / "new/demo.html").read_text()
     found = json.loads((tmp_path / "new/demo.json").read_text())
     assert found["stats"]["NR"] == len(sc.load("new/demo.npz"))
     commands = [

@@ -156,3 +156,13 @@ def test_a_network_without_a_partition_has_a_scene() -> None:
 def test_a_request_that_nobody_waits_for_may_end_with_an_exception(session: Session) -> None:
     with pytest.raises(sc.SplineCamError):
         session.answer({"ask": "mesh"}, lambda: True)
+
+
+def test_a_single_output_has_classes_if_these_are_asked_for() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
+    for color, count in ((None, None), ("output", None), ("class", 2)):
+        session = Session([Pane("", [part])], SceneOptions(color=color))
+        (pane,) = unpack(session.answer({"ask": "scene"})).message["panes"]
+        assert (pane["classes"] and len(pane["classes"])) == count

@@ -19,6 +19,7 @@ from splinecam._partition import Partition, partition
 from splinecam._util.files import replaced, writing
 from splinecam.geometry.domain import Domain
 from splinecam.plot import plot, plot_layers, plot_surface, require_matplotlib
+from splinecam.viewer.page import to_html
 
 __all__ = ["run", "train", "two_spirals"]
 
@@ -95,6 +96,8 @@ def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) ->
             with replaced(out / f"{name}.png") as file:
                 figure.savefig(file, format="png", dpi=dpi)
             plt.close(figure)
+    with step("viewer", "Writing them as a page to look around in"):
+        to_html(part, out / "demo.html", title="Two spirals", color="class", points=x, labels=label)
     with step("files", "Saving the partition and the network"):
         part.save(out / "demo.npz")
         _export(model, out / "demo.pt2")
@@ -125,6 +128,7 @@ def _next_steps(out: Path) -> str:
     """Say what was written, and what to try next."""
     rows = [
         ("demo.png", "all regions, the decision boundary and the training points"),
+        ("demo.html", "the same to point at and to zoom into: open it in a browser"),
         ("demo-surface.png", "the network's output over the plane, a facet per region"),
         ("demo-layers.png", "the regions that each layer adds, and the line of one neuron"),
         ("demo.json", "the statistics above"),

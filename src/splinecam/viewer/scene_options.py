@@ -37,3 +37,7 @@ class SceneOptions:
     state: Mapping[str, Any] = field(default_factory=dict)
     python: str = ""
     live: bool = True
+
+    def __post_init__(self) -> None:
+        if self.color == "class" and self.level is None:  # a single output has classes, too
+            object.__setattr__(self, "level", 0.0)
