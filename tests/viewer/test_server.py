@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -276,6 +277,16 @@ def test_a_ticket_leads_to_the_page_once(server: Server) -> None:
     assert (first.status, first.headers["location"]) == (303, f"/{token_of(server)}/")
     assert (second.status, second.headers["location"]) == (403, None)
     assert fetch(server, "/open/").status in (403, 404)
+
+
+def test_logs_do_not_hold_the_token(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG), page(server) as socket:
+        ask(socket, 1, ask="scene")
+        receive(socket)
+    assert "WebSocket /.../socket" in caplog.text
+    lines = [each.getMessage() for each in caplog.records if each.name.startswith("uvicorn")]
+    assert lines
+    assert not any(token_of(server) in line for line in lines)
 
 
 # -- requests -------------------------------------------------------------------------------------

@@ -121,6 +121,19 @@ def test_a_selection_ends(viewer: Viewer) -> None:
     assert [bool(each) for each in heard] == [True, False]
 
 
+def test_what_is_told_twice_is_one_selection(viewer: Viewer, part: sc.Partition) -> None:
+    heard: list[Any] = []
+    viewer.on_select(heard.append)
+    place = part.centroids[3].tolist()
+    select(viewer, region=3, at=place)
+    window = sc.partition(part.model, part.domain.zoom(2, at=place), progress=False)
+    viewer.session.keep("0/0/w1", window)
+    number = int(window.locate(window.domain.embed(torch.tensor([place], dtype=torch.float64))))
+    select(viewer, mesh="0/0/w1", region=number, at=place)
+    assert len(heard) == 1
+    assert viewer.selection.region == part[3]
+
+
 def test_an_edge_without_a_region(viewer: Viewer) -> None:
     select(viewer, unit=[0, 2])
     found = viewer.selection

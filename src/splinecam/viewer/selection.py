@@ -45,6 +45,11 @@ class Selection:
             return None
         return self.partition.inputs(torch.tensor([self.uv], dtype=torch.float64))[0]
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What differs when something else is selected."""
+        return self.region, self.compared, self.uv, self.unit, self.pane, self.frame
+
     def __bool__(self) -> bool:
         return self.partition is not None
 

@@ -57,6 +57,8 @@ class Server:
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{_HOST}:{self.port}/{self._token}/"
         self._uvicorn = uvicorn.Server(self._config())
+        self._redaction = _Redaction(self._token)
+        logging.getLogger("uvicorn.error").addFilter(self._redaction)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = Event()
         self._thread = Thread(target=self._run, name="splinecam-server", daemon=True)
@@ -109,6 +111,7 @@ class Server:
         if self._thread is not current_thread():
             self._thread.join(_STOP)
         self._socket.close()
+        logging.getLogger("uvicorn.error").removeFilter(self._redaction)
 
     # -- the thread of the server -------------------------------------------------------------
 
@@ -218,6 +221,19 @@ class Server:
             self._soon(lambda: connection.outbox.put_nowait(answer))
 
         self._answering.submit(connection, number, request, reply)
+
+
+class _Redaction(logging.Filter):
+    """Keeps the secret out of logs: the path of a web socket is reported when it opens."""
+
+    def __init__(self, secret: str):
+        super().__init__()
+        self._secret = secret
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if self._secret in (text := record.getMessage()):
+            record.msg, record.args = text.replace(self._secret, "..."), ()
+        return True
 
 
 class _Connection:

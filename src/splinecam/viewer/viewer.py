@@ -109,7 +109,10 @@ class Viewer:
         return Answer({"kind": "ok"})
 
     def _select(self, selection: Selection) -> None:
-        self._selection = selection
+        """Take over a selection; views tell it again when they show it in another window."""
+        before, self._selection = self._selection, selection
+        if selection.key == before.key:
+            return
         with self._lock:
             callbacks = list(self._callbacks.values())
         for callback in callbacks:

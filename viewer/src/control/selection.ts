@@ -1,13 +1,14 @@
 // The kept region and the one that it is compared with; Python is told about both.
 
-import type { SelectRequest } from "../protocol/messages";
+import type { Pair, SelectRequest } from "../protocol/messages";
 import { type Hit, hitAtPlace, unitOf } from "./hover";
 import type { Stage } from "./stage";
 
 export class Selection {
   kept: Hit | null = null;
   compared: Hit | null = null;
-  private unit: [number, number] | null = null;
+  /** The edge that was clicked, which counts as long as its place is selected. */
+  private edge: { unit: [number, number] | null; at: Pair } | null = null;
   private told = "";
 
   constructor(private stage: Stage) {}
@@ -16,7 +17,7 @@ export class Selection {
   click(hit: Hit | null, compare: boolean): void {
     const place = hit && hit.cell >= 0 ? { pane: hit.pane.index, at: hit.at } : null;
     const { store } = this.stage;
-    this.unit = hit && unitOf(hit.level.mesh, hit.edge);
+    this.edge = hit && { unit: unitOf(hit.level.mesh, hit.edge), at: hit.at };
     if (compare && store.state.selected) store.set({ compared: place });
     else store.set({ selected: place, compared: null });
   }
@@ -41,7 +42,8 @@ export class Selection {
     const { kept, compared } = this;
     // While a mesh is loaded nothing is found; that is no news.
     if (!kept && this.stage.store.state.selected && !this.told) return;
-    const request = requestFor(kept, compared, this.unit);
+    const clicked = [kept, compared].some((hit) => String(hit?.at) === String(this.edge?.at));
+    const request = requestFor(kept, compared, (clicked && this.edge?.unit) || null);
     const text = JSON.stringify(request);
     const before = this.told;
     this.told = text;
