@@ -114,8 +114,6 @@ export class App implements Stage {
     this.makePanes(message);
     this.listen(defaults, inPage);
     for (const control of this.controls) control.showFrame(this.store.state.frame);
-    // Alone on its page, the viewer has the keys at once.
-    if (inPage) this.panels.canvases[0]?.focus({ preventScroll: true });
     this.redraw();
   }
 

@@ -56,9 +56,22 @@ function start(
 
 function startInPage(root: HTMLElement): void {
   document.documentElement.classList.add("splinecam-page");
+  forwardKeys(root);
   const data = document.getElementById("splinecam-data");
   if (data) start(root, () => EmbeddedSource.read(data.textContent ?? ""), true, IN_FILE);
   else start(root, async () => new SocketSource(socketAddress()), true, IN_PAGE);
+}
+
+/** Alone on its page, the viewer has the keys also while nothing of it has the focus. */
+function forwardKeys(root: HTMLElement): void {
+  document.addEventListener("keydown", (event) => {
+    if (event.target !== document.body) return;
+    const { key, code, shiftKey, ctrlKey, altKey, metaKey } = event;
+    const modifiers = { shiftKey, ctrlKey, altKey, metaKey, cancelable: true };
+    if (!root.dispatchEvent(new KeyboardEvent("keydown", { key, code, ...modifiers }))) {
+      event.preventDefault();
+    }
+  });
 }
 
 /** The socket lies beside the page. */

@@ -29,8 +29,8 @@ export interface Handle {
   readonly state: Readonly<ViewState>;
   readonly frameTimes: readonly number[];
   camera(pane?: number): Camera;
-  /** The ids of the meshes that are loaded, the one that is shown first. */
-  meshes(pane?: number): string[];
+  /** The meshes that are loaded, the one that is shown first. */
+  meshes(pane?: number): { id: string; window: Box | null; regions: number }[];
   /** What the cursor points at. */
   hovered(): Picked | null;
   /** What is at a pixel, in CSS pixels from the corner of the canvas. */
@@ -71,7 +71,11 @@ export function handleOf(
       const { whole, detail } = pane(index);
       const shown = pane(index).shown(camera(index));
       const levels = shown === detail ? [detail, whole] : [whole, detail];
-      return levels.flatMap((level) => (level ? [level.mesh.id] : []));
+      return levels.flatMap((level) => {
+        if (!level) return [];
+        const { id, window, regionCount: regions } = level.mesh.header;
+        return [{ id, window, regions }];
+      });
     },
     hovered: () => picked(hover.hit),
     pick: (xy, index) => picked(hitAt(stage, pane(index), xy)),
