@@ -58,8 +58,16 @@ function startInPage(root: HTMLElement): void {
   document.documentElement.classList.add("splinecam-page");
   forwardKeys(root);
   const data = document.getElementById("splinecam-data");
-  if (data) start(root, () => EmbeddedSource.read(data.textContent ?? ""), true, IN_FILE);
-  else start(root, async () => new SocketSource(socketAddress()), true, IN_PAGE);
+  const open = async () => (data ? embedded(data) : new SocketSource(socketAddress()));
+  const inFile = data !== null || location.protocol === "file:";
+  start(root, open, true, inFile ? IN_FILE : IN_PAGE);
+}
+
+/** The answers in the page. The browser refuses a style whose fingerprint differs from the page's. */
+async function embedded(data: HTMLElement): Promise<Source> {
+  if (!document.styleSheets.length)
+    throw new Error("This file is damaged: its style is not valid.");
+  return EmbeddedSource.read(data.textContent ?? "");
 }
 
 /** Alone on its page, the viewer has the keys also while nothing of it has the focus. */
