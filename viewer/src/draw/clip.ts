@@ -49,6 +49,23 @@ export function clippedSegments(local: Local, view: View): Float32Array {
   return Float32Array.from(result);
 }
 
+/** Points (x y each) in the window, in device pixels from its centre, and their numbers. */
+export function clippedPoints(local: Local, view: View): { at: Float32Array; kept: number[] } {
+  const { data } = local;
+  const [x, y] = view.offset(local.center);
+  const k = local.scale / view.unit;
+  const [w, h] = [view.size[0] / 2 + MARGIN, view.size[1] / 2 + MARGIN];
+  const at: number[] = [];
+  const kept: number[] = [];
+  for (let i = 0; i < data.length; i += 2) {
+    const [px, py] = [x + k * data[i]!, y + k * data[i + 1]!];
+    if (!(Math.abs(px) < w && Math.abs(py) < h)) continue;
+    at.push(px, py);
+    kept.push(i / 2);
+  }
+  return { at: Float32Array.from(at), kept };
+}
+
 /** A convex polygon (x y x y ...) cut to the window, in device pixels from its centre. */
 export function clippedPolygon(local: Local, view: View): number[] {
   const [x, y] = view.offset(local.center);

@@ -86,13 +86,12 @@ function packed(colors: Uint8Array, k: number): number {
   return colors[3 * k]! | (colors[3 * k + 1]! << 8) | (colors[3 * k + 2]! << 16) | (255 << 24);
 }
 
-/** An index that fits so many entries: regions, cells of the whole mesh, or the cells themselves. */
+/** The index, which is looked at: regions, cells of the whole mesh, or null for the cells. */
 function checked(mesh: Mesh, index: Index, entries: number): Index {
-  const own = index && entries === mesh.cellCount && index === mesh.sourceCell ? null : index;
-  let most = own ? -1 : mesh.cellCount - 1;
-  for (let c = 0; own && c < own.length; c++) if (own[c]! > most) most = own[c]!;
+  let most = index ? -1 : mesh.cellCount - 1;
+  for (let c = 0; index && c < index.length; c++) if (index[c]! > most) most = index[c]!;
   if (most >= entries) throw damaged(`it has ${entries} colours, and number ${most} is needed`);
-  return own;
+  return index;
 }
 
 function fromColors(mesh: Mesh, index: Index, colors: Uint8Array): FlatPaint {

@@ -22,6 +22,8 @@ export interface Scene {
   version: number;
   /** Whether there is nothing but paper. */
   empty: boolean;
+  /** Whether something is not ready to be shown at all. */
+  waiting: boolean;
   paper: Rgb;
   looks(view: View): Map<string, EdgeLooks>;
   draw(view: View, work: Work, looks: Map<string, EdgeLooks>): void;
@@ -69,6 +71,8 @@ export class Pictures {
   private front: Picture | null = null;
   private spare: Picture | null = null;
   private job: Job | null = null;
+  /** Whether the first picture was drawn directly. */
+  private begun = false;
   /** The picture that fades, and since when. */
   private fading: { picture: Picture; since: number } | null = null;
 
@@ -86,13 +90,25 @@ export class Pictures {
    *
    * Returns whether another frame is wanted. */
   draw(scene: Scene, view: View, moving: boolean): boolean {
+    if (scene.waiting && this.front) {
+      this.show(scene, view);
+      return true;
+    }
     if (scene.empty) {
       toCanvas(this.gl, view);
       clear(this.gl, scene.paper);
       return false;
     }
-    if (moving && this.drawDirectly(scene, view)) return true;
+    const few = (view.size[0] * view.size[1]) / PIXELS;
+    if (moving && this.drawDirectly(scene, view, few)) return true;
+    // The first picture is drawn directly if it is small, since it is seen earlier.
+    const some = STILL * this.pace.rate;
+    if (!this.front && !this.begun && this.drawDirectly(scene, view, some)) {
+      this.begun = true;
+      return true;
+    }
     const unfinished = this.advance(scene, view, moving);
+    if (!this.front && this.begun && this.drawDirectly(scene, view, some)) return true;
     this.show(scene, view);
     return unfinished || this.fading !== null;
   }
@@ -100,10 +116,11 @@ export class Pictures {
   /** Draw all of the picture now, into the framebuffer that is bound. */
   static drawNow(programs: Programs, scene: Scene, view: View): void {
     const { gl } = programs;
+    gl.disable(gl.SCISSOR_TEST);
+    gl.viewport(0, 0, view.size[0], view.size[1]);
     clear(gl, scene.paper);
     const work = new Work();
     scene.draw(view, work, scene.looks(view));
-    gl.viewport(0, 0, view.size[0], view.size[1]);
     work.run(Number.POSITIVE_INFINITY);
   }
 
@@ -116,14 +133,13 @@ export class Pictures {
     this.fading = null;
   }
 
-  /** Draw on the canvas without a picture, if that is cheaper; returns whether it was. */
-  private drawDirectly(scene: Scene, view: View): boolean {
+  /** Draw on the canvas without a picture, if that costs little; returns whether it did. */
+  private drawDirectly(scene: Scene, view: View, most: number): boolean {
     const { front, gl, pace } = this;
     if (front?.version === scene.version && isSame(front.view, view)) return false;
     const work = new Work();
     scene.draw(view, work, scene.looks(view));
-    const [width, height] = view.size;
-    if (work.left > Math.max((width * height) / PIXELS, 3 * pace.rate)) return false;
+    if (work.left > Math.max(most, 3 * pace.rate)) return false;
     toCanvas(gl, view);
     clear(gl, scene.paper);
     work.run(Number.POSITIVE_INFINITY);

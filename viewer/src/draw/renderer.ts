@@ -2,16 +2,19 @@
 
 import type { Camera } from "../geometry/camera";
 import type { Mesh } from "../geometry/mesh";
-import type { ColoringHeader, Message, RasterHeader } from "../protocol/messages";
+import type { ColoringHeader, Message, Pair, RasterHeader } from "../protocol/messages";
 import type { Local } from "./clip";
 import { type Rgb, rgb } from "./colours";
 import type { EdgeLooks } from "./edges";
 import { Highlight, type HighlightStyle } from "./highlight";
 import { type LineStyle, Lines } from "./lines";
 import { Pictures, type Scene } from "./pictures";
+import { Points } from "./points";
 import { type GL, Programs } from "./programs";
+import type { Samples } from "./samples";
 import { type SceneLook, Slot } from "./slot";
 import { DARK_PAPER, INK, INK_ON_DARK, PAPER } from "./theme";
+import { ThumbnailLayer } from "./thumbnails";
 import { View } from "./view";
 import type { Work } from "./work";
 
@@ -51,6 +54,8 @@ export class Renderer {
   private readonly slots = new Map<string, Slot>();
   private readonly lines = new Map<string, Lines>();
   private readonly highlights = new Map<string, Highlight>();
+  private points: Points | null = null;
+  private thumbnails: ThumbnailLayer | null = null;
   private version = 0;
   private key = "";
   private view: View | null = null;
@@ -59,7 +64,7 @@ export class Renderer {
 
   constructor(readonly canvas: HTMLCanvasElement) {
     const gl = canvas.getContext("webgl2", {
-      alpha: false,
+      alpha: true, // as textures have, so that programs are compiled once; all pixels are opaque
       antialias: false,
       depth: false,
       stencil: false,
@@ -108,18 +113,64 @@ export class Renderer {
     else this.highlights.delete(name);
   }
 
+  /** Draw data points, and thumbnails beside them if they have any. */
+  setPoints(samples: Samples | null): void {
+    this.points?.forget(this.gl);
+    this.thumbnails?.forget(this.gl);
+    this.points = samples && new Points(samples);
+    const images = samples?.thumbnails;
+    this.thumbnails = samples && images ? new ThumbnailLayer(samples, images) : null;
+  }
+
+  /** The data point whose thumbnail is at a CSS pixel, as drawn last; -1: none. */
+  thumbnailAt(xy: Readonly<Pair>): number {
+    return this.thumbnails?.at(xy) ?? -1;
+  }
+
   /** Draw; returns whether the picture is not finished, so that another frame is wanted. */
   draw(camera: Camera, look: Look): boolean {
     if (this.lost || this.gl.isContextLost()) return false;
-    const ratio = look.pixelRatio ?? window.devicePixelRatio ?? 1;
-    const wanted = View.of(camera, this.fittingRatio(camera, ratio));
+    const wanted = View.of(camera, this.fittingRatio(camera, ratioOf(look)));
     this.resize(wanted);
     const moving = this.noteMovement(wanted);
     const ready = this.prepare(look.slots, performance.now() + (moving ? MOVING : STILL));
     const view = this.pictures.aligned(wanted);
     const unfinished = this.pictures.draw(this.scene(look), view, moving);
-    this.drawOver(view);
+    this.drawOver(view, look);
     return unfinished || moving || !ready;
+  }
+
+  /** What one sees on a canvas of its own, drawn completely, with so many pixels for each of now.
+   *
+   * It is drawn twice as large if the graphics card can, and made smaller, which smooths borders. */
+  snapshot(camera: Camera, look: Look, scale = 1): HTMLCanvasElement {
+    const { gl, canvas, programs } = this;
+    const page = document.createElement("canvas");
+    const context = page.getContext("2d");
+    if (!context || gl.isContextLost()) throw new Error("The picture cannot be drawn now.");
+    const ratio = this.fittingRatio(camera, scale * ratioOf(look));
+    const [width, height] = View.of(camera, ratio).size;
+    const view = View.of(camera, this.fittingRatio(camera, 2 * ratio));
+    this.prepare(look.slots, Number.POSITIVE_INFINITY);
+    this.resize(view);
+    gl.bindFramebuffer(gl.FRAMEBUFFER, null);
+    Pictures.drawNow(programs, this.scene(look), view);
+    this.drawOver(view, look);
+    page.width = width;
+    page.height = height;
+    context.imageSmoothingQuality = "high";
+    context.drawImage(canvas, 0, 0, width, height);
+    this.draw(camera, look);
+    return page;
+  }
+
+  /** What one sees as a PNG file. */
+  toBlob(camera: Camera, look: Look, scale = 1): Promise<Blob> {
+    const page = this.snapshot(camera, look, scale);
+    return new Promise((resolve, reject) => {
+      const failed = new Error("The picture is too large for this browser. Choose a smaller one.");
+      page.toBlob((blob) => (blob ? resolve(blob) : reject(failed)), "image/png");
+    });
   }
 
   /** Free everything on the graphics card. */
@@ -129,6 +180,7 @@ export class Renderer {
     this.pictures.dispose();
     for (const slot of this.slots.values()) slot.dispose();
     for (const each of [...this.lines.values(), ...this.highlights.values()]) each.forget();
+    this.setPoints(null);
     this.gl.getExtension("WEBGL_lose_context")?.loseContext();
   }
 
@@ -181,14 +233,19 @@ export class Renderer {
         slot.draw(programs, view, work, look, found.get(name) ?? null);
       }
     };
-    return { version, empty: !used.length, paper, looks, draw };
+    const waiting = names.some((name) => this.slots.get(name)?.waiting);
+    return { version, empty: !used.length, waiting, paper, looks, draw };
   }
 
-  private drawOver(view: View): void {
+  private drawOver(view: View, look: Look): void {
     const { programs } = this;
     for (const each of this.highlights.values()) each.drawFill(programs, view);
     for (const each of this.lines.values()) each.draw(programs, view);
     for (const each of this.highlights.values()) each.drawOutline(programs, view);
+    const thumbnails = look.thumbnails ? this.thumbnails : null;
+    thumbnails?.drawLeaders(programs, view);
+    if (look.points) this.points?.draw(programs, view);
+    thumbnails?.draw(programs, view);
   }
 
   /** A ratio with which the canvas is not larger than the graphics card can draw. */
@@ -225,6 +282,12 @@ export class Renderer {
     this.pictures = new Pictures(this.programs);
     for (const slot of this.slots.values()) slot.lose();
     for (const each of [...this.lines.values(), ...this.highlights.values()]) each.forget();
+    this.points?.forget();
+    this.thumbnails?.forget();
     this.onWake();
   };
+}
+
+function ratioOf(look: Look): number {
+  return look.pixelRatio ?? (window.devicePixelRatio || 1);
 }

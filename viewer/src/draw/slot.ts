@@ -11,6 +11,8 @@ import { inkOn } from "./theme";
 import type { View } from "./view";
 import { type Steps, stepUntil, type Work } from "./work";
 
+const PATIENCE = 400; // milliseconds that a mesh waits for its colours
+
 /** The switches of a picture of cells. */
 export interface SceneLook {
   edges: boolean;
@@ -49,12 +51,15 @@ export class Slot {
   private content: Content | null = null;
   private shown: Shown | null = null;
   private making: Steps<void> | null = null;
+  /** When the mesh was set. */
+  private since = 0;
   private message: Message<RasterHeader> | null = null;
   private raster: Raster | null = null;
 
   setMesh(mesh: Mesh | null): void {
     this.stop();
     this.content = mesh && { mesh, paint: null, byClass: false, only: null };
+    this.since = performance.now();
     if (!mesh) this.forget();
   }
 
@@ -69,7 +74,7 @@ export class Slot {
       mesh,
       paint,
       byClass: message.header.name === "class",
-      only: only ? Uint32Array.from(only).filter((e) => e < mesh.edgeCount) : null,
+      only: only ? partsOf(mesh, only) : null,
     };
   }
 
@@ -84,7 +89,7 @@ export class Slot {
     const before = this.shown;
     const edges = before?.edges;
     if (this.message) this.raster ??= new Raster(programs.gl, this.message, programs.maxTexture);
-    if (!this.making && this.content && this.content !== this.shown?.content) {
+    if (!this.making && this.content && !this.ready && !this.expectsColors) {
       this.making = this.make(programs, this.content);
     }
     try {
@@ -95,6 +100,16 @@ export class Slot {
       throw error;
     }
     return this.shown !== before || this.shown?.edges !== edges;
+  }
+
+  /** Whether there is a mesh that cannot be shown yet, and none before it. */
+  get waiting(): boolean {
+    return this.content !== null && !this.shown;
+  }
+
+  /** Whether the colours of a mesh that replaces another one may come soon. */
+  private get expectsColors(): boolean {
+    return !this.content?.paint && !!this.shown && performance.now() - this.since < PATIENCE;
   }
 
   /** Whether nothing can be shown. */
@@ -172,4 +187,12 @@ export class Slot {
     this.shown?.edges?.dispose();
     this.shown = null;
   }
+}
+
+/** The edges of a mesh that are parts of some edges of the mesh it was cut from. */
+function partsOf({ sourceEdge, edgeCount }: Mesh, chosen: ArrayLike<number>): Uint32Array {
+  const all = new Set(Array.from(chosen));
+  const parts: number[] = [];
+  for (let e = 0; e < edgeCount; e++) if (all.has(sourceEdge ? sourceEdge[e]! : e)) parts.push(e);
+  return Uint32Array.from(parts);
 }

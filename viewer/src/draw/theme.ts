@@ -14,7 +14,7 @@ export function inkOn(brightness: number): Rgb {
   return brightness > DARK ? INK : INK_ON_DARK;
 }
 
-const POINT = 4 / 3; // CSS pixels
+export const POINT = 4 / 3; // CSS pixels
 // Of edges, from the first layer to the last.
 const [WIDEST, NARROWEST] = [0.6 * POINT, 0.35 * POINT];
 const [STRONG, WEAK] = [0.6, 0.45];
