@@ -42,7 +42,7 @@ export function ticksThatFit(scale: ColorScale, length: number): Tick[] {
 
 /** The colour of a bar at one of 256 places. */
 export function colorAt(lut: Uint8Array, place: number): string {
-  return `rgb(${lut[3 * place]} ${lut[3 * place + 1]} ${lut[3 * place + 2]})`;
+  return `rgb(${lut.subarray(3 * place, 3 * place + 3).join(",")})`;
 }
 
 export class Legend {

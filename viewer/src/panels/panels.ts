@@ -112,6 +112,10 @@ export class Panels {
 
   /** Show the ranges of the outputs, after the mesh that one sees has changed. */
   showMesh(header: MeshHeader): void {
+    const outputs = this.scene?.panes[header.pane]?.outputs;
+    for (const [k, name] of (header.outputNames ?? []).entries()) {
+      if (outputs) outputs[header.outputs[k]!] = name; // of very many, scenes name the first only
+    }
     if (header.pane === 0) this.controls.showMesh(header);
   }
 
@@ -197,7 +201,8 @@ export class Panels {
       legend: this.legend.content,
       unitsPerPixel: this.scale.unitsPerPixel,
       paper: style.getPropertyValue("--sc-paper"),
-      ink: { color: style.getPropertyValue("--sc-ink"), family: style.fontFamily },
+      ink: style.getPropertyValue("--sc-ink"),
+      font: style.fontFamily,
     });
   }
 

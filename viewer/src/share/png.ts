@@ -3,10 +3,11 @@
 import type { LegendContent } from "../panels/legend";
 import { formatNumber } from "../panels/numbers";
 import { barLength } from "../panels/scale_bar";
-import { drawLegend, fitted, type Ink, legendHeight } from "./legend_drawing";
+import { svgLegend } from "./svg_legend";
 
-const MARGIN = 12; // CSS pixels around the legend
+const MARGIN = 12; // CSS pixels around what is written
 const TITLE = 30;
+const LEAST = 44; // the height of the strip with the scale bar
 
 /** What is drawn around the pictures. */
 export interface Surroundings {
@@ -17,80 +18,73 @@ export interface Surroundings {
   legend: LegendContent | null;
   unitsPerPixel: number;
   paper: string;
-  ink: Ink;
+  ink: string;
+  font: string;
 }
 
 /** Compose a picture. The canvases must have been drawn in the same task. */
-export function composePng(
+export async function composePng(
   canvases: readonly HTMLCanvasElement[],
   around: Surroundings,
 ): Promise<Blob> {
+  const { stacked, ink } = around;
   const [first] = canvases;
   const page = document.createElement("canvas");
   const context = page.getContext("2d");
-  if (!first || !context) return Promise.reject(new Error("there is nothing to save yet"));
+  if (!first || !context) throw new Error("there is nothing to save yet");
   const ratio = first.width / (first.clientWidth || first.width);
   const title = canvases.length > 1 ? TITLE : 0;
-  const sizes = canvases.map(
-    ({ width, height }) => [width / ratio, height / ratio + title] as const,
-  );
-  const across = sizes.map(([width]) => width);
-  const down = sizes.map(([, height]) => height);
-  const sum = (numbers: number[]) => numbers.reduce((a, b) => a + b, 0);
-  const width = around.stacked ? Math.max(...across) : sum(across);
-  const above = around.stacked ? sum(down) : Math.max(...down);
-  const room = 0.7 * (width - 2 * MARGIN);
-  const legend = around.legend ? legendHeight(context, around.legend, room, around.ink) : 0;
-  const below = Math.max(legend, 26) + 2 * MARGIN;
+  const across = canvases.map((canvas) => canvas.width / ratio);
+  const down = canvases.map((canvas) => canvas.height / ratio + title);
+  const width = stacked ? Math.max(...across) : sum(across);
+  const height = stacked ? sum(down) : Math.max(...down);
+  const legend = svgLegend(around.legend, 0.7 * width);
   page.width = Math.round(ratio * width);
-  page.height = Math.round(ratio * (above + below));
+  page.height = Math.round(ratio * (height + Math.max(LEAST, legend.height)));
   context.scale(ratio, ratio);
   context.fillStyle = around.paper;
-  context.fillRect(0, 0, width, above + below);
+  context.fillRect(0, 0, page.width, page.height);
+  context.fillStyle = ink;
+  context.textAlign = "center";
   let [x, y] = [0, 0];
   for (const [k, canvas] of canvases.entries()) {
-    const [wide, high] = sizes[k]!;
-    if (title) drawTitle(context, around.titles[k] ?? "", [x + wide / 2, y], wide, around.ink);
-    context.drawImage(canvas, x, y + title, wide, high - title);
-    if (around.stacked) y += high;
-    else x += wide;
+    context.font = `600 13px ${around.font}`;
+    if (title) context.fillText(around.titles[k] ?? "", x + across[k]! / 2, y + 20, across[k]);
+    context.drawImage(canvas, x, y + title, across[k]!, down[k]! - title);
+    if (stacked) y += down[k]!;
+    else x += across[k]!;
   }
-  if (around.legend) drawLegend(context, around.legend, [MARGIN, above + MARGIN], room, around.ink);
-  drawScale(context, around, [width - MARGIN, above + MARGIN]);
+  context.font = `12px ${around.font}`;
+  drawScale(context, around.unitsPerPixel, [width - MARGIN, height + MARGIN]);
+  if (legend.height) {
+    const image = new Image();
+    const size = `width="${ratio * width}" height="${ratio * legend.height}"`;
+    const view = `viewBox="0 0 ${width} ${legend.height}"`;
+    const svg = `<svg xmlns="http://www.w3.org/2000/svg" ${size} ${view} font-family="system-ui, sans-serif" font-size="12" fill="${ink}"><defs>${legend.definitions}</defs>${legend.body}</svg>`;
+    image.src = `data:image/svg+xml,${encodeURIComponent(svg)}`;
+    await image.decode();
+    context.drawImage(image, 0, height, width, legend.height);
+  }
   return blobOf(page);
-}
-
-function drawTitle(
-  context: CanvasRenderingContext2D,
-  words: string,
-  [middle, top]: [number, number],
-  width: number,
-  ink: Ink,
-): void {
-  context.font = `600 13px ${ink.family}`;
-  context.textAlign = "center";
-  context.textBaseline = "middle";
-  context.fillStyle = ink.color;
-  context.fillText(fitted(context, words, width - 2 * MARGIN), middle, top + TITLE / 2);
 }
 
 /** A bar of a round length, with its upper right corner at a place. */
 function drawScale(
   context: CanvasRenderingContext2D,
-  { unitsPerPixel, ink }: Surroundings,
+  unitsPerPixel: number,
   [right, top]: [number, number],
 ): void {
   if (!(unitsPerPixel > 0)) return;
   const length = barLength(unitsPerPixel);
   const width = length / unitsPerPixel;
-  context.font = `12px ${ink.family}`;
-  context.textAlign = "center";
-  context.textBaseline = "middle";
-  context.fillStyle = ink.color;
-  context.fillText(formatNumber(length), right - width / 2, top + 7);
-  context.fillRect(right - width, top + 21, width, 1.5);
-  context.fillRect(right - width, top + 17, 1.5, 5);
-  context.fillRect(right - 1.5, top + 17, 1.5, 5);
+  context.fillText(formatNumber(length), right - width / 2, top + 10);
+  context.fillRect(right - width, top + 20, width, 1.5);
+  context.fillRect(right - width, top + 16, 1.5, 5);
+  context.fillRect(right - 1.5, top + 16, 1.5, 5);
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((a, b) => a + b, 0);
 }
 
 function blobOf(page: HTMLCanvasElement): Promise<Blob> {

@@ -1,10 +1,9 @@
 // The legend below the pictures of an SVG: names with their colours, or a colour bar with ticks.
 
-import type { LegendContent } from "../panels/legend";
-import { ticksOf } from "../panels/ticks";
+import { colorAt, type LegendContent, ticksThatFit } from "../panels/legend";
 import { coordinate, escaped, safeColor } from "./svg_text";
 
-const [MARGIN, LINE, SWATCH, BAR, LETTER] = [12, 20, 11, 220, 6.6];
+const [MARGIN, LINE, SWATCH, BAR, TIP, LETTER] = [12, 20, 11, 220, 8, 6.6];
 
 export interface SvgLegend {
   height: number;
@@ -26,12 +25,19 @@ export function svgLegend(content: LegendContent | null, width: number): SvgLege
   let definitions = "";
   if (content.scale && content.lut) {
     definitions = barGradient(content.lut);
+    const left = MARGIN + TIP;
     parts.push(
-      `<rect x="${MARGIN}" y="${y - SWATCH}" width="${BAR}" height="${SWATCH}" fill="url(#bar)"/>`,
+      `<rect x="${left}" y="${y - SWATCH}" width="${BAR}" height="${SWATCH}" fill="url(#bar)"/>`,
     );
+    const { extend } = content.scale;
+    const half = `${SWATCH / 2}L0 ${SWATCH}Z`;
+    const tip = (x: number, by: number, place: number) =>
+      `<path transform="translate(${x} ${y - SWATCH})" d="M0 0L${by} ${half}" fill="${colorAt(content.lut!, place)}"/>`;
+    if (extend === "min" || extend === "both") parts.push(tip(left, -TIP, 0));
+    if (extend === "max" || extend === "both") parts.push(tip(left + BAR, TIP, 255));
     y += LINE - 3;
-    for (const { at, label } of ticksOf(content.scale, 5)) {
-      parts.push(textAt(MARGIN + at * BAR, y, label, "middle"));
+    for (const { at, label } of ticksThatFit(content.scale, BAR)) {
+      parts.push(textAt(left + at * BAR, y, label, "middle"));
     }
     y += LINE;
   }
@@ -54,8 +60,7 @@ function textAt(x: number, y: number, text: string, anchor = "start"): string {
 
 function barGradient(lut: Uint8Array): string {
   const stops = Array.from({ length: 33 }, (_, k) => {
-    const at = 3 * Math.min(255, 8 * k);
-    const color = `rgb(${lut[at]},${lut[at + 1]},${lut[at + 2]})`;
+    const color = colorAt(lut, Math.min(255, 8 * k));
     return `<stop offset="${coordinate((100 * k) / 32)}%" stop-color="${color}"/>`;
   });
   return `<linearGradient id="bar">${stops.join("")}</linearGradient>`;
