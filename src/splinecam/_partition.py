@@ -252,13 +252,19 @@ class Partition(PartitionData, Views[Region]):
     save = io.save
 
     def view(self, **options: Any) -> Viewer:
-        """Open a viewer in which one points at regions and zooms without end: see ``sc.view``."""
+        """Open a viewer in which one points at regions and zooms without end.
+
+        options: those of ``sc.view``.
+        """
         from splinecam.viewer.viewing import view
 
         return view(self, **options)
 
     def to_html(self, path: str | os.PathLike[str] | BinaryIO, **options: Any) -> None:
-        """Write a viewer as one HTML file, which opens offline: see ``sc.to_html``."""
+        """Write a viewer as one HTML file, which opens offline.
+
+        path: the file. options: those of ``sc.to_html``.
+        """
         from splinecam.viewer.page import to_html
 
         to_html(self, path, **options)

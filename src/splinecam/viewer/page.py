@@ -60,11 +60,11 @@ def to_html(subject: Any, path: str | os.PathLike[str] | BinaryIO, **options: An
     side by side; a model and a domain as a tuple; a run of ``sc.watch``, or its folder. path: the
     file, conventionally .html.
 
-    colorings: the names of the colourings in the file, by default all, or fewer if there are many
-    regions. gradients: whether the file holds the derivative of the winning output on each region,
-    by default if that is not much. The other options are those of ``sc.view``: color, output,
-    level, points, labels, images, anchors, names, frames, title, state, cmap, limits, seed, colors,
-    shape.
+    options: those of ``sc.view`` about what is shown: color, output, level, points, labels, images,
+    anchors, names, frames, title, state, cmap, limits, seed, colors, shape. And two about what the
+    file holds: ``colorings``, the names of the colourings, by default all, or fewer if there are
+    many regions; and ``gradients``, whether it holds the derivative of the winning output on each
+    region, by default if that is not much.
 
     >>> import splinecam as sc, tempfile, torch
     >>> part = sc.partition(torch.nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)

@@ -154,11 +154,17 @@ class Viewer:
             self.widget.state = browser_state(self.state)
 
     def set(self, **state: Any) -> None:
-        """Change some of the state: ``viewer.set(color="slope", width=0.1)``."""
+        """Change some of the state: ``viewer.set(color="slope", width=0.1)``.
+
+        state: values by the names that ``state`` has.
+        """
         self.state = state
 
     def select(self, region: Region | None) -> None:
-        """Select a region of a partition that is shown, or nothing."""
+        """Select a region of a partition that is shown.
+
+        region: the region, or None to select nothing.
+        """
         if region is None:
             self.set(selected=None, compared=None)
             return
