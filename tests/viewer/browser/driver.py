@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
+_PATIENCE = 60_000  # milliseconds; tests fail after it, and never depend on it
 _LOADED = "Array.isArray(globalThis.splinecam) && splinecam.length > 0"
 # Chromium says so of every program that reads pixels; nothing is wrong.
 _HARMLESS = ("GPU stall due to ReadPixels",)
@@ -23,7 +24,7 @@ class Driver:
         width, height = size
         self.context = browser.new_context(viewport={"width": width, "height": height}, **more)
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(_PATIENCE)
         self.said: list[str] = []
         self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
@@ -45,9 +46,20 @@ class Driver:
 
     def wait(self) -> Driver:
         """Wait until a viewer shows something."""
-        self.page.wait_for_function(_LOADED)
+        self.until(_LOADED)
         self.idle()
         return self
+
+    def until(self, condition: str) -> None:
+        """Wait until an expression is true; the page forbids what playwright has for this."""
+        script = f"""async () => {{
+            for (const end = Date.now() + {_PATIENCE}; Date.now() < end; ) {{
+                if ({condition}) return true;
+                await new Promise((resolve) => setTimeout(resolve, 10));
+            }}
+            return false;
+        }}"""
+        assert self.page.evaluate(script), f"{condition} did not become true"
 
     # -- what the viewer says ---------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ def test_a_server(drive: Drive, part: sc.Partition, served: sc.Viewer) -> None:
     assert selection.region is not None
     assert selection.region.index == picked["region"]
     driver.page.keyboard.press("Escape")
-    driver.page.wait_for_function("splinecam[0].state.selected === null")
+    driver.until("splinecam[0].state.selected === null")
     driver.idle()
     assert served.selection is None or served.selection.region is None
 
@@ -113,7 +113,7 @@ def test_a_notebook(drive: Drive, part: sc.Partition) -> None:
         )
         driver.open("http://notebook.test/")
         driver.page.add_style_tag(content=asset("style.css"))
-        driver.page.wait_for_function("document.querySelector('canvas').clientHeight > 100")
+        driver.until("document.querySelector('canvas').clientHeight > 100")
         driver.idle()
         check(driver, part)
         assert driver.page.url == "http://notebook.test/"  # a notebook keeps its address

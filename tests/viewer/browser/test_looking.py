@@ -1,0 +1,202 @@
+"""Looking: switches, colours, keys, small screens, and the address of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from viewer.browser.checks import pixels_of
+from viewer.browser.driver import Driver
+from viewer.browser.models import classifier, spirals, square
+
+Drive = Callable[..., Driver]
+SIZE = (1100, 600)
+PHONE = (390, 700)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("looking") / "regions.html"
+    points, labels = spirals(60)
+    square(classifier()).to_html(path, points=points, labels=labels)
+    return path
+
+
+def changed(before: bytes, after: bytes) -> float:
+    """The share of pixels that differ visibly between two pictures."""
+    difference = np.abs(pixels_of(before).astype(int) - pixels_of(after).astype(int)).max(-1)
+    return float((difference > 24).mean())
+
+
+def test_layers_and_switches(drive: Drive, page: Path) -> None:
+    driver = drive(SIZE).open(page)
+    everything = driver.pixels()
+    boxes = driver.page.locator(".sc-controls input[type=checkbox]:not([role=switch])")
+    assert boxes.count() == 2  # one for each layer
+    boxes.nth(0).uncheck()
+    driver.idle()
+    assert driver.state["hiddenLayers"] == [0]
+    first_hidden = driver.pixels()
+    assert changed(everything, first_hidden) > 0.005
+    boxes.nth(1).uncheck()
+    driver.idle()
+    none = driver.pixels()
+    assert changed(first_hidden, none) > 0.005
+    driver.page.get_by_role("button", name="all", exact=True).click()
+    driver.idle()
+    assert driver.state["hiddenLayers"] == []
+    assert changed(everything, driver.pixels()) < 0.001
+    for key, name in [("e", "edges"), ("b", "boundary"), ("l", "levelSet"), ("p", "points")]:
+        before, on = driver.pixels(), driver.state[name]
+        driver.page.keyboard.press(key)
+        driver.idle()
+        assert driver.state[name] is not on
+        assert changed(before, driver.pixels()) > 0.0005, name
+
+
+def test_every_colouring_has_a_picture_and_a_legend(drive: Drive, page: Path) -> None:
+    driver = drive(SIZE).open(page)
+    select = driver.page.locator("select.sc-select").first
+    names = select.locator("option").evaluate_all("all => all.map((each) => each.value)")
+    assert {"class", "slope", "area", "output", "layer", "vertices", "random"} <= set(names)
+    seen = []
+    for name in names:
+        select.select_option(name)
+        driver.idle()
+        assert driver.state["color"] == name
+        assert driver.page.locator(".sc-error").count() == 0
+        seen.append(driver.pixels())
+        assert driver.page.locator(".sc-corner > *").first.is_visible() or name == "random"
+    # Nothing has been merged, and with several outputs two kinds of slope are nearly the same.
+    assert len(set(seen)) >= len(names) - 1
+
+
+def test_keys_move_and_zoom(drive: Drive, page: Path) -> None:
+    driver = drive(SIZE, reduced_motion="reduce").open(page)
+    whole = driver.ask("v.camera().width")
+    driver.page.keyboard.press("+")
+    driver.idle()
+    assert driver.ask("v.camera().width") == pytest.approx(whole / 1.5)
+    center = driver.ask("v.camera().center")
+    driver.page.keyboard.press("ArrowRight")
+    driver.page.keyboard.press("ArrowUp")
+    driver.idle()
+    moved = driver.ask("v.camera().center")
+    assert moved[0] > center[0]
+    assert moved[1] > center[1]
+    driver.page.keyboard.press("0")
+    driver.idle()
+    assert driver.state["width"] == 0
+    assert driver.ask("v.camera().width") == pytest.approx(whole)
+    driver.page.keyboard.press("?")
+    assert driver.page.get_by_role("dialog").is_visible()
+    driver.page.keyboard.press("Escape")
+    assert not driver.page.get_by_role("dialog").is_visible()
+
+
+def test_dragging_is_exact_and_double_click_goes_deeper(drive: Drive, page: Path) -> None:
+    driver = drive(SIZE, reduced_motion="reduce").open(page)
+    driver.zoom(0.1, 0.2, 1.0)
+    start = (200.0, 300.0)
+    place = driver.ask("v.camera().toPlane(x)", start)
+    driver.drag(driver.at(*start), driver.at(340, 220))
+    driver.idle()
+    assert driver.ask("v.camera().toScreen(x)", place) == pytest.approx([340, 220], abs=1e-6)
+    width = driver.ask("v.camera().width")
+    driver.page.mouse.dblclick(*driver.at(300, 300))
+    driver.idle()
+    assert driver.ask("v.camera().width") == pytest.approx(width / 4)
+
+
+def test_clicks_keep_and_compare(drive: Drive, page: Path) -> None:
+    driver = drive(SIZE).open(page)
+    driver.page.mouse.click(*driver.at(*driver.place(0.31, 0.22)))
+    driver.page.keyboard.down("Shift")
+    driver.page.mouse.click(*driver.at(*driver.place(-0.53, -0.41)))
+    driver.page.keyboard.up("Shift")
+    driver.idle()
+    kept, compared = (
+        driver.ask("v.pick(v.camera().toScreen(x))", driver.state[name]["at"])["region"]
+        for name in ("selected", "compared")
+    )
+    words = driver.page.locator(".sc-inspector").inner_text()
+    assert f"Region {kept:,}" in words
+    assert f"Region {compared:,}" in words
+    driver.page.keyboard.press("Escape")
+    assert driver.state["compared"] is None
+    driver.page.keyboard.press("Escape")
+    assert driver.state["selected"] is None
+
+
+def test_an_edge_names_its_unit(drive: Drive, page: Path, tmp_path: Path) -> None:
+    part = square(classifier())
+    driver = drive(SIZE).open(page)
+    edge = next(k for k in range(len(part.edges)) if part.edge_layer[k] == 1)
+    middle = part.vertices[part.edges[edge]].mean(0).tolist()
+    driver.zoom(*middle, 0.2)
+    driver.page.mouse.move(*driver.at(*driver.place(*middle)))
+    driver.idle()
+    assert driver.ask("v.hovered()")["unit"] == [1, int(part.edge_unit[edge])]
+    assert driver.page.get_by_text(f"unit {int(part.edge_unit[edge])}").is_visible()
+
+
+def test_the_address_restores_the_view(drive: Drive, page: Path) -> None:
+    driver = drive(SIZE).open(page)
+    driver.zoom(0.3, -0.2, 0.01)
+    driver.page.keyboard.press("e")
+    driver.page.locator("select.sc-select").first.select_option("slope")
+    driver.page.mouse.click(*driver.at(250, 250))
+    driver.until("location.hash.includes('select=')")
+    driver.until("location.hash.includes('color=slope')")
+    before, address = driver.state, driver.page.url
+    other = drive(SIZE).open(address)
+    assert other.state == before
+    assert other.ask("v.camera().center") == driver.ask("v.camera().center")
+    other.page.evaluate("location.hash = '#color=area'")
+    other.until("splinecam[0].state.color === 'area'")
+    assert other.state["width"] == 0
+
+
+def test_a_phone(drive: Drive, page: Path) -> None:
+    driver = drive(PHONE, has_touch=True, is_mobile=True, device_scale_factor=2).open(page)
+    box = driver.canvas()
+    assert box["width"] <= PHONE[0]
+    assert box["height"] > 200
+    assert driver.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    driver.page.touchscreen.tap(*driver.at(box["width"] / 2 + 20, box["height"] / 2))
+    driver.until("splinecam[0].state.selected !== null")
+    driver.idle()
+    region = driver.ask("v.pick(v.camera().toScreen(v.state.selected.at))")["region"]
+    assert driver.page.get_by_text(f"Region {region:,}").first.is_visible()
+
+
+def test_two_fingers_pinch(drive: Drive, page: Path) -> None:
+    driver = drive(PHONE, has_touch=True, is_mobile=True).open(page)
+    touch = driver.context.new_cdp_session(driver.page)
+    x, y = driver.at(190, 150)
+    places = driver.ask("x.map((each) => v.camera().toPlane(each))", [[160, 150], [220, 150]])
+    width = driver.ask("v.camera().width")
+    for kind, reach in [("touchStart", 30), ("touchMove", 45), ("touchMove", 60), ("touchEnd", 0)]:
+        ends = [{"x": x - reach, "y": y, "id": 0}, {"x": x + reach, "y": y, "id": 1}]
+        points = [] if kind == "touchEnd" else ends
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    driver.idle()
+    assert driver.ask("v.camera().width") == pytest.approx(width / 2, rel=0.02)
+    shown = driver.ask("x.map((each) => v.camera().toScreen(each))", places)
+    assert shown[0] == pytest.approx([130, 150], abs=1)
+    assert shown[1] == pytest.approx([250, 150], abs=1)
+
+
+def test_light_and_dark(drive: Drive, page: Path) -> None:
+    light = pixels_of(drive(SIZE, color_scheme="light").open(page).page.screenshot())
+    driver = drive(SIZE, color_scheme="dark").open(page)
+    dark = pixels_of(driver.page.screenshot())
+    assert light[4:40, 300:900].mean() > 200
+    assert dark[4:40, 300:900].mean() < 60
+    driver.page.get_by_role("button", name="Theme: auto").click()
+    driver.idle()
+    assert driver.state["theme"] == "light"
+    assert pixels_of(driver.page.screenshot())[4:40, 300:900].mean() > 200
