@@ -107,20 +107,26 @@ export class App implements Stage {
     const asked = inPage ? readHash(window.location.hash) : {};
     this.store.set({ ...defaults, ...asked });
     this.panels.showScene(message, defaults);
-    const domain = boxAround(message.header.panes.flatMap((pane) => pane.domain.corners));
-    this.view = new View(this.store, message.header.panes[0]?.start ?? domain, domain, () =>
-      this.redraw(),
-    );
+    this.view = new View(this.store, () => this.redraw());
     this.makePanes(message);
+    this.measure();
     this.listen(defaults, inPage);
     for (const control of this.controls) control.showFrame(this.store.state.frame);
     this.redraw();
   }
 
+  /** Find out how large the domain is, which changes with the plane. */
+  private measure(): void {
+    const domain = boxAround(this.panes.flatMap((pane) => pane.header.domain.corners));
+    this.view.setDomain(domain, this.panes[0]?.header.start ?? domain);
+  }
+
   private makePanes(message: Message<SceneHeader>): void {
     for (const [index, header] of message.header.panes.entries()) {
       const canvas = this.panels.canvases[index]!;
-      const pane = new PaneView(index, header, message.arrays, canvas, new Renderer(canvas));
+      const renderer = new Renderer(canvas);
+      renderer.onWake = () => this.redraw();
+      const pane = new PaneView(index, header, message.arrays, canvas, renderer);
       this.panes.push(pane);
       const gestures = this.gestures(pane);
       const shown = () => this.meshShown(pane);
@@ -184,6 +190,7 @@ export class App implements Stage {
   /** Another mesh is shown: what is kept and pointed at is looked up in it. */
   private meshShown(pane: PaneView): void {
     this.panels.showProgress("");
+    this.measure();
     const camera = this.camera(pane);
     const level = pane.shown(camera);
     if (level) this.panels.showMesh(level.mesh.header);
@@ -309,7 +316,7 @@ export class App implements Stage {
         this.view.fly(camera.panned(-right * camera.pixels[0], up * camera.pixels[1]));
       },
       flyTo: (pane, at) => this.flyTo(pane, at),
-      redraw: () => ready() && this.draw(performance.now()),
+      pictures: () => this.controls.map((control) => control.picture()),
       svg: () => this.svg(),
       movePlane: (pane, turn, shift) => control(pane)?.movePlane(turn, shift),
       setAnchor: (pane, anchor, point) => control(pane)?.setAnchor(anchor, point),

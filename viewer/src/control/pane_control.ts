@@ -1,5 +1,6 @@
 // All that one pane needs to be looked at: its frames, deeper windows, moves of its plane, pointer.
 
+import type { Look } from "../draw/renderer";
 import type { Camera } from "../geometry/camera";
 import type { Pair, PlaneRequest } from "../protocol/messages";
 import type { SvgPane } from "../share/svg";
@@ -73,19 +74,15 @@ export class PaneControl {
     this.marks = marks;
     const { mesh, slots } = this.pane.prepare(camera);
     this.overlays.update(mesh, marks);
-    const { store, panels, scene } = this.stage;
+    const { scene } = this.stage;
     if (scene.live && !this.frames.busy && this.pane.loaded) this.deeper.look(goal, moving);
-    return this.pane.renderer.draw(camera, {
-      theme: panels.theme,
-      slots,
-      edges: store.state.edges,
-      boundary: store.state.boundary,
-      hiddenLayers: store.state.hiddenLayers,
-      edgeWidth: store.state.edgeWidth,
-      layers: this.pane.header.layers.length,
-      points: store.state.points,
-      thumbnails: store.state.thumbnails,
-    });
+    return this.pane.renderer.draw(camera, this.look(slots));
+  }
+
+  /** The picture, drawn completely, on a canvas of its own. */
+  picture(): HTMLCanvasElement {
+    const camera = this.stage.view.camera(this.pane.pixels);
+    return this.pane.renderer.snapshot(camera, this.look(this.pane.prepare(camera).slots));
   }
 
   /** What the pane shows, for an SVG file. */
@@ -103,6 +100,7 @@ export class PaneControl {
       layers: this.pane.header.layers.length,
       highlights: [...this.overlays.highlights.values()],
       lines: [...this.overlays.lines.values()],
+      points: this.stage.store.state.points ? this.pane.points() : null,
     };
   }
 
@@ -112,6 +110,14 @@ export class PaneControl {
     this.planes.dispose();
     this.pointer.dispose();
     this.pane.dispose();
+  }
+
+  private look(slots: readonly string[]): Look {
+    const { state } = this.stage.store;
+    const { edges, boundary, hiddenLayers, edgeWidth, points, thumbnails } = state;
+    const layers = this.pane.header.layers.length;
+    const { theme } = this.stage.panels;
+    return { theme, slots, edges, boundary, hiddenLayers, edgeWidth, layers, points, thumbnails };
   }
 
   private request(change: Omit<PlaneRequest, "ask" | "pane">): PlaneRequest {

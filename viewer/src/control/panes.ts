@@ -1,6 +1,7 @@
 // A pane: the picture of one partition, with what is loaded of it.
 
 import type { Renderer } from "../draw/renderer";
+import { samplesOf } from "../draw/samples";
 import type { Camera } from "../geometry/camera";
 import { cutByClass } from "../geometry/classes";
 import { Mesh } from "../geometry/mesh";
@@ -81,7 +82,9 @@ export class PaneView {
     public arrays: Arrays,
     readonly canvas: HTMLCanvasElement,
     readonly renderer: Renderer,
-  ) {}
+  ) {
+    this.showPoints();
+  }
 
   get pixels(): Pair {
     return [Math.max(1, this.canvas.clientWidth), Math.max(1, this.canvas.clientHeight)];
@@ -178,6 +181,28 @@ export class PaneView {
     }
     const near = this.nearOf(level, camera, window);
     return { mesh: near.mesh, slots: ["near"] };
+  }
+
+  /** Show the pane of another plane; its meshes come later. */
+  setPlane(header: PaneHeader, arrays: Arrays): void {
+    this.header = header;
+    this.arrays = { ...this.arrays, ...arrays };
+    this.showPoints();
+  }
+
+  /** The data points, with the colour of each, such as "#0072b2". */
+  points(): { at: Float64Array; color: (point: number) => string } | null {
+    const samples = samplesOf(this.index, this.header, this.arrays);
+    if (!samples) return null;
+    const color = (k: number) => {
+      const [r, g, b] = samples.colors.subarray(4 * k, 4 * k + 3);
+      return `#${[r!, g!, b!].map((part) => part.toString(16).padStart(2, "0")).join("")}`;
+    };
+    return { at: samples.at, color };
+  }
+
+  private showPoints(): void {
+    this.renderer.setPoints(samplesOf(this.index, this.header, this.arrays));
   }
 
   dispose(): void {

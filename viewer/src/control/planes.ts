@@ -39,8 +39,7 @@ export class Planes {
     try {
       const answer = await askFor(stage.source, request, "plane");
       if (!answer || outdated() || stage.disposed) return;
-      pane.header = answer.header.header;
-      pane.arrays = { ...pane.arrays, ...answer.arrays };
+      pane.setPlane(answer.header.header, answer.arrays);
       stage.panels.showPane(pane.index, pane.header, pane.arrays);
       await this.moved();
     } catch (error) {

@@ -21,13 +21,19 @@ export class View {
   /** What the camera's centre rounds away; it belongs to the centre in the state. */
   private fine = { center: [0, 0] as Readonly<Pair>, rest: [0, 0] as Readonly<Pair> };
 
-  /** home: what is seen first; domain: the box around everything there is. */
+  private home: Box = [-1, -1, 1, 1];
+  private domain: Box = [-1, -1, 1, 1];
+
   constructor(
     private store: Store,
-    public home: Box,
-    public domain: Box,
     private redraw: () => void,
   ) {}
+
+  /** domain: the box around everything there is; home: what is seen first. */
+  setDomain(domain: Box, home: Box): void {
+    this.domain = domain;
+    this.home = home;
+  }
 
   /** The camera for a picture of some size in CSS pixels. */
   camera(pixels: Pair): Camera {

@@ -12,8 +12,8 @@ export interface Actions {
   pan(right: number, up: number): void;
   /** Bring the region at a place into view. */
   flyTo(pane: number, at: Pair): void;
-  /** Draw every pane now, so that the canvases can be read in the same task. */
-  redraw(): void;
+  /** The pictures of all panes, drawn completely, on canvases of their own. */
+  pictures(): HTMLCanvasElement[];
   /** What one sees, as the text of an SVG file. */
   svg(): string | Promise<string>;
   /** Turn (radians) and shift (lengths) the plane along each of the pane's directions. */

@@ -193,9 +193,9 @@ export class Panels {
 
   /** The PNG of what one sees, with its legend. */
   png(): Promise<Blob> {
-    this.actions.redraw();
     const style = getComputedStyle(this.root);
-    return composePng(this.canvases, {
+    return composePng(this.actions.pictures(), {
+      pixelRatio: window.devicePixelRatio || 1,
       titles: this.scene?.panes.map((pane) => pane.title) ?? [],
       stacked: this.layout.size === "narrow",
       legend: this.legend.content,

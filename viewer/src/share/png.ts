@@ -17,22 +17,23 @@ export interface Surroundings {
   stacked: boolean;
   legend: LegendContent | null;
   unitsPerPixel: number;
+  /** Pixels of the pictures per CSS pixel. */
+  pixelRatio: number;
   paper: string;
   ink: string;
   font: string;
 }
 
-/** Compose a picture. The canvases must have been drawn in the same task. */
+/** Compose a picture of the pictures of the panes. */
 export async function composePng(
   canvases: readonly HTMLCanvasElement[],
   around: Surroundings,
 ): Promise<Blob> {
-  const { stacked, ink } = around;
+  const { stacked, ink, pixelRatio: ratio } = around;
   const [first] = canvases;
   const page = document.createElement("canvas");
   const context = page.getContext("2d");
   if (!first || !context) throw new Error("there is nothing to save yet");
-  const ratio = first.width / (first.clientWidth || first.width);
   const title = canvases.length > 1 ? TITLE : 0;
   const across = canvases.map((canvas) => canvas.width / ratio);
   const down = canvases.map((canvas) => canvas.height / ratio + title);
