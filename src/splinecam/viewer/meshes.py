@@ -93,7 +93,7 @@ def outputs_of(part: PartitionData, level: float | None, sizes: Sizes) -> list[i
     All that win somewhere are among them, so that the browser finds the classes.
     """
     n, vertices = int(part.values.shape[1]), part.mesh.num_vertices
-    most = max(1, min(sizes.outputs, sizes.values // max(1, vertices)))
+    most = max(2, min(sizes.outputs, sizes.values // max(1, vertices)))  # one has no rival
     if n <= most:
         return list(range(n))
     lead = _leads(part.values)

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
@@ -49,7 +50,14 @@ _POLICY = (
 )
 
 
-def to_html(subject: Any, path: str | os.PathLike[str] | BinaryIO, **options: Any) -> None:
+def to_html(
+    subject: Any,
+    path: str | os.PathLike[str] | BinaryIO,
+    *,
+    colorings: Sequence[str] | None = None,
+    gradients: bool | None = None,
+    **options: Any,
+) -> None:
     """Write a viewer as one HTML file, which opens offline and asks nothing of anybody.
 
     It shows what ``sc.view`` shows, as deep as the partitions go: regions, outputs, maps and
@@ -60,24 +68,23 @@ def to_html(subject: Any, path: str | os.PathLike[str] | BinaryIO, **options: An
     side by side; a model and a domain as a tuple; a run of ``sc.watch``, or its folder. path: the
     file, conventionally .html.
 
-    options: those of ``sc.view`` about what is shown: color, output, level, points, labels, images,
-    anchors, names, frames, title, state, cmap, limits, seed, colors, shape. And two about what the
-    file holds: ``colorings``, the names of the colourings, by default all, or fewer if there are
-    many regions; and ``gradients``, whether it holds the derivative of the winning output on each
-    region, by default if that is not much.
+    colorings: the names of the colourings in the file, by default all, or fewer if there are many
+    regions. gradients: whether the file holds the derivative of the winning output on each region,
+    by default if that is not much. options: of ``sc.view``, such as color, output, level, points,
+    labels, images, names, frames, title and state.
 
-    >>> import splinecam as sc, tempfile, torch
+    >>> import splinecam as sc, tempfile
     >>> part = sc.partition(torch.nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     part.to_html(f"{folder}/regions.html", title="Three classes")
+    ...     sc.to_html(part, f"{folder}/regions.html", title="Three classes")
     ...     size = os.path.getsize(f"{folder}/regions.html")
     >>> size > 10_000
     True
     """
     subjects = subject if isinstance(subject, tuple) else (subject,)
-    recorded = {name: options.pop(name) for name in ("colorings", "gradients") if name in options}
     options.setdefault("max_regions", _REGIONS)
-    write_page(session_of(subjects, live=False, **options), path, **recorded)
+    session = session_of(subjects, live=False, **options)
+    write_page(session, path, colorings=colorings, gradients=gradients)
 
 
 def write_page(session: Session, path: str | os.PathLike[str] | BinaryIO, **recorded: Any) -> None:

@@ -50,22 +50,21 @@ class Recording:
 
     def answers(self) -> dict[str, bytes]:
         """All answers by key."""
-        meshes = {(pane, frame): self._partition(pane, frame) for pane, frame in self._frames()}
-        regions = sum(len(part) for part in meshes.values())
+        # Frames are looked at twice, so that those of a long run need not be in memory together.
+        sizes = [self._size(pane, frame) for pane, frame in self._frames()]
+        regions, numbers = (sum(each) for each in zip(*sizes, strict=True))
+        names, single = self._names(regions), numbers > _SLOPES
         found = {}
-        for (pane, frame), part in meshes.items():
+        for pane, frame in self._frames():
+            part = self._partition(pane, frame)
             request = {"ask": "mesh", "pane": pane, "frame": frame}
             answer = self.session.reply(request)
-            if self._with_gradients(part, len(part) * part.domain.dim * len(meshes)):
+            if self._with_gradients(part, regions * part.domain.dim):
                 answer = Answer(answer.message, answer.arrays | quantized_gradients(part))
             found[key_of(request)] = _packed(answer)
-        names = self._names(regions)
-        single = regions * max(part.values.shape[1] for part in meshes.values()) > _SLOPES
-        for (pane, frame), part in meshes.items():
-            mesh = self.session.panes[pane].mesh_id(pane, frame)
             for name in list(names):
                 try:
-                    found |= self._colorings(part, mesh, name, single=single)
+                    found |= self._colorings(part, answer.message["id"], name, single=single)
                 except SplineCamError:
                     if self._is_asked_for(name):
                         raise
@@ -77,6 +76,11 @@ class Recording:
         for number, pane in enumerate(self.session.panes):
             for frame in range(len(pane.labels)):
                 yield number, frame
+
+    def _size(self, pane: int, frame: int) -> tuple[int, int]:
+        """The number of regions of a frame, and of its outputs on all of them."""
+        part = self.session.panes[pane].partition(frame)
+        return len(part), len(part) * int(part.values.shape[1])
 
     def _partition(self, pane: int, frame: int) -> Partition:
         chosen = self.session.panes[pane]
