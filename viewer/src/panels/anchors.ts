@@ -84,30 +84,29 @@ export class Anchors {
     const handle = element("button", {
       class: "sc-anchor",
       title: label,
-      attributes: { type: "button", "aria-label": label },
-      on: {
-        pointerdown: (event) => {
-          from = [event.clientX, event.clientY];
-          start = this.positions[k] ?? [0, 0];
-          this.dragging = true;
-          handle.setPointerCapture(event.pointerId);
-          event.stopPropagation();
-        },
-        pointermove: (event) => {
-          if (this.dragging && handle.hasPointerCapture(event.pointerId))
-            this.drag(k, to(event), false);
-        },
-        pointerup: (event) => {
-          const far = Math.hypot(event.clientX - from[0], event.clientY - from[1]) > 2;
-          if (this.dragging && far) this.drag(k, to(event), true);
-          this.dragging = false;
-        },
-        pointercancel: () => {
-          this.dragging = false;
-        },
-        click: () => void this.chosen(k),
-        keydown: (event) => this.key(k, event),
+      type: "button",
+      "aria-label": label,
+      pointerdown: (event) => {
+        from = [event.clientX, event.clientY];
+        start = this.positions[k] ?? [0, 0];
+        this.dragging = true;
+        handle.setPointerCapture(event.pointerId);
+        event.stopPropagation();
       },
+      pointermove: (event) => {
+        if (this.dragging && handle.hasPointerCapture(event.pointerId))
+          this.drag(k, to(event), false);
+      },
+      pointerup: (event) => {
+        const far = Math.hypot(event.clientX - from[0], event.clientY - from[1]) > 2;
+        if (this.dragging && far) this.drag(k, to(event), true);
+        this.dragging = false;
+      },
+      pointercancel: () => {
+        this.dragging = false;
+      },
+      click: () => void this.chosen(k),
+      keydown: (event) => this.key(k, event),
     });
     return handle;
   }

@@ -3,13 +3,8 @@
 type Child = Node | string | null;
 type Listeners = { [K in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[K]) => void };
 
-/** What an element is made with: its classes, attributes and listeners. */
-export interface Options {
-  class?: string;
-  title?: string;
-  attributes?: Record<string, string>;
-  on?: Listeners;
-}
+/** What an element is made with: attributes are texts, listeners are functions. */
+export type Options = Listeners & { [attribute: string]: unknown };
 
 /** A new element; strings become text. */
 export function element<K extends keyof HTMLElementTagNameMap>(
@@ -18,13 +13,9 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   ...children: Child[]
 ): HTMLElementTagNameMap[K] {
   const made = document.createElement(tag);
-  if (options.class) made.className = options.class;
-  if (options.title) made.title = options.title;
-  for (const [name, value] of Object.entries(options.attributes ?? {})) {
-    made.setAttribute(name, value);
-  }
-  for (const [name, listener] of Object.entries(options.on ?? {})) {
-    made.addEventListener(name, listener as EventListener);
+  for (const [name, value] of Object.entries(options)) {
+    if (typeof value === "function") made.addEventListener(name, value as EventListener);
+    else if (value) made.setAttribute(name, String(value));
   }
   made.append(...children.filter((child) => child !== null));
   return made;

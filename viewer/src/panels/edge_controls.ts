@@ -16,7 +16,8 @@ export class EdgeControls {
   );
   private readonly list = element("div", {
     class: "sc-layers",
-    attributes: { role: "group", "aria-label": "Layers whose edges are drawn" },
+    role: "group",
+    "aria-label": "Layers whose edges are drawn",
   });
   private readonly more: HTMLElement;
   private readonly head: HTMLElement;
@@ -30,8 +31,8 @@ export class EdgeControls {
         {
           class: "sc-link",
           title,
-          attributes: { type: "button" },
-          on: { click: () => this.store.set({ hiddenLayers: hidden() }) },
+          type: "button",
+          click: () => this.store.set({ hiddenLayers: hidden() }),
         },
         label,
       );
@@ -50,8 +51,8 @@ export class EdgeControls {
     const rows = layers.map((layer, k) => {
       const input = element("input", {
         class: "sc-check",
-        attributes: { type: "checkbox" },
-        on: { change: () => this.toggle(k, input.checked) },
+        type: "checkbox",
+        change: () => this.toggle(k, input.checked),
       });
       this.boxes.push(input);
       const late = k / Math.max(1, layers.length - 1);

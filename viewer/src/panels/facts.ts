@@ -19,7 +19,7 @@ export class Facts {
       ["last layer", (region) => lastLayer(panes[region.pane]!, region.layer)],
     ];
     const rows = repeat(this.body, facts.length, () =>
-      element("tr", {}, element("th", { attributes: { scope: "row" } })),
+      element("tr", {}, element("th", { scope: "row" })),
     );
     for (const [k, [name, fact]] of facts.entries()) {
       const row = rows[k]!;

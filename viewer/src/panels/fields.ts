@@ -12,12 +12,13 @@ export interface Switch {
 export function switchField(label: string, key: string, change: (on: boolean) => void): Switch {
   const input = element("input", {
     class: "sc-switch",
-    attributes: { type: "checkbox", role: "switch" },
-    on: { change: () => change(input.checked) },
+    type: "checkbox",
+    role: "switch",
+    change: () => change(input.checked),
   });
   const row = element("label", { class: "sc-row" }, text("sc-row-label", label));
   if (key) {
-    row.append(element("kbd", { class: "sc-key", attributes: { "aria-hidden": "true" } }, key));
+    row.append(element("kbd", { class: "sc-key", "aria-hidden": "true" }, key));
     input.setAttribute("aria-keyshortcuts", key);
   }
   row.append(input);
@@ -41,18 +42,17 @@ export class Slider {
     change: (value: number) => void,
   ) {
     const id = freshId();
-    const attributes = { type: "range", step: "any", id };
     this.input = element("input", {
       class: "sc-range",
-      attributes,
-      on: {
-        input: () => {
-          this.refresh();
-          change(this.input.valueAsNumber);
-        },
+      type: "range",
+      step: "any",
+      id,
+      input: () => {
+        this.refresh();
+        change(this.input.valueAsNumber);
       },
     });
-    const name = element("label", { class: "sc-row-label", attributes: { for: id } }, label);
+    const name = element("label", { class: "sc-row-label", for: id }, label);
     this.row = box("sc-slider", box("sc-slider-head", name, this.value), this.input);
   }
 
@@ -86,17 +86,15 @@ export class Select {
 
   constructor(label: string, change: (value: string) => void) {
     const id = freshId();
-    const on = { change: () => change(this.input.value) };
-    this.input = element("select", { class: "sc-select", attributes: { id }, on });
-    const name = element("label", { class: "sc-field-label", attributes: { for: id } }, label);
+    const picked = () => change(this.input.value);
+    this.input = element("select", { class: "sc-select", id, change: picked });
+    const name = element("label", { class: "sc-field-label", for: id }, label);
     this.row = box("sc-field", name, this.input);
   }
 
   /** Set the choices: values with their labels. */
   choices(choices: readonly (readonly [string, string])[]): void {
-    const options = choices.map(([value, label]) =>
-      element("option", { attributes: { value } }, label),
-    );
+    const options = choices.map(([value, label]) => element("option", { value }, label));
     this.input.replaceChildren(...options);
   }
 

@@ -12,16 +12,16 @@ export class Help {
   constructor() {
     this.overlay = element("div", {
       class: "sc-help",
-      attributes: { role: "dialog", "aria-modal": "true", "aria-label": "Help" },
-      on: {
-        click: (event) => {
-          if (event.target === this.overlay) this.toggle(false);
-        },
-        keydown: (event) => {
-          if (event.key !== "Tab") return;
-          event.preventDefault(); // the close button is all there is to focus
-          this.close.focus();
-        },
+      role: "dialog",
+      "aria-modal": "true",
+      "aria-label": "Help",
+      click: (event) => {
+        if (event.target === this.overlay) this.toggle(false);
+      },
+      keydown: (event) => {
+        if (event.key !== "Tab") return;
+        event.preventDefault(); // the close button is all there is to focus
+        this.close.focus();
       },
     });
     show(this.overlay, false);

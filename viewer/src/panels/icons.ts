@@ -44,8 +44,7 @@ export function iconButton(
   label: string,
   click: (event: MouseEvent) => void,
 ): HTMLButtonElement {
-  const attributes = { type: "button", "aria-label": label };
-  const options = { class: "sc-button", title: label, attributes, on: { click } };
+  const options = { class: "sc-button", type: "button", title: label, "aria-label": label, click };
   const button = element("button", options);
   button.append(icon(name));
   return button;

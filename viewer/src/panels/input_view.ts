@@ -4,12 +4,11 @@ import { gradientImage, type ImageShape, imageOf, inputAt } from "../geometry/in
 import type { RegionInfo } from "../geometry/region_info";
 import type { PaneHeader } from "../protocol/messages";
 import { box, element, repeat, setText, show, text } from "./dom";
-import { formatCount, formatNumber, subscript } from "./numbers";
+import { formatCount, formatNumber, formatPlace, subscript } from "./numbers";
 import { outputLabel } from "./outputs";
 import { drawPixels, picture } from "./picture";
 
 const SHOWN = 12;
-const PLACE_DIGITS = 6;
 
 /** Where a pane's plane lies in input space: origin (D) and basis (2, D). */
 export interface InputPlane {
@@ -47,9 +46,10 @@ export class InputView {
     plane: InputPlane | null,
     region: RegionInfo,
     gradient: Gradient | null,
+    unitsPerPixel: number,
   ): void {
     const { image, axes } = pane.domain;
-    const [u, v] = region.at.map((value) => formatNumber(value, PLACE_DIGITS));
+    const [u, v] = region.at.map((value) => formatPlace(value, unitsPerPixel));
     const words = [`${axes[0]} = ${u}`, `${axes[1]} = ${v}`];
     const parts = repeat(this.place, 2, () => text("sc-coordinate", ""));
     for (const [k, part] of parts.entries()) setText(part, words[k]!, String(region.at[k]));
@@ -76,17 +76,16 @@ export class InputView {
     const head = element("tr", {}, element("th"), element("th", {}, "input"));
     if (gradient) head.append(element("th", { title: name }, `∂ ${name}`));
     const rows = [...input.subarray(0, SHOWN)].map((value, k) => {
-      const label = element("th", { attributes: { scope: "row" } }, subscript("x", k + 1));
+      const label = element("th", { scope: "row" }, subscript("x", k + 1));
       const row = element("tr", {}, label, cell(formatNumber(value), String(value)));
       const slope = gradient?.data[k];
       if (slope !== undefined) row.append(cell(formatNumber(slope), String(slope)));
       return row;
     });
     const left = input.length - rows.length;
-    const attributes = { colspan: "3" };
     const words = `and ${formatCount(left)} more`;
     if (left > 0)
-      rows.push(element("tr", {}, element("td", { attributes, class: "sc-more" }, words)));
+      rows.push(element("tr", {}, element("td", { class: "sc-more", colspan: "3" }, words)));
     this.numbers.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
   }
 }

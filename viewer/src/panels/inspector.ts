@@ -16,9 +16,12 @@ import { RegionHead } from "./region_head";
 
 const KEPT = 64; // gradients that are remembered
 
-const HINT =
-  "Point at a region to see its class, its outputs, and the affine map that the network is there.";
-const HINTS = ["Click keeps a region, shift-click compares it with another.", "? shows all keys."];
+const HINTS = [
+  "Point at a region to see its class, its outputs, and the affine map that the network is there.",
+  "Click keeps a region, shift-click compares it with another.",
+  "? shows all keys.",
+];
+const TOUCH_HINTS = ["Tap a region to see its class, its outputs and the input there."];
 
 export class Inspector {
   readonly body = box("sc-inspector-body");
@@ -27,7 +30,7 @@ export class Inspector {
   private readonly bars = new OutputBars();
   private readonly map = new MapTable();
   private readonly facts = new Facts();
-  private readonly hint: HTMLElement;
+  private readonly hint = box("sc-hint");
   private readonly content: HTMLElement;
   private readonly pointed = box("sc-pointed");
   private readonly gradients = new Map<string, Gradient>();
@@ -35,14 +38,14 @@ export class Inspector {
   private planes: (InputPlane | null)[] = [];
   private regions: RegionInfo[] = [];
   private kept = false;
+  /** How finely the screen tells places apart. */
+  unitsPerPixel = 0;
 
   constructor(store: Store) {
     this.heads = [
       new RegionHead(() => store.set({ selected: null, compared: null })),
       new RegionHead(() => store.set({ compared: null })),
     ];
-    this.hint = box("sc-hint", element("p", {}, HINT));
-    for (const words of HINTS) this.hint.append(element("p", {}, words));
     this.content = box(
       "sc-content",
       box("sc-columns", ...this.heads.map((head) => head.view)),
@@ -61,6 +64,7 @@ export class Inspector {
     this.panes = message.header.panes;
     this.planes = this.panes.map((_, k) => planeOf(message.arrays, k));
     this.gradients.clear();
+    this.hint.replaceChildren(...hints(this.panes).map((words) => element("p", {}, words)));
   }
 
   /** Take another plane of a pane. */
@@ -113,7 +117,8 @@ export class Inspector {
       if (!region || !own) continue;
       head.update(own, region, second ? this.markOf(k) : "", this.kept);
       const gradient = this.gradients.get(`${region.mesh} ${region.region}`) ?? null;
-      this.inputs[k]!.update(own, this.planes[region.pane] ?? null, region, gradient);
+      const plane = this.planes[region.pane] ?? null;
+      this.inputs[k]!.update(own, plane, region, gradient, this.unitsPerPixel);
     }
     this.bars.update(pane, regions);
     this.map.update(pane, regions);
@@ -125,6 +130,12 @@ export class Inspector {
     const titles = this.regions.map((region) => this.panes[region.pane]?.title ?? "");
     return titles[0] === titles[1] ? "AB"[column]! : titles[column] || "AB"[column]!;
   }
+}
+
+/** What one can do, and what there is to say about the panes. */
+function hints(panes: readonly PaneHeader[]): string[] {
+  const touch = window.matchMedia("(hover: none)").matches;
+  return [...(touch ? TOUCH_HINTS : HINTS), ...panes.flatMap((pane) => pane.notes ?? [])];
 }
 
 function planeOf(arrays: Message["arrays"], pane: number): InputPlane | null {

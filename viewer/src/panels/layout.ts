@@ -24,13 +24,13 @@ export class Layout {
   readonly topRight = box("sc-top-right");
   readonly controls = element("aside", {
     class: "sc-controls",
-    attributes: { "aria-label": "Controls" },
+    "aria-label": "Controls",
   });
   readonly panes = box("sc-panes");
   readonly stage = box("sc-stage", this.panes);
   readonly inspector = element("aside", {
     class: "sc-inspector",
-    attributes: { "aria-label": "What is pointed at" },
+    "aria-label": "What is pointed at",
   });
   readonly bottom = box("sc-bottom");
   readonly toggle = iconButton("sliders", "Controls", () => this.openControls(!this.isOpen));
@@ -71,7 +71,9 @@ export class Layout {
       const label = name || "Regions of the network";
       const canvas = element("canvas", {
         class: "sc-canvas",
-        attributes: { tabindex: "0", role: "img", "aria-label": label },
+        tabindex: "0",
+        role: "img",
+        "aria-label": label,
       });
       const title = box("sc-pane-title", name);
       show(title, titles.length > 1);

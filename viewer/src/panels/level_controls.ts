@@ -16,13 +16,13 @@ export class LevelControls {
   );
   private readonly field = element("input", {
     class: "sc-number",
-    attributes: { type: "number", step: "any", "aria-label": "Level" },
-    on: {
-      change: () => {
-        const level = this.field.valueAsNumber;
-        if (Number.isFinite(level)) this.store.set({ level });
-        else this.update(this.store.state);
-      },
+    type: "number",
+    step: "any",
+    "aria-label": "Level",
+    change: () => {
+      const level = this.field.valueAsNumber;
+      if (Number.isFinite(level)) this.store.set({ level });
+      else this.update(this.store.state);
     },
   });
   private readonly name = text("sc-name", "");

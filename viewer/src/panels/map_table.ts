@@ -16,8 +16,8 @@ export class MapTable {
 
   constructor() {
     const table = element("table", { class: "sc-table" }, this.head, this.body);
-    const on = { toggle: () => this.fill() };
-    this.view = element("details", { class: "sc-part sc-fold", on }, this.summary, table);
+    const toggle = () => this.fill();
+    this.view = element("details", { class: "sc-part sc-fold", toggle }, this.summary, table);
   }
 
   /** Show the map of a region, or the difference of the maps of two. */
@@ -37,7 +37,7 @@ export class MapTable {
     this.head.replaceChildren(element("tr", {}, ...titles));
     const rows = shownColumns(first.values).map((k) => {
       const name = outputLabel(pane, first.outputs[k]!);
-      const label = element("th", { title: name, attributes: { scope: "row" } }, name);
+      const label = element("th", { title: name, scope: "row" }, name);
       let numbers = mapOf(first, k);
       if (second) {
         const other = mapOf(second, second.outputs.indexOf(first.outputs[k]!));

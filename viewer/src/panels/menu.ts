@@ -12,19 +12,24 @@ export interface Item {
 export class Menu {
   readonly button: HTMLButtonElement;
   readonly holder: HTMLElement;
-  private readonly list = element("div", { class: "sc-menu", attributes: { role: "menu" } });
+  private readonly list = element("div", { class: "sc-menu", role: "menu" });
 
   constructor(name: IconName, label: string, items: readonly Item[]) {
     this.button = iconButton(name, label, () => this.toggle());
     this.button.setAttribute("aria-haspopup", "menu");
     this.list.setAttribute("aria-label", label);
     for (const item of items) {
-      const attributes = { type: "button", role: "menuitem", tabindex: "-1" };
       const click = () => {
         this.toggle(false);
         item.run();
       };
-      const entry = element("button", { class: "sc-item", attributes, on: { click } });
+      const entry = element("button", {
+        class: "sc-item",
+        type: "button",
+        role: "menuitem",
+        tabindex: "-1",
+        click,
+      });
       entry.append(box("sc-item-label", item.label), box("sc-item-note", item.note));
       this.list.append(entry);
     }

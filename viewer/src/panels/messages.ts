@@ -7,7 +7,7 @@ import { iconButton } from "./icons";
 export type StatusKind = "exact" | "busy" | "note";
 
 export class Messages {
-  readonly status = element("div", { class: "sc-status", attributes: { role: "status" } });
+  readonly status = element("div", { class: "sc-status", role: "status" });
   readonly layer = box("sc-messages");
   private readonly words = text("sc-status-text", "");
   private readonly progress = element("progress", { class: "sc-progress" });
@@ -43,7 +43,7 @@ export class Messages {
     if (this.errors.has(words)) return;
     const title = fatal ? "This cannot be shown" : "Something went wrong";
     const body = box("sc-card-body", words);
-    const card = element("div", { class: "sc-card sc-error", attributes: { role: "alert" } });
+    const card = element("div", { class: "sc-card sc-error", role: "alert" });
     card.append(text("sc-card-title", title), body);
     const dismiss = () => {
       card.remove();

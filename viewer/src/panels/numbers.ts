@@ -29,6 +29,12 @@ export function formatFixed(value: number, decimals: number): string {
   return value < 0 && Number(written) !== 0 ? `−${written}` : written;
 }
 
+/** A coordinate with as many decimals as tell pixels apart. */
+export function formatPlace(value: number, unitsPerPixel: number): string {
+  if (!(unitsPerPixel > 0) || !(Math.abs(value) < 1e15)) return formatNumber(value, 6);
+  return formatFixed(value, Math.max(0, Math.min(17, Math.ceil(-Math.log10(unitsPerPixel)))));
+}
+
 /** Numbers of a column with equally many decimals, so that the largest has some digits. */
 export function formatColumn(values: readonly number[], digits = 4): string[] {
   const most = Math.max(0, ...values.map(Math.abs).filter(Number.isFinite));

@@ -50,7 +50,7 @@ export class Panels {
   private readonly shortcuts: Shortcut[];
   private readonly themeButton = iconButton("auto", "Theme", () => this.nextTheme());
   private readonly edge = box("sc-edge");
-  private readonly note = element("div", { class: "sc-note", attributes: { role: "status" } });
+  private readonly note = element("div", { class: "sc-note", role: "status" });
   private readonly ends: (() => void)[] = [];
   private planes: PlanePanel[] = [];
   private scene: SceneHeader | null = null;
@@ -86,6 +86,7 @@ export class Panels {
   showScene(message: Message<SceneHeader>, defaults: Readonly<ViewState> = this.store.state): void {
     const { header } = message;
     this.scene = header;
+    this.root.dataset.ready = "true";
     this.defaults = defaults;
     this.layout.title.textContent = header.title;
     this.layout.title.title = header.title;
@@ -184,6 +185,7 @@ export class Panels {
   /** Show the length of the scale bar for a zoom. */
   showScale(unitsPerPixel: number): void {
     this.scale.showScale(unitsPerPixel);
+    this.inspector.unitsPerPixel = unitsPerPixel;
   }
 
   /** Place the handles of a pane's anchors, in CSS pixels from its canvas' corner. */

@@ -35,31 +35,31 @@ export class Picker {
   ) {
     const id = freshId();
     const listId = freshId();
-    const attributes = { role: "listbox", id: listId, "aria-label": label };
-    this.list = element("div", { class: "sc-list", attributes });
+    this.list = element("div", {
+      class: "sc-list",
+      role: "listbox",
+      id: listId,
+      "aria-label": label,
+    });
     this.input = element("input", {
       class: "sc-select",
-      attributes: {
-        id,
-        type: "text",
-        role: "combobox",
-        "aria-autocomplete": "list",
-        "aria-expanded": "false",
-        "aria-controls": listId,
-        autocomplete: "off",
-        spellcheck: "false",
+      id,
+      type: "text",
+      role: "combobox",
+      "aria-autocomplete": "list",
+      "aria-expanded": "false",
+      "aria-controls": listId,
+      autocomplete: "off",
+      spellcheck: "false",
+      focus: () => {
+        this.input.select();
+        this.open("");
       },
-      on: {
-        focus: () => {
-          this.input.select();
-          this.open("");
-        },
-        input: () => this.open(this.input.value),
-        blur: () => this.close(),
-        keydown: (event) => this.key(event),
-      },
+      input: () => this.open(this.input.value),
+      blur: () => this.close(),
+      keydown: (event) => this.key(event),
     });
-    const name = element("label", { class: "sc-field-label", attributes: { for: id } }, label);
+    const name = element("label", { class: "sc-field-label", for: id }, label);
     this.row = box("sc-field", name, box("sc-picker", this.input, this.list));
     show(this.list, false);
   }
@@ -96,15 +96,11 @@ export class Picker {
     const row = element("div", {
       class: "sc-option",
       title: choice.label,
-      attributes: {
-        role: "option",
-        id: freshId(),
-        "aria-selected": String(choice.value === this.chosen),
-      },
-      on: {
-        pointerdown: (event) => event.preventDefault(),
-        click: () => this.take(choice),
-      },
+      role: "option",
+      id: freshId(),
+      "aria-selected": String(choice.value === this.chosen),
+      pointerdown: (event) => event.preventDefault(),
+      click: () => this.take(choice),
     });
     row.dataset.index = String(index);
     row.textContent = choice.label;

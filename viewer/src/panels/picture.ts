@@ -18,8 +18,7 @@ export function drawPixels(
 
 /** A canvas for pixels; label: what it shows. */
 export function picture(label: string): HTMLCanvasElement {
-  const attributes = { role: "img", "aria-label": label };
-  return element("canvas", { class: "sc-picture", attributes });
+  return element("canvas", { class: "sc-picture", role: "img", "aria-label": label });
 }
 
 /** The k-th of several RGBA images (n, h, w, 4), as a canvas. */

@@ -50,9 +50,9 @@ export class PlanePanel {
         setText(this.hint, point === null ? HINT : words);
       },
     });
-    const on = { click: () => this.home() };
+    const click = () => this.home();
     const title = "Neither turned nor shifted";
-    this.reset = element("button", { class: "sc-link", title, attributes: { type: "button" }, on });
+    this.reset = element("button", { class: "sc-link", title, type: "button", click });
     this.reset.textContent = "reset";
     const head = box("sc-layers-head", this.name, this.reset);
     this.drawn = box("sc-indented", this.hint, this.strip.view);

@@ -12,26 +12,24 @@ export class Sheet {
   constructor(private readonly root: HTMLElement) {
     this.grip = element("button", {
       class: "sc-grip",
-      attributes: { type: "button" },
-      on: {
-        pointerdown: (event) => {
-          this.from = event.clientY;
-          this.pulled = false;
-          this.grip.setPointerCapture(event.pointerId);
-        },
-        pointermove: (event) => {
-          const moved = event.clientY - (this.from ?? event.clientY);
-          if (Math.abs(moved) < PULL) return;
-          this.pulled = true;
-          this.open(moved < 0);
-        },
-        pointerup: () => {
-          this.from = null;
-        },
-        click: () => {
-          if (!this.pulled) this.open(!this.isOpen);
-          this.pulled = false;
-        },
+      type: "button",
+      pointerdown: (event) => {
+        this.from = event.clientY;
+        this.pulled = false;
+        this.grip.setPointerCapture(event.pointerId);
+      },
+      pointermove: (event) => {
+        const moved = event.clientY - (this.from ?? event.clientY);
+        if (Math.abs(moved) < PULL) return;
+        this.pulled = true;
+        this.open(moved < 0);
+      },
+      pointerup: () => {
+        this.from = null;
+      },
+      click: () => {
+        if (!this.pulled) this.open(!this.isOpen);
+        this.pulled = false;
       },
     });
     this.open(false);

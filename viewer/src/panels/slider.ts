@@ -14,13 +14,16 @@ export class FrameSlider {
   private readonly following = element("button", {
     class: "sc-chip",
     title: "Show new frames as they come",
-    attributes: { type: "button" },
-    on: { click: () => this.follow(!this.follows) },
+    type: "button",
+    click: () => this.follow(!this.follows),
   });
   private readonly input = element("input", {
     class: "sc-range",
-    attributes: { type: "range", min: "0", step: "1", "aria-label": "Frame" },
-    on: { input: () => this.go(this.input.valueAsNumber) },
+    type: "range",
+    min: "0",
+    step: "1",
+    "aria-label": "Frame",
+    input: () => this.go(this.input.valueAsNumber),
   });
   private labels: string[] = [];
   private panes: string[][] = [];

@@ -17,7 +17,8 @@ export interface StripTargets {
 export class Strip {
   readonly view = element("div", {
     class: "sc-strip",
-    attributes: { role: "group", "aria-label": "Data points" },
+    role: "group",
+    "aria-label": "Data points",
   });
   waiting: number | null = null;
 
@@ -57,33 +58,32 @@ export class Strip {
     const item: HTMLButtonElement = element("button", {
       class: "sc-thumb",
       title: `${name}: drag it onto an anchor, or click it and then an anchor`,
-      attributes: { type: "button", "aria-label": name },
-      on: {
-        pointerdown: (event) => {
-          from = [event.clientX, event.clientY];
-          item.setPointerCapture(event.pointerId);
-        },
-        pointermove: (event) => {
-          if (!from) return;
-          const { clientX: x, clientY: y } = event;
-          if (!ghost && Math.hypot(x - from[0], y - from[1]) < PULL) return;
-          ghost ??= this.ghost(image);
-          ghost.style.transform = `translate(${x}px, ${y}px)`;
-          this.targets.over(k, x, y, false);
-        },
-        pointerup: (event) => {
-          const dragged = ghost !== null;
-          end();
-          if (dragged) this.targets.over(k, event.clientX, event.clientY, true);
-          else this.wait(this.waiting === k ? null : k);
-        },
-        pointercancel: end,
-        keydown: (event) => {
-          if (event.key !== "Enter" && event.key !== " ") return;
-          event.preventDefault();
-          event.stopPropagation();
-          this.wait(this.waiting === k ? null : k);
-        },
+      type: "button",
+      "aria-label": name,
+      pointerdown: (event) => {
+        from = [event.clientX, event.clientY];
+        item.setPointerCapture(event.pointerId);
+      },
+      pointermove: (event) => {
+        if (!from) return;
+        const { clientX: x, clientY: y } = event;
+        if (!ghost && Math.hypot(x - from[0], y - from[1]) < PULL) return;
+        ghost ??= this.ghost(image);
+        ghost.style.transform = `translate(${x}px, ${y}px)`;
+        this.targets.over(k, x, y, false);
+      },
+      pointerup: (event) => {
+        const dragged = ghost !== null;
+        end();
+        if (dragged) this.targets.over(k, event.clientX, event.clientY, true);
+        else this.wait(this.waiting === k ? null : k);
+      },
+      pointercancel: end,
+      keydown: (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        event.stopPropagation();
+        this.wait(this.waiting === k ? null : k);
       },
     });
     item.append(image);
