@@ -203,6 +203,7 @@ export class PaneView {
 
   private showPoints(): void {
     this.renderer.setPoints(samplesOf(this.index, this.header, this.arrays));
+    this.renderer.setDomain(this.header.domain.corners);
   }
 
   dispose(): void {

@@ -51,6 +51,10 @@ export class Highlight {
     this.outline?.forget();
   }
 
+  lose(): void {
+    this.outline?.lose();
+  }
+
   /** Triangles of all cells, in device pixels from the centre of the view. */
   private triangles(view: View): Float32Array {
     const { mesh, cells } = this;

@@ -50,6 +50,11 @@ export class Lines {
     this.texture = null;
   }
 
+  /** Forget what was on the graphics card, after it was lost. */
+  lose(): void {
+    this.texture = null;
+  }
+
   private stroke(
     texture: SegmentTexture,
     programs: Programs,
@@ -61,7 +66,12 @@ export class Lines {
       const rim = { color: rgb(halo), opacity, width: width + 2, caps: true };
       texture.draw(programs, view, place, rim);
     }
-    const stroke = { color: rgb(color), opacity, width, caps: !dash };
+    const stroke = {
+      color: typeof color === "string" ? rgb(color) : color,
+      opacity,
+      width,
+      caps: !dash,
+    };
     texture.draw(programs, view, place, dash ? { ...stroke, dash } : stroke);
   }
 }

@@ -13,7 +13,7 @@ import { Points } from "./points";
 import { type GL, Programs } from "./programs";
 import type { Samples } from "./samples";
 import { type SceneLook, Slot } from "./slot";
-import { DARK_PAPER, INK, INK_ON_DARK, PAPER } from "./theme";
+import { BORDER, DARK_PAPER, INK, INK_ON_DARK, INKS, PAPER } from "./theme";
 import { ThumbnailLayer } from "./thumbnails";
 import { View } from "./view";
 import type { Work } from "./work";
@@ -54,6 +54,7 @@ export class Renderer {
   private readonly slots = new Map<string, Slot>();
   private readonly lines = new Map<string, Lines>();
   private readonly highlights = new Map<string, Highlight>();
+  private border: Lines | null = null;
   private points: Points | null = null;
   private thumbnails: ThumbnailLayer | null = null;
   private version = 0;
@@ -111,6 +112,23 @@ export class Renderer {
     this.highlights.get(name)?.forget();
     if (mesh && cells && style) this.highlights.set(name, new Highlight(mesh, cells, style));
     else this.highlights.delete(name);
+  }
+
+  /** Draw the border of a domain, whose corners are given. */
+  setDomain(corners: readonly Readonly<Pair>[] | null): void {
+    this.border?.forget();
+    const [center] = corners ?? [];
+    if (!corners || !center) {
+      this.border = null;
+      return;
+    }
+    const data = Float64Array.from(
+      corners.flatMap((corner, k) => {
+        const next = corners[(k + 1) % corners.length]!;
+        return [...corner, ...next].map((x, axis) => x - center[axis % 2]!);
+      }),
+    );
+    this.border = new Lines({ data, center, scale: 1 }, { color: INKS.light, width: BORDER });
   }
 
   /** Draw data points, and thumbnails beside them if they have any. */
@@ -180,6 +198,7 @@ export class Renderer {
     this.pictures.dispose();
     for (const slot of this.slots.values()) slot.dispose();
     for (const each of [...this.lines.values(), ...this.highlights.values()]) each.forget();
+    this.setDomain(null);
     this.setPoints(null);
     this.gl.getExtension("WEBGL_lose_context")?.loseContext();
   }
@@ -240,6 +259,10 @@ export class Renderer {
   private drawOver(view: View, look: Look): void {
     const { programs } = this;
     for (const each of this.highlights.values()) each.drawFill(programs, view);
+    if (this.border) {
+      this.border.style.color = INKS[look.theme];
+      this.border.draw(programs, view);
+    }
     for (const each of this.lines.values()) each.draw(programs, view);
     for (const each of this.highlights.values()) each.drawOutline(programs, view);
     const thumbnails = look.thumbnails ? this.thumbnails : null;
@@ -281,7 +304,8 @@ export class Renderer {
     this.programs = new Programs(this.gl);
     this.pictures = new Pictures(this.programs);
     for (const slot of this.slots.values()) slot.lose();
-    for (const each of [...this.lines.values(), ...this.highlights.values()]) each.forget();
+    for (const each of [...this.lines.values(), ...this.highlights.values()]) each.lose();
+    this.border?.lose();
     this.points?.forget();
     this.thumbnails?.forget();
     this.onWake();

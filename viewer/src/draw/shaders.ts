@@ -92,7 +92,8 @@ uniform vec2 dash;
 out vec4 result;
 void main() {
   float beyond = max(max(-across.y, across.y - across.z), 0.0);
-  float off = beyond > 0.0 ? length(vec2(across.x, beyond)) : abs(across.x);
+  // Round ends are half a pixel smaller, so that joints are not darker than the lines.
+  float off = length(vec2(across.x, beyond)) + min(beyond, 0.5);
   float cover = clamp(0.5 * max(width, 1.0) + 0.5 - off, 0.0, 1.0) * min(width, 1.0);
   if (dash.y > 0.0) {
     float gap = abs(fract(across.y / dash.y) - 0.5) * dash.y;

@@ -2,8 +2,10 @@
 
 import { type Rgb, rgb } from "./colours";
 
-export const INK = rgb("#16202c");
-export const INK_ON_DARK = rgb("#e6e9ee");
+/** The ink of lines on the paper of a theme. */
+export const INKS = { light: "#16202c", dark: "#e6e9ee" };
+export const INK = rgb(INKS.light);
+export const INK_ON_DARK = rgb(INKS.dark);
 export const PAPER = rgb("#ffffff");
 export const DARK_PAPER = rgb("#12161c");
 export const HIGHLIGHT = rgb("#D55E00");
