@@ -63,8 +63,11 @@ function startInPage(root: HTMLElement): void {
   start(root, open, true, inFile ? IN_FILE : IN_PAGE);
 }
 
-/** The answers in the page. The browser refuses a style whose fingerprint differs from the page's. */
+/** The answers in the page. The browser refuses a style whose fingerprint differs from the page's.
+ *
+ * If the end of the viewer's element is damaged, what follows lies in it, and would go with it. */
 async function embedded(data: HTMLElement): Promise<Source> {
+  document.head.append(...document.querySelectorAll("style"));
   if (!document.styleSheets.length)
     throw new Error("This file is damaged: its style is not valid.");
   return EmbeddedSource.read(data.textContent ?? "");

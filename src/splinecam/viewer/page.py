@@ -33,7 +33,6 @@ _PAGE = """\
 <meta name=viewport content="width=device-width, initial-scale=1">
 <meta name=color-scheme content="light dark">
 <meta http-equiv=Content-Security-Policy content="{policy}">
-<body>
 <main id=splinecam>
 <h1>"SplineCam"</h1>
 <p>This page is opening. If this text stays, the page could not start: the file is damaged or
