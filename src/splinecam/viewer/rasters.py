@@ -17,12 +17,13 @@ from splinecam.plot.palette import paler
 from splinecam.viewer.networks import Network
 from splinecam.viewer.windows import Box, Window
 
-__all__ = ["Leads", "Raster", "leads_on_grid", "raster_pixels", "typical_lead"]
+__all__ = ["Leads", "Raster", "raster_pixels", "typical_lead"]
 
 _NUMBERS = 1 << 22  # outputs that are computed at a time
-_FIRST = 256  # points of the first block, by which the time of the others is estimated
+_FIRST = 256  # points of the first block, which tells how many outputs there are
 _COARSEST, _FINEST = 24, 768  # pixels on the longer side
-_TYPICAL = 48  # points per axis from which the typical lead is found
+_TYPICAL = 2000  # points from which the typical lead is found
+_EVEN = (0.7548776662466927, 0.5698402909980532)  # steps that fill a square evenly, on no grid
 
 
 class Raster(NamedTuple):
@@ -49,6 +50,20 @@ class Leads:
         lead = to_numpy(top.values[:, 0] - top.values[:, 1])
         return cls(to_numpy(top.indices[:, 0]), lead)
 
+    @classmethod
+    def at(cls, network: Network, domain: Domain, uv: Tensor, level: float = 0.0) -> Leads:
+        """The classes at places (N, 2) of a domain."""
+        found, step, start = [], min(_FIRST, len(uv)), 0
+        while start < len(uv):
+            outputs = network.outputs(domain.embed(uv[start : start + step]))
+            found.append(cls.of(outputs, level))
+            start += step
+            step = max(1, _NUMBERS // max(1, outputs.shape[1], domain.dim))
+        return cls(
+            np.concatenate([each.winner for each in found]),
+            np.concatenate([each.lead for each in found]),
+        )
+
 
 def raster_pixels(
     network: Network,
@@ -72,12 +87,14 @@ def raster_pixels(
     corners = window.domain.corners
     low, high = corners.amin(0), corners.amax(0)
     wide, tall = (high - low).tolist()
-    begin = clock()
-    first = leads_on_grid(network, window.domain, *_size(int(_FIRST**0.5), wide, tall), level)
-    each = max(clock() - begin, 1e-6) / len(first.lead)
-    fit = int((seconds / each * max(wide, tall) / min(wide, tall)) ** 0.5)
-    columns, rows = _size(max(_COARSEST, min(pixels, fit, _FINEST)), wide, tall)
-    found = leads_on_grid(network, window.domain, columns, rows, level)
+    most, longer, end = max(_COARSEST, min(pixels, _FINEST)), _COARSEST, clock() + seconds
+    while True:  # each raster takes at most four times as long as the one before
+        begin = clock()
+        columns, rows = _size(longer, wide, tall)
+        found = Leads.at(network, window.domain, _grid(low, high, columns, rows), level)
+        if longer == most or clock() + 4 * (clock() - begin) > end:
+            break
+        longer = min(2 * longer, most)
     typical = float(np.median(found.lead)) if typical is None else typical
     colors = np.round(255 * paler(found.winner, found.lead, typical)).astype(np.uint8)
     image = colors.reshape(rows, columns, 3)
@@ -91,28 +108,11 @@ def raster_pixels(
 
 def typical_lead(network: Network, domain: Domain, level: float = 0.0) -> float:
     """The median lead of the classes in a domain, about, without its partition."""
-    found = leads_on_grid(network, domain, _TYPICAL, _TYPICAL, level)
     low, high = domain.corners.amin(0), domain.corners.amax(0)
-    inside = _inside(domain.corners, _grid(low, high, _TYPICAL, _TYPICAL))
-    return float(np.median(found.lead[inside] if inside.any() else found.lead))
-
-
-def leads_on_grid(
-    network: Network, domain: Domain, columns: int, rows: int, level: float = 0.0
-) -> Leads:
-    """The class and its lead at the middles of the pixels of a domain's bounding box."""
-    low, high = domain.corners.amin(0), domain.corners.amax(0)
-    uv, found = _grid(low, high, columns, rows), []
-    step, start = min(_FIRST, len(uv)), 0
-    while start < len(uv):
-        outputs = network.outputs(domain.embed(uv[start : start + step]))
-        found.append(Leads.of(outputs, level))
-        start += step
-        step = max(1, _NUMBERS // max(1, outputs.shape[1], domain.dim))
-    return Leads(
-        np.concatenate([each.winner for each in found]),
-        np.concatenate([each.lead for each in found]),
-    )
+    number = torch.arange(1, _TYPICAL + 1, dtype=torch.float64)
+    uv = low + (high - low) * (number[:, None] * torch.tensor(_EVEN).double() % 1)
+    inside = torch.from_numpy(_inside(domain.corners, uv))
+    return float(np.median(Leads.at(network, domain, uv[inside], level).lead))
 
 
 def _grid(low: Tensor, high: Tensor, columns: int, rows: int) -> Tensor:

@@ -237,7 +237,13 @@ class Session:
         if whole_id != mesh:
             try:
                 whole = self.partition_of(whole_id)
-            except SplineCamError:  # it is too large, so that there are only windows
+            except TooMuch:  # there are only windows, and pixels which they are to match
+                limits_id, frame = mesh.split("/")[:2]
+                if name == "class" and (limits_id, name, output) not in self._limits:
+                    level = self.options.level or 0.0
+                    typical = self.panes[int(limits_id)].typical_lead(int(frame), level)
+                    self._limits[limits_id, name, output] = (0.0, typical)
+            except SplineCamError:  # the plane was moved since
                 limits_id = mesh.partition("/")[0]
         if name == "class":  # leads are as large in other planes, and take long to find
             limits_id = limits_id.partition("/p")[0]
