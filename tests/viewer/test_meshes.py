@@ -130,6 +130,8 @@ def test_of_many_outputs_those_are_sent_that_win() -> None:
     assert np.array_equal(arrays["values"], part.values[:, sent])
     few = mesh_of(part, Sizes(outputs=1)).message["outputs"]
     assert set(few) == set(part.class_regions().cell_class.tolist())
+    fewer = mesh_of(part, Sizes(outputs=1, cut=0)).message["outputs"]
+    assert set(fewer) == set(part.values.argmax(1).tolist())
 
 
 def test_large_meshes_are_sent_in_single_precision() -> None:
