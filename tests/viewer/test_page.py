@@ -197,6 +197,15 @@ def test_errors_come_before_the_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_model_and_its_domain() -> None:
+    torch.manual_seed(0)
+    model, domain = nn.Sequential(nn.Linear(2, 9), nn.ReLU(), nn.Linear(9, 2)), sc.Domain.box(0, 1)
+    _, answers = written((model, domain))
+    assert answers[key_of({"ask": "mesh", "pane": 0, "frame": 0})].message["regionCount"] > 1
+    with pytest.raises(sc.SplineCamError, match="too large for a file: more than 2 regions"):
+        written((model, domain), max_regions=2)
+
+
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 101, 1000])
 def test_deflated_blocks_are_one_stream(size: int) -> None:
     data = bytes(range(256)) * 4

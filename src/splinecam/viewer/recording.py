@@ -12,6 +12,7 @@ from splinecam.viewer.gradients import quantized_gradients
 from splinecam.viewer.meshes import Sizes, outputs_of
 from splinecam.viewer.scene import COLUMNS
 from splinecam.viewer.session import Session
+from splinecam.viewer.windows import TooMuch
 
 __all__ = ["Recording"]
 
@@ -79,7 +80,13 @@ class Recording:
 
     def _size(self, pane: int, frame: int) -> tuple[int, int]:
         """The number of regions of a frame, and of its outputs on all of them."""
-        part = self.session.panes[pane].partition(frame)
+        try:
+            part = self.session.panes[pane].partition(frame)
+        except TooMuch as reason:
+            raise SplineCamError(
+                f"The partition is too large for a file: {reason}. Give a smaller domain, or a "
+                "larger max_regions."
+            ) from None
         return len(part), len(part) * int(part.values.shape[1])
 
     def _partition(self, pane: int, frame: int) -> Partition:
