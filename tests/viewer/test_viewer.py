@@ -270,6 +270,13 @@ def test_a_region_is_selected_from_python(viewer: Viewer, page: Page, part: sc.P
     other = sc.partition(network(), sc.Domain.box(-1, 1), progress=False)
     with pytest.raises(ValueError, match="is not of a partition that this viewer shows"):
         viewer.select(other[0])
+    viewer.session.keep("0/0/w3", other)
+    viewer.select(other[1])
+    assert viewer.state["selected"] == {"pane": 0, "at": other[1].centroid.tolist()}
+    viewer.session.panes[0].generation = 1  # the plane was moved since
+    for gone in (other, part):
+        with pytest.raises(ValueError, match="is not of a partition"):
+            viewer.select(gone[0])
 
 
 # -- opening and closing --------------------------------------------------------------------------
@@ -335,7 +342,7 @@ def test_a_script_waits_until_ctrl_c_and_ends_with_a_viewer_open() -> None:
     with subprocess.Popen(words, text=True, **pipes) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("The viewer is open at http://127.0.0.1:")
-        assert process.stderr.readline() == "Close its page or press Ctrl-C to go on.\n"
+        assert process.stderr.readline() == "Close its page or press Ctrl-C to end it.\n"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "went on\n", "")

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from splinecam._partition import Partition
+from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
 from splinecam.plot.colors import Coloring, Limits
 from splinecam.viewer.answers import Answer, Request, RequestError, box_of, integer, text
@@ -24,6 +25,7 @@ from splinecam.viewer.colorings import (
     given_colors,
 )
 from splinecam.viewer.container import pack
+from splinecam.viewer.frames import GivenFrames
 from splinecam.viewer.gradients import gradient_answer
 from splinecam.viewer.meshes import Sizes, mesh_answer, outputs_of
 from splinecam.viewer.panes import Pane
@@ -166,6 +168,22 @@ class Session:
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return part
+
+    def place_of(self, part: PartitionData) -> tuple[int, int] | None:
+        """The pane and the frame that show a partition or its window now, or None."""
+        with self._shelf:
+            names = [mesh for mesh, kept in self._kept.items() if kept is part]
+        for name in names:
+            pane, frame = (int(number) for number in name.split("/")[:2])
+            whole = self.panes[pane].mesh_id(pane, frame)
+            if name == whole or name.startswith(f"{whole}/w"):
+                return pane, frame
+        for number, shown in enumerate(self.panes):
+            given = shown.frames.partitions if isinstance(shown.frames, GivenFrames) else ()
+            frames = [frame for frame, each in enumerate(given) if each is part]
+            if frames and not shown.generation:
+                return number, frames[0]
+        return None
 
     # -- the answers ------------------------------------------------------------------------------
 

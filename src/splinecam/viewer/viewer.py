@@ -168,13 +168,11 @@ class Viewer:
         if region is None:
             self.set(selected=None, compared=None)
             return
-        for number, pane in enumerate(self.session.panes):
-            for frame in range(len(pane.labels)):
-                if pane.frames.partition(frame) is region.partition:
-                    place = {"pane": number, "at": region.centroid}
-                    self.set(frame=frame, selected=place)
-                    return
-        raise ValueError(f"{region!r} is not of a partition that this viewer shows")
+        shown = self.session.place_of(region.partition)
+        if shown is None:
+            raise ValueError(f"{region!r} is not of a partition that this viewer shows")
+        pane, frame = shown
+        self.set(frame=frame, selected={"pane": pane, "at": region.centroid})
 
     # -- doors --------------------------------------------------------------------------------
 

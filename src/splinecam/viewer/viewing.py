@@ -106,7 +106,7 @@ def opened(
     if waits or (browser and not shown):
         _say(f"The viewer is open at {server.url}")
     if waits:
-        _say("Close its page or press Ctrl-C to go on.")
+        _say("Close its page or press Ctrl-C to end it.")
         viewer.wait()
         viewer.close()
     return viewer
