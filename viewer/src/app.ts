@@ -41,9 +41,9 @@ export class App implements Stage {
 
   private controls: PaneControl[] = [];
   private colors = new Colors(this);
-  private hover = new Hover(this, (hit) => this.pointedAt(hit));
+  private hover = new Hover(this, () => this.showRegions());
   private selection = new Selection(this);
-  private gradients = new Gradients(this);
+  private gradients = [new Gradients(this), new Gradients(this)] as const;
   private clock = new Clock((now) => {
     try {
       this.draw(now);
@@ -90,7 +90,7 @@ export class App implements Stage {
     if (this.disposed) return;
     this.disposed = true;
     this.clock.dispose();
-    this.gradients.dispose();
+    for (const gradients of this.gradients) gradients.dispose();
     for (const end of this.ends) end();
     for (const control of this.controls) control.dispose();
     this.panels.dispose();
@@ -201,20 +201,18 @@ export class App implements Stage {
     this.redraw();
   }
 
-  private pointedAt(hit: Hit | null): void {
-    this.showRegions();
-    this.gradients.show(this.selection.kept ?? hit);
-  }
-
   private showRegions(): void {
     const { hit } = this.hover;
     const { kept, compared } = this.selection;
-    const other = hit && this.panes.find((pane) => pane !== hit.pane);
+    const pane = hit && this.panes.find((each) => each !== hit.pane);
+    const other = pane ? hitAtPlace(this, pane, hit.at) : null;
+    this.gradients[0].show(kept ?? hit);
+    this.gradients[1].show(kept ? compared : other);
     this.panels.showRegion(
       regionShown(hit),
       regionShown(kept),
       regionShown(compared),
-      regionShown(other ? hitAtPlace(this, other, hit.at) : null),
+      regionShown(other),
     );
     const unit = hit && hit.edge >= 0 ? hit : null;
     const mesh = unit?.level.mesh;

@@ -7,6 +7,7 @@ import type { Hit } from "./hover";
 import { Latest, Recent } from "./latest";
 import type { Stage } from "./stage";
 
+const FEW = 64; // numbers of an input that is shown as numbers
 const DWELL = 120; // milliseconds that the cursor rests on a region before Python is asked
 
 interface Question {
@@ -23,11 +24,14 @@ export class Gradients {
 
   constructor(private stage: Stage) {}
 
-  /** Show the gradient on the region of a hit, if inputs are images. */
+  /** Show the gradient on the region of a hit, if inputs are images or a few numbers. */
   show(hit: Hit | null): void {
     clearTimeout(this.timer);
     this.wanted = "";
-    if (!hit || hit.cell < 0 || !hit.pane.header.domain.image) return;
+    if (!hit || hit.cell < 0) return;
+    const { image, inputShape } = hit.pane.header.domain;
+    const size = inputShape.reduce((a, b) => a * b, 1);
+    if (!image && (size <= 2 || size > FEW)) return; // in the plane, the map says it
     const { mesh } = hit.level;
     const region = mesh.region[hit.cell]!;
     const question = { mesh, region, key: `${mesh.id} ${region}` };

@@ -17,7 +17,7 @@ export class Controls {
   /** The section of colours, where the legend finds room. */
   readonly colors = box("sc-section");
   private readonly edges: EdgeControls;
-  private readonly level: LevelControls;
+  readonly level: LevelControls;
   private readonly boundary = switchField("Decision boundary", "B", (boundary) =>
     this.store.set({ boundary }),
   );

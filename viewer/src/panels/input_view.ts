@@ -66,7 +66,7 @@ export class InputView {
     }
     const plain = input !== null && !pixels;
     const same = input?.length === 2 && axes[0] === "x₁"; // the place says it already
-    show(this.numbers, plain && (!same || gradient !== null));
+    show(this.numbers, plain && !same);
     if (plain) this.showNumbers(pane, input, gradient);
   }
 
@@ -74,7 +74,7 @@ export class InputView {
     const name = gradient ? outputLabel(pane, gradient.output) : "";
     const cell = (words: string, title = words) => element("td", { title }, words);
     const head = element("tr", {}, element("th"), element("th", {}, "input"));
-    if (gradient) head.append(element("th", { title: name }, `∂ ${name}`));
+    if (gradient) head.append(element("th", { title: `of ${name}` }, "gradient"));
     const rows = [...input.subarray(0, SHOWN)].map((value, k) => {
       const label = element("th", { scope: "row" }, subscript("x", k + 1));
       const row = element("tr", {}, label, cell(formatNumber(value), String(value)));

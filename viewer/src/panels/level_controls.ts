@@ -8,7 +8,7 @@ import { formatNumber, roundNumber } from "./numbers";
 
 export class LevelControls {
   readonly section: HTMLElement;
-  private readonly on = switchField("Level set", "L", (levelSet) => this.store.set({ levelSet }));
+  private readonly on = switchField("Level set", "L", (on) => this.toggle(on));
   private readonly slider = new Slider(
     "",
     () => "",
@@ -28,6 +28,7 @@ export class LevelControls {
   private readonly name = text("sc-name", "");
   private readonly more: HTMLElement;
   private range: Pair = [-1, 1];
+  private known = false;
 
   constructor(private readonly store: Store) {
     const equation = box("sc-equation", this.name, text("", "="), this.field);
@@ -38,11 +39,20 @@ export class LevelControls {
     this.slider.limits(-1, 1);
   }
 
+  /** Draw the level set or not; a level that no input has moves into the middle of the range. */
+  toggle(levelSet: boolean): void {
+    const { level } = this.store.state;
+    const [low, high] = this.range;
+    const outside = levelSet && this.known && (level <= low || level >= high);
+    this.store.set({ levelSet, level: outside ? this.rounded((low + high) / 2) : level });
+  }
+
   /** Show which output it is, and between which values it lies. */
   showRange(name: string, range: Pair): void {
     this.name.textContent = name;
     this.name.title = name;
-    if (Number.isFinite(range[0]) && range[0] < range[1]) this.range = range;
+    this.known = Number.isFinite(range[0]) && range[0] < range[1];
+    if (this.known) this.range = range;
     this.slider.limits(...this.range);
     this.update(this.store.state);
   }

@@ -282,6 +282,7 @@ export class Panels {
       step: (by) => this.frames.step(by),
       togglePlay: () => this.frames.togglePlay(),
       nextColoring: () => this.nextColoring(),
+      toggleLevelSet: () => this.controls.level.toggle(!this.store.state.levelSet),
       toggleHelp: () => this.help.toggle(),
       escape: () => this.escape(),
     };

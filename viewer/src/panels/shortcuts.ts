@@ -8,6 +8,7 @@ export interface KeyTargets {
   step(frames: number): void;
   togglePlay(): void;
   nextColoring(): void;
+  toggleLevelSet(): void;
   toggleHelp(): void;
   escape(): void;
 }
@@ -25,7 +26,7 @@ const STEP = 0.15; // of the picture, that an arrow key moves it by
 const ZOOM = 1.5;
 
 export function shortcutsOf(store: Store, actions: Actions, targets: KeyTargets): Shortcut[] {
-  const toggle = (name: "edges" | "boundary" | "levelSet" | "points") => () =>
+  const toggle = (name: "edges" | "boundary" | "points") => () =>
     store.set({ [name]: !store.state[name] });
   const moves: Record<string, [number, number]> = {
     ArrowLeft: [-STEP, 0],
@@ -47,7 +48,7 @@ export function shortcutsOf(store: Store, actions: Actions, targets: KeyTargets)
     shortcut("c", "C", "next colouring", () => targets.nextColoring()),
     shortcut("e", "E", "edges", toggle("edges")),
     shortcut("b", "B", "decision boundary", toggle("boundary")),
-    shortcut("l", "L", "level set", toggle("levelSet")),
+    shortcut("l", "L", "level set", () => targets.toggleLevelSet()),
     shortcut("p", "P", "data points", toggle("points")),
     shortcut("[", "[", "frame before", () => targets.step(-1)),
     shortcut("]", "]", "next frame", () => targets.step(1)),
