@@ -16,15 +16,12 @@ Pixel = tuple[float, float]
 
 
 def hover_pixels(driver: Driver, part: sc.Partition, count: int, pane: int = 0) -> list[Pixel]:
-    """Random pixels of the canvas at which the box around the domain is seen."""
-    box = driver.canvas(pane)
-    low, high = part.domain.corners.amin(0).tolist(), part.domain.corners.amax(0).tolist()
-    left, bottom = driver.place(*low, pane)
-    right, top = driver.place(*high, pane)
-    x = (max(0.0, left), min(box["width"], right))
-    y = (max(0.0, top), min(box["height"], bottom))
-    made = torch.rand(count, 2).double().tolist()
-    return [(x[0] + a * (x[1] - x[0]), y[0] + b * (y[1] - y[0])) for a, b in made]
+    """Random pixels of the canvas at which the domain is seen."""
+    corners = part.domain.corners
+    share = torch.distributions.Dirichlet(torch.full((len(corners),), 0.7).double())
+    places = (share.sample(torch.Size([count])) @ corners).tolist()
+    found = driver.ask("x[0].map((each) => v.camera(x[1]).toScreen(each))", [places, pane])
+    return [(x, y) for x, y in found]
 
 
 def differences(found: list[Any], part: sc.Partition, model: torch.nn.Module) -> list[Any]:

@@ -122,14 +122,19 @@ class Driver:
         self.page.mouse.up()
 
     def zoom(self, u: float, v: float, width: float) -> None:
-        """Zoom by the wheel at a place of the plane until the view is so wide."""
-        for _ in range(400):
-            now = float(self.ask("v.camera().width"))
-            if now <= width:
-                break
-            self.page.mouse.move(*self.at(*self.place(u, v)))
-            self.page.mouse.wheel(0, -240)
-            self.page.evaluate("new Promise(requestAnimationFrame)")
+        """Turn the wheel at a place of the plane until the view is so wide, or wider if it was."""
+        script = """async ([place, width]) => {
+            const canvas = document.querySelector("canvas.sc-canvas");
+            const box = canvas.getBoundingClientRect();
+            for (let turns = 0; splinecam[0].camera().width > width && turns < 400; turns++) {
+                const [x, y] = splinecam[0].camera().toScreen(place);
+                const at = { clientX: box.left + x, clientY: box.top + y };
+                const turn = { ...at, deltaY: -200, bubbles: true, cancelable: true };
+                canvas.dispatchEvent(new WheelEvent("wheel", turn));
+                if (turns % 2) await new Promise(requestAnimationFrame);
+            }
+        }"""
+        self.page.evaluate(script, [[u, v], width])
         self.idle()
 
     def pixels(self) -> bytes:
