@@ -72,7 +72,7 @@ def coloring_of(
     check_name(name, options)
     if not _is_column(name):
         return color_regions(part, name, chosen)
-    columns = table(part)
+    columns = part._remembered("table", None, lambda: table(part))
     if name not in columns:
         raise RequestError(f"There is no colouring {name[:60]!r}: the table has no such column.")
     numbers = np.asarray(columns[name], np.float64)
