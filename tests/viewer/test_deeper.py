@@ -169,12 +169,23 @@ def test_without_a_network_nothing_is_computed(tmp_path):
     sc.partition(mlp(), BOX, progress=False).save(tmp_path / "part.npz")
     session = Session(panes_of([sc.load(tmp_path / "part.npz")]))
     scene = asked(session, "scene").message
-    assert not scene["live"]
+    assert scene["live"]
+    assert not scene["panes"][0]["live"]
     assert scene["panes"][0]["directions"] == []
     moved = asked(session, "plane", turn=[0.1]).message
     assert "without its network" in moved["message"]
     window = asked(session, "window", frame=0, window=[0, 0, 0.5, 0.5], pixels=9).message
     assert "loaded without it" in window["message"]
+
+
+def test_a_plane_goes_back_to_where_it_was():
+    part = sc.partition(mlp(), BOX, progress=False)
+    session = Session(panes_of([part]))
+    asked(session, "plane", anchors=[[0, 0], [1, 0], [0, 1]])
+    assert session.panes[0].domain != BOX
+    again = asked(session, "plane", reset=True)
+    assert again.message["header"]["domain"]["corners"] == BOX.corners.tolist()
+    assert session.partition_of(asked(session, "mesh", frame=0).message["id"]) is part
 
 
 def test_an_outdated_window_is_given_up():

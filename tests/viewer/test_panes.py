@@ -30,6 +30,7 @@ def test_panes_side_by_side_and_frames():
     assert panes[2].partition(0).validate().ok
     assert panes[2].partition(0) is panes[2].partition(0)
     assert all(pane.live and not pane.grows and pane.poll() is None for pane in panes)
+    assert [pane.title for pane in panes_of([first, second])] == ["Sequential 1", "Sequential 2"]
     assert panes_of([(first, second)], labels=["begin", "end"])[0].labels == ["begin", "end"]
 
 
@@ -90,14 +91,13 @@ def test_a_watch_grows():
     (pane,) = panes_of([watch])
     assert pane.grows
     assert pane.labels == ["now"]
-    assert pane.live
+    assert not pane.live
     before = len(pane.partition(0))
     for _ in range(6):
         watch.step()
     assert pane.poll() == ["step 0", "step 5"]
     assert pane.poll() is None
     assert len(pane.partition(1)) == before
-    assert not pane.live
     with pytest.raises(sc.SplineCamError, match="holds partitions and no networks"):
         pane.computed(0, BOX)
 

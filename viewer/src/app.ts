@@ -232,10 +232,11 @@ export class App implements Stage {
     if (!control) return ["", "exact"];
     const { pane } = control;
     const camera = this.camera(pane);
-    const limit = this.scene.live ? null : control.deeper.limitOf(camera);
+    const limit = pane.header.live ? null : control.deeper.limitOf(camera);
     if (limit !== null) {
-      const words = `This file is exact to a width of ${formatNumber(limit, 1)}; Python goes deeper.`;
-      return [words, "note"];
+      const what = this.scene.live ? "What is loaded" : "This file";
+      const how = this.scene.live ? "with the network, Python goes deeper" : "Python goes deeper";
+      return [`${what} is exact to a width of ${formatNumber(limit, 1)}; ${how}.`, "note"];
     }
     if (control.deeper.problem && !pane.isShownWell(camera))
       return [control.deeper.problem, "note"];
@@ -316,6 +317,7 @@ export class App implements Stage {
       flyTo: (pane, at) => this.flyTo(pane, at),
       pictures: () => this.controls.map((control) => control.picture()),
       svg: () => this.svg(),
+      resetPlane: (pane) => control(pane)?.resetPlane(),
       movePlane: (pane, turn, shift) => control(pane)?.movePlane(turn, shift),
       setAnchor: (pane, anchor, point) => control(pane)?.setAnchor(anchor, point),
       dragAnchor: (pane, anchor, to) => control(pane)?.dragAnchor(anchor, to),

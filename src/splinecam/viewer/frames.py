@@ -132,13 +132,10 @@ class RunFrames:
             return self._read(snapshot)
 
     def network(self, frame: int) -> Network:
-        part = self.partition(frame)
-        if part._model is None:
-            raise SplineCamError(
-                "A recorded run holds partitions and no networks, so that nothing can be computed "
-                "beyond what was recorded. Show a partition, or a model and a domain."
-            )
-        return Network.of_partition(part)
+        raise SplineCamError(
+            "A recorded run holds partitions and no networks, so that nothing can be computed "
+            "beyond what was recorded. Show a partition, or a model and a domain."
+        )
 
     def poll(self) -> bool:
         before = self._shown

@@ -44,7 +44,7 @@ class Pane:
     partitions; limits: of what is computed while one looks.
 
     domain: what is shown now, in the plane to which it was moved last; plane: how it can be moved,
-    None if it cannot; generation: how often it was moved.
+    None if it cannot; home: the plane as it was at first; generation: how often it was moved.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Pane:
         self.limits = limits or Limits()
         self.domain = self.frames.domain
         self.plane: Plane | None = None
+        self.home: Plane | None = None
         self.generation = 0
         self._computed: dict[int, Partition | TooMuch] = {}
         self._start: tuple[Box, Partition] | None = None
@@ -160,6 +161,10 @@ class Pane:
         """Look for new frames: the labels of all frames if they have changed, else None."""
         return self.labels if self.frames.poll() else None
 
+    def settle(self, plane: Plane) -> None:
+        """Let the domain be moved from now on, by what its plane allows."""
+        self.plane = self.home = plane
+
     def move(self, plane: Plane) -> None:
         """Show the domain of another plane from now on, which the network partitions."""
         self.plane, self.domain = plane, plane.domain
@@ -198,11 +203,9 @@ def panes_of(
         limit_of("max_regions", max_regions) or MAX_REGIONS,
         memory_of(memory) or Limits.memory,
     )
-    panes = []
-    for k, subject in enumerate(subjects):
-        title, frames = _frames_of(subject, labels, options)
-        panes.append(Pane(titles[k] if titles else title, frames, limits=limits))
-    return panes
+    found = [_frames_of(subject, labels, options) for subject in subjects]
+    names = _distinct([title for title, _ in found]) if titles is None else titles
+    return [Pane(names[k], frames, limits=limits) for k, (_, frames) in enumerate(found)]
 
 
 def _frames_of(
@@ -233,6 +236,18 @@ def _frames_of(
         "a viewer shows a partition, a list of them, a model with a domain as a tuple, a run, a "
         f"watch, or the folder of a run, not {kind_of(subject)}"
     )
+
+
+def _distinct(titles: Sequence[str]) -> list[str]:
+    """Titles with numbers where there are several of the same.
+
+    >>> _distinct(["a", "b", "a"])
+    ['a 1', 'b', 'a 2']
+    """
+    return [
+        f"{title} {titles[: k + 1].count(title)}" if titles.count(title) > 1 else title
+        for k, title in enumerate(titles)
+    ]
 
 
 def _title(part: Partition | None = None) -> str:

@@ -8,6 +8,7 @@ from splinecam._util.points import as_float64
 from splinecam.errors import DomainError
 from splinecam.geometry.domain import Domain
 from splinecam.viewer.answers import Request, RequestError, number
+from splinecam.viewer.panes import Pane
 from splinecam.viewer.planes import Plane
 from splinecam.viewer.scene_options import SceneOptions
 
@@ -30,13 +31,16 @@ def plane_of(domain: Domain, options: SceneOptions) -> Plane:
     return Plane.of(domain, points=points)
 
 
-def moved_plane(plane: Plane | None, request: Request) -> Plane:
+def moved_plane(pane: Pane, request: Request) -> Plane:
     """The plane that a request asks for; an error if there is no network that could cut it."""
-    if plane is None:
+    plane = pane.plane
+    if plane is None or pane.home is None:
         raise RequestError(
             "The plane cannot be moved: the partition was recorded or loaded without its network. "
             "Give the network as well: sc.load(path, model=model)."
         )
+    if request.get("reset") is True:
+        return pane.home
     anchors, turn, shift = (request.get(name) for name in ("anchors", "turn", "shift"))
     if anchors is None and turn is None and shift is None:
         raise RequestError("A plane is moved by anchors, turn or shift.")

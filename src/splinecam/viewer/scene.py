@@ -48,7 +48,7 @@ def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Answer:
     header = {
         "kind": "scene",
         "title": options.title or " | ".join(dict.fromkeys(pane.title for pane in panes)),
-        "live": options.live and any(pane.live for pane in panes),
+        "live": options.live,
         "panes": [answer.message for answer in answers],
         "state": _state(representative(panes[0]), options),
         "python": options.python,
@@ -74,17 +74,17 @@ def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
 
 def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Answer:
     """The header of a pane, and its arrays under names that begin with the pane's number."""
-    part, domain = representative(pane), pane.domain
+    part, domain, plane = representative(pane), pane.domain, pane.plane
     n, notes = int(part.values.shape[1]), list[str]()
     if n > MAX_CLASSES:
         notes.append(f"There are {n:,} outputs: too many to show where each of them is largest.")
     points = points_of(part, domain, options, notes)
-    plane = pane.plane
     anchors = anchors_of(domain, plane.inputs if plane else options.anchors, options.shape)
     header = {
         "title": pane.title,
         "frames": list(pane.labels),
         "grows": pane.grows,
+        "live": plane is not None,
         "domain": _domain_header(domain, options),
         "layers": [
             {"name": name, "units": int(part.layer_errors[name].shape[0])} for name in part.layers

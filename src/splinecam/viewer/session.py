@@ -88,7 +88,7 @@ class Session:
         self._shelf = threading.Lock()  # of what is kept, also while an answer is computed
         for pane in self.panes:
             if self.options.live and pane.live:
-                pane.plane = plane_of(pane.domain, self.options)
+                pane.settle(plane_of(pane.domain, self.options))
 
     def answer(
         self,
@@ -221,7 +221,7 @@ class Session:
 
     def _plane(self, request: Request) -> Answer:
         number, pane = self.pane_of(request)
-        pane.move(moved_plane(pane.plane, request))
+        pane.move(moved_plane(pane, request))
         found = pane_answer(number, pane, self.options)
         return Answer({"kind": "plane", "pane": number, "header": found.message}, found.arrays)
 

@@ -38,7 +38,7 @@ export class Gradients {
     this.wanted = question.key;
     const known = this.known.get(question.key) ?? embedded(mesh, region, hit.cell);
     if (known) this.stage.panels.showGradient(known);
-    else if (this.stage.scene.live) {
+    else if (hit.pane.header.live) {
       this.timer = window.setTimeout(() => this.questions.push(question), DWELL);
     }
   }

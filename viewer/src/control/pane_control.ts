@@ -65,6 +65,11 @@ export class PaneControl {
     });
   }
 
+  /** Go back to the plane as it was at first. */
+  resetPlane(): void {
+    this.planes.push(() => this.request({ reset: true }));
+  }
+
   movePlane(turn: number[], shift: number[]): void {
     this.planes.push(() => this.request({ turn, shift }));
   }
@@ -74,8 +79,8 @@ export class PaneControl {
     this.marks = marks;
     const { mesh, slots } = this.pane.prepare(camera);
     this.overlays.update(mesh, marks);
-    const { scene } = this.stage;
-    if (scene.live && !this.frames.busy && this.pane.loaded) this.deeper.look(goal, moving);
+    if (this.pane.header.live && !this.frames.busy && this.pane.loaded)
+      this.deeper.look(goal, moving);
     return this.pane.renderer.draw(camera, this.look(slots));
   }
 

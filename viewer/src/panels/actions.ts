@@ -16,6 +16,8 @@ export interface Actions {
   pictures(): HTMLCanvasElement[];
   /** What one sees, as the text of an SVG file. */
   svg(): string | Promise<string>;
+  /** Go back to the plane as it was at first. */
+  resetPlane(pane: number): void;
   /** Turn (radians) and shift (lengths) the plane along each of the pane's directions. */
   movePlane(pane: number, turn: number[], shift: number[]): void;
   /** Put an anchor of the plane on a data point. */

@@ -99,7 +99,7 @@ export class Panels {
     this.planes = header.panes.map((pane, k) => {
       const plane = new PlanePanel(k, this.layout.panesShown[k]!.overlay, this.actions);
       if (header.panes.length > 1) plane.showTitle(pane.title || `pane ${k + 1}`);
-      plane.showPane(pane, message.arrays, header.live);
+      plane.showPane(pane, message.arrays);
       return plane;
     });
     this.layout.controls.append(...this.planes.map((plane) => plane.section));
@@ -108,7 +108,7 @@ export class Panels {
   /** Show a pane anew, after its plane was moved. */
   showPane(index: number, pane: PaneHeader, arrays: Message["arrays"]): void {
     this.inspector.showPane(index, pane, arrays);
-    this.planes[index]?.showPane(pane, arrays, this.scene?.live ?? false);
+    this.planes[index]?.showPane(pane, arrays);
   }
 
   /** Show the ranges of the outputs, after the mesh that one sees has changed. */

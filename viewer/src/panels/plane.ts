@@ -51,7 +51,7 @@ export class PlanePanel {
       },
     });
     const click = () => this.home();
-    const title = "Neither turned nor shifted";
+    const title = "The plane as it was at first";
     this.reset = element("button", { class: "sc-link", title, type: "button", click });
     this.reset.textContent = "reset";
     const head = box("sc-layers-head", this.name, this.reset);
@@ -65,8 +65,9 @@ export class PlanePanel {
     setText(this.name, title ? `Plane of ${title}` : "Plane", title);
   }
 
-  /** Show the moves that a pane allows; live: whether Python computes them. */
-  showPane(header: PaneHeader, arrays: Message["arrays"], live: boolean): void {
+  /** Show the moves that a pane allows, if Python can compute them. */
+  showPane(header: PaneHeader, arrays: Message["arrays"]): void {
+    const { live } = header;
     const anchored = live && header.anchors !== null;
     if (live) this.anchors.showPane(header, arrays);
     if (anchored && arrays[`${this.pane}/thumbnails`]) {
@@ -74,6 +75,7 @@ export class PlanePanel {
     }
     show(this.strip.view, anchored && this.strip.view.childElementCount > 0);
     show(this.handles.row, anchored);
+    show(this.reset, anchored || header.directions.length > 0);
     this.showAnchors(anchored && (this.chosen ?? header.anchors?.thumbnail != null));
     this.showDirections(live ? header.directions : []);
     show(this.section, anchored || (live && header.directions.length > 0));
@@ -95,7 +97,6 @@ export class PlanePanel {
   /** Make the sliders, unless they are there: one must not lose the one that is being dragged. */
   private showDirections(directions: PaneHeader["directions"]): void {
     const signature = JSON.stringify(directions.map(({ name, turn }) => [name, turn]));
-    show(this.reset, directions.length > 0);
     if (signature === this.directions) {
       for (const [k, { reach }] of directions.entries()) this.shifts[k]!.limits(-reach, reach);
       return;
@@ -129,7 +130,7 @@ export class PlanePanel {
 
   private home(): void {
     this.rest();
-    this.move();
+    this.actions.resetPlane(this.pane);
   }
 
   /** Set all sliders to 0: where anchors put the plane is where turns and shifts begin. */

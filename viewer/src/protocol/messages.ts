@@ -30,6 +30,8 @@ export interface PlaneRequest {
   turn?: number[];
   /** Lengths by which the plane is shifted along each of the pane's directions. */
   shift?: number[];
+  /** Go back to the plane as it was at first. */
+  reset?: true;
 }
 
 /** Tell Python what is selected; the answer is "ok". */
@@ -51,7 +53,7 @@ export interface SelectRequest {
 export interface SceneHeader {
   kind: "scene";
   title: string;
-  /** Whether Python computes while one looks: windows, planes, colourings, gradients. */
+  /** Whether Python answers while one looks; of what it can compute, each pane tells. */
   live: boolean;
   panes: PaneHeader[];
   /** The initial state, as far as it was given. */
@@ -67,6 +69,8 @@ export interface PaneHeader {
   frames: string[];
   /** Whether frames may be added while one looks. */
   grows: boolean;
+  /** Whether Python has the network: windows, planes, gradients. */
+  live: boolean;
   domain: DomainHeader;
   layers: LayerHeader[];
   /** The number of outputs of the network, and the names of the first 1,000; `MeshHeader.outputNames`
