@@ -65,12 +65,21 @@ interface Job {
   clip: [number, number, number, number] | null;
 }
 
+/** What became of a frame: whether more is wanted, and whether the canvas was drawn on. */
+interface Drawn {
+  more: boolean;
+  shown: boolean;
+}
+
 export class Pictures {
   private readonly gl: GL;
   private readonly pace: Pace;
   private front: Picture | null = null;
   private spare: Picture | null = null;
   private job: Job | null = null;
+  /** How many pictures were finished, and which of them the canvas shows where. */
+  private count = 0;
+  private shown: { count: number; view: View } | null = null;
   /** Whether the first picture was drawn directly. */
   private begun = false;
   /** The picture that fades, and since when. */
@@ -88,29 +97,29 @@ export class Pictures {
 
   /** Draw for as long as a frame may take, and show what there is on the canvas.
    *
-   * Returns whether another frame is wanted. */
-  draw(scene: Scene, view: View, moving: boolean): boolean {
-    if (scene.waiting && this.front) {
-      this.show(scene, view);
-      return true;
-    }
+   * again: show it also if the canvas shows it already. */
+  draw(scene: Scene, view: View, moving: boolean, again: boolean): Drawn {
+    if (scene.waiting && this.front) return { more: true, shown: this.show(scene, view, again) };
     if (scene.empty) {
       toCanvas(this.gl, view);
       clear(this.gl, scene.paper);
-      return false;
+      this.shown = null;
+      return { more: false, shown: true };
     }
     const few = (view.size[0] * view.size[1]) / PIXELS;
-    if (moving && this.drawDirectly(scene, view, few)) return true;
+    if (moving && this.drawDirectly(scene, view, few)) return { more: true, shown: true };
     // The first picture is drawn directly if it is small, since it is seen earlier.
     const some = STILL * this.pace.rate;
     if (!this.front && !this.begun && this.drawDirectly(scene, view, some)) {
       this.begun = true;
-      return true;
+      return { more: true, shown: true };
     }
     const unfinished = this.advance(scene, view, moving);
-    if (!this.front && this.begun && this.drawDirectly(scene, view, some)) return true;
-    this.show(scene, view);
-    return unfinished || this.fading !== null;
+    if (!this.front && this.begun && this.drawDirectly(scene, view, some)) {
+      return { more: true, shown: true };
+    }
+    const shown = this.show(scene, view, again);
+    return { more: unfinished || this.fading !== null, shown };
   }
 
   /** Draw all of the picture now, into the framebuffer that is bound. */
@@ -142,6 +151,7 @@ export class Pictures {
     if (work.left > Math.max(most, 3 * pace.rate)) return false;
     toCanvas(gl, view);
     clear(gl, scene.paper);
+    this.shown = null;
     work.run(Number.POSITIVE_INFINITY);
     return true;
   }
@@ -163,19 +173,24 @@ export class Pictures {
     return this.job !== null;
   }
 
-  /** Show the picture, or as much of it as there is, on the canvas. */
-  private show(scene: Scene, view: View): void {
-    const { gl, front, fading } = this;
+  /** Show the picture, or as much of it as there is, on the canvas; returns whether it did. */
+  private show(scene: Scene, view: View, again: boolean): boolean {
+    const { gl, front, fading, shown } = this;
+    if (!again && front && !fading && shown?.count === this.count && isSame(shown.view, view)) {
+      return false;
+    }
     toCanvas(gl, view);
-    const shown = front ?? this.job?.picture;
-    if (!shown?.view) {
+    this.shown = front && { count: this.count, view };
+    const picture = front ?? this.job?.picture;
+    if (!picture?.view) {
       clear(gl, scene.paper);
-      return;
+      return true;
     }
     const share = fading ? (performance.now() - fading.since) / FADE : 1;
     if (share >= 1) this.endFading();
     if (fading && share < 1) this.showPicture(fading.picture, scene, view, 1);
-    this.showPicture(shown, scene, view, Math.min(share, 1));
+    this.showPicture(picture, scene, view, Math.min(share, 1));
+    return true;
   }
 
   private showPicture(picture: Picture, scene: Scene, view: View, opacity: number): void {
@@ -286,6 +301,7 @@ export class Pictures {
 
   private finish({ picture }: Job, moving: boolean): void {
     this.endFading();
+    this.count++;
     const old = this.front;
     this.front = picture;
     this.job = null;

@@ -59,6 +59,9 @@ export class Renderer {
   private thumbnails: ThumbnailLayer | null = null;
   private version = 0;
   private key = "";
+  /** Counts changes of what lies over the cells. */
+  private overlay = 0;
+  private overlayKey = "";
   private view: View | null = null;
   private movedAt = 0;
   private lost = false;
@@ -97,6 +100,7 @@ export class Renderer {
 
   /** Draw segments over the cells: (x0 y0 x1 y1) each, with plane = center + scale * data. */
   setLines(name: string, segments: Local | null, style?: LineStyle): void {
+    this.overlay++;
     this.lines.get(name)?.forget();
     if (segments && style) this.lines.set(name, new Lines(segments, style));
     else this.lines.delete(name);
@@ -109,6 +113,7 @@ export class Renderer {
     cells?: Uint32Array | null,
     style?: HighlightStyle,
   ): void {
+    this.overlay++;
     this.highlights.get(name)?.forget();
     if (mesh && cells && style) this.highlights.set(name, new Highlight(mesh, cells, style));
     else this.highlights.delete(name);
@@ -116,6 +121,7 @@ export class Renderer {
 
   /** Draw the border of a domain, whose corners are given. */
   setDomain(corners: readonly Readonly<Pair>[] | null): void {
+    this.overlay++;
     this.border?.forget();
     const [center] = corners ?? [];
     if (!corners || !center) {
@@ -133,6 +139,7 @@ export class Renderer {
 
   /** Draw data points, and thumbnails beside them if they have any. */
   setPoints(samples: Samples | null): void {
+    this.overlay++;
     this.points?.forget(this.gl);
     this.thumbnails?.forget(this.gl);
     this.points = samples && new Points(samples);
@@ -149,13 +156,13 @@ export class Renderer {
   draw(camera: Camera, look: Look): boolean {
     if (this.lost || this.gl.isContextLost()) return false;
     const wanted = View.of(camera, this.fittingRatio(camera, ratioOf(look)));
-    this.resize(wanted);
+    const again = this.resize(wanted) || this.overlayChanged(look);
     const moving = this.noteMovement(wanted);
     const ready = this.prepare(look.slots, performance.now() + (moving ? MOVING : STILL));
     const view = this.pictures.aligned(wanted);
-    const unfinished = this.pictures.draw(this.scene(look), view, moving);
-    this.drawOver(view, look);
-    return unfinished || moving || !ready;
+    const { more, shown } = this.pictures.draw(this.scene(look), view, moving, again);
+    if (shown) this.drawOver(view, look);
+    return more || moving || !ready;
   }
 
   /** What one sees on a canvas of its own, drawn completely, with so many pixels for each of now.
@@ -276,11 +283,21 @@ export class Renderer {
     return Math.min(ratio, this.programs.maxTexture / Math.max(...camera.pixels));
   }
 
-  private resize({ size }: View): void {
+  /** Give the canvas the size of a view; returns whether it had another one. */
+  private resize({ size }: View): boolean {
     const { canvas } = this;
-    if (canvas.width === size[0] && canvas.height === size[1]) return;
+    if (canvas.width === size[0] && canvas.height === size[1]) return false;
     canvas.width = size[0];
     canvas.height = size[1];
+    return true;
+  }
+
+  /** Whether what lies over the cells has changed since the last frame. */
+  private overlayChanged({ theme, points, thumbnails }: Look): boolean {
+    const key = [this.overlay, theme, points, thumbnails].join();
+    const changed = key !== this.overlayKey;
+    this.overlayKey = key;
+    return changed;
   }
 
   /** Whether the camera moves: it differs from that of the last frames. */
@@ -301,6 +318,7 @@ export class Renderer {
 
   private readonly onRestored = (): void => {
     this.lost = false;
+    this.overlay++;
     this.programs = new Programs(this.gl);
     this.pictures = new Pictures(this.programs);
     for (const slot of this.slots.values()) slot.lose();
