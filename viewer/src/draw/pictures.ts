@@ -5,65 +5,18 @@
 // without zooming, the picture is shifted and only what came into sight is drawn.
 
 import type { Box, Pair } from "../protocol/messages";
-import type { Rgb } from "./colours";
-import type { EdgeLooks } from "./edges";
-import { type GL, type Programs, textureOf } from "./programs";
+import { Job } from "./job";
+import { clear, Picture } from "./picture";
+import type { GL, Programs } from "./programs";
 import { drawImage } from "./raster";
+import { alike, type Looks, type Scene } from "./scene";
 import type { View } from "./view";
 import { Pace, Work } from "./work";
 
 const [MOVING, STILL] = [6, 40]; // milliseconds of work in a frame
 const FADE = 150; // milliseconds in which a picture replaces one that shows something else
+const SMOOTHING = 400; // milliseconds that smoothing the borders of cells may take
 const PIXELS = 120; // so many pixels of a picture cost as much to show as a triangle to draw
-
-/** What pictures are made of. */
-export interface Scene {
-  /** Pictures with the same version show the same. */
-  version: number;
-  /** Whether there is nothing but paper. */
-  empty: boolean;
-  /** Whether something is not ready to be shown at all. */
-  waiting: boolean;
-  paper: Rgb;
-  looks(view: View): Map<string, EdgeLooks>;
-  draw(view: View, work: Work, looks: Map<string, EdgeLooks>): void;
-}
-
-/** A texture to draw into. */
-class Picture {
-  readonly texture: WebGLTexture;
-  readonly frame: WebGLFramebuffer;
-  view: View | null = null;
-  version = -1;
-  looks: Map<string, EdgeLooks> = new Map();
-  /** Whether the looks fit the view: they are kept while one moves without zooming. */
-  fresh = true;
-
-  constructor(
-    private readonly gl: GL,
-    readonly size: Readonly<Pair>,
-  ) {
-    this.texture = textureOf(gl, [size[0], size[1]], gl.RGBA8, gl.LINEAR);
-    this.frame = gl.createFramebuffer();
-    gl.bindFramebuffer(gl.FRAMEBUFFER, this.frame);
-    const attached = gl.COLOR_ATTACHMENT0;
-    gl.framebufferTexture2D(gl.FRAMEBUFFER, attached, gl.TEXTURE_2D, this.texture, 0);
-  }
-
-  dispose(): void {
-    this.gl.deleteFramebuffer(this.frame);
-    this.gl.deleteTexture(this.texture);
-  }
-}
-
-/** A picture that is being drawn. */
-interface Job {
-  picture: Picture;
-  work: Work;
-  cost: number;
-  /** The rectangle that is drawn: left, low, width and height in pixels; null: all. */
-  clip: [number, number, number, number] | null;
-}
 
 /** What became of a frame: whether more is wanted, and whether the canvas was drawn on. */
 interface Drawn {
@@ -135,6 +88,7 @@ export class Pictures {
 
   dispose(): void {
     const { front, spare, job, fading } = this;
+    job?.putAside();
     for (const each of [front, spare, job?.picture, fading?.picture]) each?.dispose();
     this.front = null;
     this.spare = null;
@@ -145,7 +99,7 @@ export class Pictures {
   /** Draw on the canvas without a picture, if that costs little; returns whether it did. */
   private drawDirectly(scene: Scene, view: View, most: number): boolean {
     const { front, gl, pace } = this;
-    if (front?.version === scene.version && isSame(front.view, view)) return false;
+    if (front?.version === scene.version && view.isAt(front.view)) return false;
     const work = new Work();
     scene.draw(view, work, scene.looks(view));
     if (work.left > Math.max(most, 3 * pace.rate)) return false;
@@ -161,12 +115,12 @@ export class Pictures {
     if (this.pace.isBusy(moving)) return true;
     let allowed = this.pace.rate * (moving ? MOVING : STILL);
     const before = allowed;
-    if (this.job && this.outdated(this.job, scene, view, moving)) this.abandon();
+    if (this.job && this.outdated(this.job, scene, view, moving)) this.abandon(this.job);
     for (;;) {
       this.job ??= this.next(scene, view, moving);
       if (!this.job || allowed <= 0) break;
-      allowed -= this.run(this.job, allowed);
-      if (!this.job.work.done) break;
+      allowed -= this.job.run(allowed);
+      if (!this.job.done) break;
       this.finish(this.job, moving);
     }
     this.pace.began(before - allowed, before);
@@ -176,7 +130,7 @@ export class Pictures {
   /** Show the picture, or as much of it as there is, on the canvas; returns whether it did. */
   private show(scene: Scene, view: View, again: boolean): boolean {
     const { gl, front, fading, shown } = this;
-    if (!again && front && !fading && shown?.count === this.count && isSame(shown.view, view)) {
+    if (!again && front && !fading && shown?.count === this.count && view.isAt(shown.view)) {
       return false;
     }
     toCanvas(gl, view);
@@ -208,19 +162,15 @@ export class Pictures {
     this.fading = null;
   }
 
-  private outdated(
-    { picture, work, cost }: Job,
-    scene: Scene,
-    view: View,
-    moving: boolean,
-  ): boolean {
+  private outdated({ picture, left }: Job, scene: Scene, view: View, moving: boolean): boolean {
     if (picture.version !== scene.version) return true;
-    return !moving && !isSame(picture.view, view) && work.left > cost / 2;
+    return !moving && !view.isAt(picture.view) && left > 0.5;
   }
 
-  private abandon(): void {
+  private abandon(job: Job): void {
+    job.putAside();
     this.spare?.dispose();
-    this.spare = this.job?.picture ?? null;
+    this.spare = job.picture;
     this.job = null;
   }
 
@@ -228,11 +178,11 @@ export class Pictures {
   private next(scene: Scene, view: View, moving: boolean): Job | null {
     const { front } = this;
     const current = front?.version === scene.version;
-    if (current && isSame(front.view, view)) {
-      if (front.fresh || moving) return null;
-      const looks = scene.looks(view);
-      front.fresh = alike(front.looks, looks);
-      return front.fresh ? null : this.whole(scene, view, looks);
+    if (current && view.isAt(front.view)) {
+      if (moving) return null;
+      const looks = front.fresh ? front.looks : scene.looks(view);
+      front.fresh ||= alike(front.looks, looks);
+      return front.fresh ? this.smoothed(scene, view, front) : this.whole(scene, view, looks);
     }
     const shift = current && front.view && view.isShiftOf(front.view) && view.from(front.view);
     if (shift && isWholeNumber(shift)) {
@@ -240,63 +190,29 @@ export class Pictures {
       const [width, height] = view.size;
       const seen = (width - Math.abs(x)) * (height - Math.abs(y));
       if (Math.abs(x) < width && Math.abs(y) < height && seen > 0.3 * width * height) {
-        return this.shifted(scene, view, front, [x, y]);
+        const picture = this.picture(scene, view, front.looks);
+        picture.fresh = false;
+        return Job.shifted(this.programs, picture, scene, view, { from: front, by: [x, y] });
       }
     }
     return this.whole(scene, view, scene.looks(view));
   }
 
-  private whole(scene: Scene, view: View, looks: Map<string, EdgeLooks>): Job {
-    const picture = this.picture(scene, view, looks);
-    const work = new Work();
-    const job: Job = { picture, work, cost: 0, clip: null };
-    work.add(0, () => clear(this.gl, scene.paper));
-    scene.draw(view, work, looks);
-    job.cost = work.left;
-    return job;
+  private whole(scene: Scene, view: View, looks: Looks): Job {
+    return Job.whole(this.programs, this.picture(scene, view, looks), scene, view, looks);
   }
 
-  /** The picture in front moved by (-x, -y) pixels, and the strips that came into sight. */
-  private shifted(scene: Scene, view: View, front: Picture, [x, y]: Pair): Job {
-    const { gl } = this;
-    const picture = this.picture(scene, view, front.looks);
-    picture.fresh = false;
-    const [width, height] = view.size;
-    const [left, low] = [Math.max(0, x), Math.max(0, y)];
-    const [w, h] = [width - Math.abs(x), height - Math.abs(y)];
-    gl.bindFramebuffer(gl.FRAMEBUFFER, front.frame);
-    gl.bindTexture(gl.TEXTURE_2D, picture.texture);
-    gl.copyTexSubImage2D(gl.TEXTURE_2D, 0, left - x, low - y, left, low, w, h);
-    const work = new Work();
-    const job: Job = { picture, work, cost: 0, clip: [0, 0, 0, 0] };
-    const strips: [number, number, number, number][] = [];
-    if (x) strips.push([x > 0 ? w : 0, 0, Math.abs(x), height]);
-    if (y) strips.push([x > 0 ? 0 : -x, y > 0 ? h : 0, w, Math.abs(y)]);
-    for (const strip of strips) {
-      const [x0, y0] = [strip[0] - width / 2, strip[1] - height / 2];
-      const part: Box = [x0, y0, x0 + strip[2], y0 + strip[3]];
-      work.add(0, () => {
-        job.clip = strip;
-        gl.scissor(...strip);
-        clear(gl, scene.paper);
-      });
-      scene.draw(view.limited(part), work, front.looks);
-    }
-    job.cost = work.left;
-    return job;
-  }
-
-  private run(job: Job, allowed: number): number {
-    const { gl } = this;
-    gl.bindFramebuffer(gl.FRAMEBUFFER, job.picture.frame);
-    gl.viewport(0, 0, job.picture.size[0], job.picture.size[1]);
-    if (job.clip) {
-      gl.enable(gl.SCISSOR_TEST);
-      gl.scissor(...job.clip);
-    } else {
-      gl.disable(gl.SCISSOR_TEST);
-    }
-    return job.work.run(allowed);
+  /** The same picture with smooth borders of cells; null if it is smooth, or would take long. */
+  private smoothed(scene: Scene, view: View, front: Picture): Job | null {
+    if (front.smooth) return null;
+    front.smooth = true;
+    const { programs, gl } = this;
+    const allowed = SMOOTHING * this.pace.rate;
+    return Job.smooth(programs, scene, view, front.looks, allowed, () => {
+      const picture = this.picture(scene, view, front.looks);
+      picture.smooth = true;
+      return [picture, new Picture(gl, view.size)];
+    });
   }
 
   private finish({ picture }: Job, moving: boolean): void {
@@ -305,7 +221,7 @@ export class Pictures {
     const old = this.front;
     this.front = picture;
     this.job = null;
-    if (old && !moving && old.version !== picture.version && isSame(old.view, picture.view!)) {
+    if (old && !moving && old.version !== picture.version && picture.view?.isAt(old.view)) {
       this.fading = { picture: old, since: performance.now() };
     } else {
       this.spare?.dispose();
@@ -314,7 +230,7 @@ export class Pictures {
   }
 
   /** A picture to draw into. */
-  private picture(scene: Scene, view: View, looks: Map<string, EdgeLooks>): Picture {
+  private picture(scene: Scene, view: View, looks: Looks): Picture {
     let picture = this.spare;
     this.spare = null;
     const [width, height] = view.size;
@@ -322,7 +238,13 @@ export class Pictures {
       picture?.dispose();
       picture = new Picture(this.gl, view.size);
     }
-    return Object.assign(picture, { view, version: scene.version, looks, fresh: true });
+    return Object.assign(picture, {
+      view,
+      version: scene.version,
+      looks,
+      fresh: true,
+      smooth: false,
+    });
   }
 }
 
@@ -333,17 +255,6 @@ function toCanvas(gl: GL, { size }: View): void {
   gl.viewport(0, 0, size[0], size[1]);
 }
 
-function clear(gl: GL, paper: Rgb): void {
-  gl.clearColor(paper[0], paper[1], paper[2], 1);
-  gl.clear(gl.COLOR_BUFFER_BIT);
-}
-
-function isSame(a: View | null, b: View): boolean {
-  if (!a || !b.isShiftOf(a)) return false;
-  const [x, y] = b.from(a);
-  return Math.abs(x) < 1e-3 && Math.abs(y) < 1e-3;
-}
-
 function isWholeNumber(shift: Readonly<Pair>): boolean {
   return shift.every((x) => Math.abs(x - Math.round(x)) < 0.01);
 }
@@ -351,17 +262,4 @@ function isWholeNumber(shift: Readonly<Pair>): boolean {
 /** Whether a rectangle is clip space, to a hundredth of a pixel. */
 function isWhole(place: Box, size: Readonly<Pair>): boolean {
   return place.every((x, k) => Math.abs(x - (k < 2 ? -1 : 1)) * size[k % 2]! < 0.02);
-}
-
-function alike(a: Map<string, EdgeLooks>, b: Map<string, EdgeLooks>): boolean {
-  const near = (x: number, y: number): boolean => Math.abs(x - y) <= 0.1 * Math.max(x, y);
-  for (const [name, { layers, boundary }] of b) {
-    const other = a.get(name);
-    if (!other || !near(other.boundary, boundary)) return false;
-    for (let k = 0; k < layers.length; k++) {
-      const [one, two] = [layers[k]!, other.layers[k]!];
-      if (!near(one.width, two.width) || !near(one.opacity, two.opacity)) return false;
-    }
-  }
-  return true;
 }

@@ -4,19 +4,17 @@ import type { Camera } from "../geometry/camera";
 import type { Mesh } from "../geometry/mesh";
 import type { ColoringHeader, Message, Pair, RasterHeader } from "../protocol/messages";
 import type { Local } from "./clip";
-import { type Rgb, rgb } from "./colours";
-import type { EdgeLooks } from "./edges";
-import { Highlight, type HighlightStyle } from "./highlight";
-import { type LineStyle, Lines } from "./lines";
-import { Pictures, type Scene } from "./pictures";
-import { Points } from "./points";
+import { rgb } from "./colours";
+import type { HighlightStyle } from "./highlight";
+import type { LineStyle } from "./lines";
+import { Overlay, type OverlayLook } from "./overlay";
+import { Pictures } from "./pictures";
 import { type GL, Programs } from "./programs";
 import type { Samples } from "./samples";
+import { type Scene, sceneOf } from "./scene";
 import { type SceneLook, Slot } from "./slot";
-import { BORDER, DARK_PAPER, INK, INK_ON_DARK, INKS, PAPER } from "./theme";
-import { ThumbnailLayer } from "./thumbnails";
+import { DARK_PAPER, INK, INK_ON_DARK, PAPER } from "./theme";
 import { View } from "./view";
-import type { Work } from "./work";
 
 const NO_WEBGL =
   "This browser draws no WebGL2 pictures. Update it, or switch on hardware acceleration in its " +
@@ -26,8 +24,7 @@ const RESTING = 80; // milliseconds without movement after which the camera rest
 const [MOVING, STILL] = [8, 25]; // milliseconds in which meshes are made ready in a frame
 
 /** How everything is drawn. */
-export interface Look {
-  theme: "light" | "dark";
+export interface Look extends OverlayLook {
   /** The slots to draw, from below. */
   slots: readonly string[];
   edges: boolean;
@@ -37,8 +34,6 @@ export interface Look {
   edgeWidth: number;
   /** The number of layers of the network. */
   layers?: number;
-  points: boolean;
-  thumbnails: boolean;
   /** The colour around the domain, such as "#ffffff"; by default that of the theme. */
   paper?: string;
   /** Device pixels per CSS pixel; by default those of the screen. */
@@ -52,16 +47,9 @@ export class Renderer {
   private programs: Programs;
   private pictures: Pictures;
   private readonly slots = new Map<string, Slot>();
-  private readonly lines = new Map<string, Lines>();
-  private readonly highlights = new Map<string, Highlight>();
-  private border: Lines | null = null;
-  private points: Points | null = null;
-  private thumbnails: ThumbnailLayer | null = null;
+  private readonly overlay: Overlay;
   private version = 0;
   private key = "";
-  /** Counts changes of what lies over the cells. */
-  private overlay = 0;
-  private overlayKey = "";
   private view: View | null = null;
   private movedAt = 0;
   private lost = false;
@@ -76,6 +64,7 @@ export class Renderer {
     });
     if (!gl) throw new Error(NO_WEBGL);
     this.gl = gl;
+    this.overlay = new Overlay(gl);
     this.programs = new Programs(gl);
     this.pictures = new Pictures(this.programs);
     canvas.addEventListener("webglcontextlost", this.onLost);
@@ -100,10 +89,7 @@ export class Renderer {
 
   /** Draw segments over the cells: (x0 y0 x1 y1) each, with plane = center + scale * data. */
   setLines(name: string, segments: Local | null, style?: LineStyle): void {
-    this.overlay++;
-    this.lines.get(name)?.forget();
-    if (segments && style) this.lines.set(name, new Lines(segments, style));
-    else this.lines.delete(name);
+    this.overlay.setLines(name, segments, style);
   }
 
   /** Mark cells of a mesh. */
@@ -113,55 +99,34 @@ export class Renderer {
     cells?: Uint32Array | null,
     style?: HighlightStyle,
   ): void {
-    this.overlay++;
-    this.highlights.get(name)?.forget();
-    if (mesh && cells && style) this.highlights.set(name, new Highlight(mesh, cells, style));
-    else this.highlights.delete(name);
+    this.overlay.setHighlight(name, mesh, cells, style);
   }
 
   /** Draw the border of a domain, whose corners are given. */
-  setDomain(corners: readonly Readonly<Pair>[] | null): void {
-    this.overlay++;
-    this.border?.forget();
-    const [center] = corners ?? [];
-    if (!corners || !center) {
-      this.border = null;
-      return;
-    }
-    const data = Float64Array.from(
-      corners.flatMap((corner, k) => {
-        const next = corners[(k + 1) % corners.length]!;
-        return [...corner, ...next].map((x, axis) => x - center[axis % 2]!);
-      }),
-    );
-    this.border = new Lines({ data, center, scale: 1 }, { color: INKS.light, width: BORDER });
+  setDomain(corners: readonly Readonly<Pair>[]): void {
+    this.overlay.setDomain(corners);
   }
 
   /** Draw data points, and thumbnails beside them if they have any. */
   setPoints(samples: Samples | null): void {
-    this.overlay++;
-    this.points?.forget(this.gl);
-    this.thumbnails?.forget(this.gl);
-    this.points = samples && new Points(samples);
-    const images = samples?.thumbnails;
-    this.thumbnails = samples && images ? new ThumbnailLayer(samples, images) : null;
+    this.overlay.setPoints(samples);
   }
 
   /** The data point whose thumbnail is at a CSS pixel, as drawn last; -1: none. */
   thumbnailAt(xy: Readonly<Pair>): number {
-    return this.thumbnails?.at(xy) ?? -1;
+    return this.overlay.thumbnailAt(xy);
   }
 
   /** Draw; returns whether the picture is not finished, so that another frame is wanted. */
   draw(camera: Camera, look: Look): boolean {
     if (this.lost || this.gl.isContextLost()) return false;
     const wanted = View.of(camera, this.fittingRatio(camera, ratioOf(look)));
-    const again = this.resize(wanted) || this.overlayChanged(look);
+    const again = this.resize(wanted) || this.overlay.changed(look);
     const moving = this.noteMovement(wanted);
     const ready = this.prepare(look.slots, performance.now() + (moving ? MOVING : STILL));
     const view = this.pictures.aligned(wanted);
     const { more, shown } = this.pictures.draw(this.scene(look), view, moving, again);
-    if (shown) this.drawOver(view, look);
+    if (shown) this.overlay.draw(this.programs, view, look);
     return more || moving || !ready;
   }
 
@@ -180,7 +145,7 @@ export class Renderer {
     this.resize(view);
     gl.bindFramebuffer(gl.FRAMEBUFFER, null);
     Pictures.drawNow(programs, this.scene(look), view);
-    this.drawOver(view, look);
+    this.overlay.draw(this.programs, view, look);
     page.width = width;
     page.height = height;
     context.imageSmoothingQuality = "high";
@@ -204,9 +169,7 @@ export class Renderer {
     this.canvas.removeEventListener("webglcontextrestored", this.onRestored);
     this.pictures.dispose();
     for (const slot of this.slots.values()) slot.dispose();
-    for (const each of [...this.lines.values(), ...this.highlights.values()]) each.forget();
-    this.setDomain(null);
-    this.setPoints(null);
+    this.overlay.dispose();
     this.gl.getExtension("WEBGL_lose_context")?.loseContext();
   }
 
@@ -237,45 +200,8 @@ export class Renderer {
     const ink = theme === "dark" ? INK_ON_DARK : INK;
     const hidden = new Set(hiddenLayers);
     const own: SceneLook = { edges, boundary, hidden, edgeWidth, layers, ink };
-    return this.sceneOf(slots, own, paper);
-  }
-
-  private sceneOf(names: readonly string[], look: SceneLook, paper: Rgb): Scene {
-    const used = names.flatMap((name) => {
-      const slot = this.slots.get(name);
-      return slot && !slot.empty ? [[name, slot] as const] : [];
-    });
-    const { programs, version } = this;
-    const looks = (view: View): Map<string, EdgeLooks> => {
-      const result = new Map<string, EdgeLooks>();
-      for (const [name, slot] of used) {
-        const found = slot.looks(view, look);
-        if (found) result.set(name, found);
-      }
-      return result;
-    };
-    const draw = (view: View, work: Work, found: Map<string, EdgeLooks>): void => {
-      for (const [name, slot] of used) {
-        slot.draw(programs, view, work, look, found.get(name) ?? null);
-      }
-    };
-    const waiting = names.some((name) => this.slots.get(name)?.waiting);
-    return { version, empty: !used.length, waiting, paper, looks, draw };
-  }
-
-  private drawOver(view: View, look: Look): void {
-    const { programs } = this;
-    for (const each of this.highlights.values()) each.drawFill(programs, view);
-    if (this.border) {
-      this.border.style.color = INKS[look.theme];
-      this.border.draw(programs, view);
-    }
-    for (const each of this.lines.values()) each.draw(programs, view);
-    for (const each of this.highlights.values()) each.drawOutline(programs, view);
-    const thumbnails = look.thumbnails ? this.thumbnails : null;
-    thumbnails?.drawLeaders(programs, view);
-    if (look.points) this.points?.draw(programs, view);
-    thumbnails?.draw(programs, view);
+    const used = slots.map((name) => [name, this.slot(name)] as const);
+    return sceneOf(this.programs, used, own, paper, this.version);
   }
 
   /** A ratio with which the canvas is not larger than the graphics card can draw. */
@@ -290,14 +216,6 @@ export class Renderer {
     canvas.width = size[0];
     canvas.height = size[1];
     return true;
-  }
-
-  /** Whether what lies over the cells has changed since the last frame. */
-  private overlayChanged({ theme, points, thumbnails }: Look): boolean {
-    const key = [this.overlay, theme, points, thumbnails].join();
-    const changed = key !== this.overlayKey;
-    this.overlayKey = key;
-    return changed;
   }
 
   /** Whether the camera moves: it differs from that of the last frames. */
@@ -318,14 +236,10 @@ export class Renderer {
 
   private readonly onRestored = (): void => {
     this.lost = false;
-    this.overlay++;
     this.programs = new Programs(this.gl);
     this.pictures = new Pictures(this.programs);
     for (const slot of this.slots.values()) slot.lose();
-    for (const each of [...this.lines.values(), ...this.highlights.values()]) each.lose();
-    this.border?.lose();
-    this.points?.forget();
-    this.thumbnails?.forget();
+    this.overlay.lose();
     this.onWake();
   };
 }

@@ -129,14 +129,23 @@ export class Slot {
     return edges.looks(view, fill.visibleArea(view), look.layers || edges.layerCount);
   }
 
-  /** Add the drawing of all of it to the work. */
-  draw(programs: Programs, view: View, work: Work, look: SceneLook, looks: EdgeLooks | null): void {
+  /** Add the drawing of the raster and the cells to the work. */
+  drawCells(programs: Programs, view: View, work: Work): void {
     const { raster } = this;
     if (raster) work.add(100, () => raster.draw(programs, view));
-    if (!this.shown) return;
-    const { fill, edges, content } = this.shown;
-    fill.draw(programs, view, work);
-    if (!edges || !looks) return;
+    this.shown?.fill.draw(programs, view, work);
+  }
+
+  /** Add the drawing of edges and boundary to the work. */
+  drawLines(
+    programs: Programs,
+    view: View,
+    work: Work,
+    look: SceneLook,
+    looks: EdgeLooks | undefined,
+  ): void {
+    if (!this.shown?.edges || !looks) return;
+    const { edges, content } = this.shown;
     const { paint, byClass } = content;
     const ink = paint ? inkOn(brightness(paint)) : look.ink;
     const { hidden, edgeWidth: factor } = look;

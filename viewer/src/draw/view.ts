@@ -55,6 +55,12 @@ export class View {
     return [left, low, (x1 + margin - x) * k, (y1 + margin - y) * k];
   }
 
+  /** The view moved by some pixels. */
+  shifted([x, y]: Readonly<Pair>): View {
+    const rest: Pair = [this.rest[0] + x * this.unit, this.rest[1] + y * this.unit];
+    return new View(this.center, rest, this.unit, this.size, this.ratio, this.part);
+  }
+
   /** The view of which only a part is drawn. */
   limited(part: Box): View {
     return new View(this.center, this.rest, this.unit, this.size, this.ratio, part);
@@ -82,13 +88,19 @@ export class View {
     return same && this.size[0] === other.size[0] && this.size[1] === other.size[1];
   }
 
+  /** Whether another view has the same pixels. */
+  isAt(other: View | null): boolean {
+    if (!other || !this.isShiftOf(other)) return false;
+    const [x, y] = this.from(other);
+    return Math.abs(x) < 1e-3 && Math.abs(y) < 1e-3;
+  }
+
   /** This view, moved by less than a pixel so that its pixels are those of another one. */
   alignedWith(other: View): View {
     if (!this.isShiftOf(other)) return this;
     const [x, y] = this.from(other);
     const [dx, dy] = [Math.round(x) - x, Math.round(y) - y];
     if (Math.abs(x) > 1e6 || Math.abs(y) > 1e6) return this;
-    const rest: Pair = [this.rest[0] + dx * this.unit, this.rest[1] + dy * this.unit];
-    return new View(this.center, rest, this.unit, this.size, this.ratio);
+    return this.shifted([dx, dy]);
   }
 }

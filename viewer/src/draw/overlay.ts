@@ -1,0 +1,118 @@
+// What lies over the cells: the border, lines, marks, data points, thumbnails.
+
+import type { Mesh } from "../geometry/mesh";
+import type { Pair } from "../protocol/messages";
+import type { Local } from "./clip";
+import { Highlight, type HighlightStyle } from "./highlight";
+import { type LineStyle, Lines } from "./lines";
+import { Points } from "./points";
+import type { GL, Programs } from "./programs";
+import type { Samples } from "./samples";
+import { BORDER, INKS } from "./theme";
+import { ThumbnailLayer } from "./thumbnails";
+import type { View } from "./view";
+
+/** The switches of what lies over the cells. */
+export interface OverlayLook {
+  theme: "light" | "dark";
+  points: boolean;
+  thumbnails: boolean;
+}
+
+export class Overlay {
+  private readonly lines = new Map<string, Lines>();
+  private readonly highlights = new Map<string, Highlight>();
+  private border: Lines | null = null;
+  private points: Points | null = null;
+  private thumbnails: ThumbnailLayer | null = null;
+  /** Counts changes. */
+  private version = 0;
+  private key = "";
+
+  constructor(private readonly gl: GL) {}
+
+  setLines(name: string, segments: Local | null, style?: LineStyle): void {
+    this.version++;
+    this.lines.get(name)?.forget();
+    if (segments && style) this.lines.set(name, new Lines(segments, style));
+    else this.lines.delete(name);
+  }
+
+  setHighlight(
+    name: string,
+    mesh: Mesh | null,
+    cells?: Uint32Array | null,
+    style?: HighlightStyle,
+  ): void {
+    this.version++;
+    this.highlights.get(name)?.forget();
+    if (mesh && cells && style) this.highlights.set(name, new Highlight(mesh, cells, style));
+    else this.highlights.delete(name);
+  }
+
+  setDomain(corners: readonly Readonly<Pair>[]): void {
+    this.version++;
+    this.border?.forget();
+    const [center] = corners;
+    if (!center) {
+      this.border = null;
+      return;
+    }
+    const data = corners.flatMap((corner, k) => {
+      const next = corners[(k + 1) % corners.length]!;
+      return [...corner, ...next].map((x, axis) => x - center[axis % 2]!);
+    });
+    const local = { data: Float64Array.from(data), center, scale: 1 };
+    this.border = new Lines(local, { color: INKS.light, width: BORDER });
+  }
+
+  setPoints(samples: Samples | null): void {
+    this.version++;
+    this.points?.forget(this.gl);
+    this.thumbnails?.forget(this.gl);
+    this.points = samples && new Points(samples);
+    const images = samples?.thumbnails;
+    this.thumbnails = samples && images ? new ThumbnailLayer(samples, images) : null;
+  }
+
+  thumbnailAt(xy: Readonly<Pair>): number {
+    return this.thumbnails?.at(xy) ?? -1;
+  }
+
+  /** Whether it looks otherwise than when this was asked last. */
+  changed({ theme, points, thumbnails }: OverlayLook): boolean {
+    const key = [this.version, theme, points, thumbnails].join();
+    const changed = key !== this.key;
+    this.key = key;
+    return changed;
+  }
+
+  draw(programs: Programs, view: View, look: OverlayLook): void {
+    for (const each of this.highlights.values()) each.drawFill(programs, view);
+    if (this.border) {
+      this.border.style.color = INKS[look.theme];
+      this.border.draw(programs, view);
+    }
+    for (const each of this.lines.values()) each.draw(programs, view);
+    for (const each of this.highlights.values()) each.drawOutline(programs, view);
+    const thumbnails = look.thumbnails ? this.thumbnails : null;
+    thumbnails?.drawLeaders(programs, view);
+    if (look.points) this.points?.draw(programs, view);
+    thumbnails?.draw(programs, view);
+  }
+
+  /** Forget what was on the graphics card, after it was lost. */
+  lose(): void {
+    this.version++;
+    for (const each of [...this.lines.values(), ...this.highlights.values()]) each.lose();
+    this.border?.lose();
+    this.points?.forget();
+    this.thumbnails?.forget();
+  }
+
+  dispose(): void {
+    for (const each of [...this.lines.values(), ...this.highlights.values()]) each.forget();
+    this.setDomain([]);
+    this.setPoints(null);
+  }
+}
