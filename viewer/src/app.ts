@@ -7,18 +7,17 @@ import { boxAround } from "./control/depth";
 import { sentenceOf } from "./control/failure";
 import { Gradients } from "./control/gradients";
 import { handleOf, publish } from "./control/handle";
-import { type Hit, Hover, hitAt, hitAtPlace } from "./control/hover";
+import { Hover, hitAt, hitAtPlace } from "./control/hover";
 import { PaneControl } from "./control/pane_control";
 import { PaneView } from "./control/panes";
 import type { Gestures } from "./control/pointer";
+import { regionShown } from "./control/region_shown";
 import { Selection } from "./control/selection";
 import { Address, cleaned, Telling } from "./control/sharing";
 import type { Stage } from "./control/stage";
 import { View } from "./control/view";
 import { Renderer } from "./draw/renderer";
 import { Camera } from "./geometry/camera";
-import { regionInfo } from "./geometry/maps";
-import type { RegionInfo } from "./geometry/region_info";
 import type { Actions } from "./panels/actions";
 import { legendOf } from "./panels/legend";
 import type { StatusKind } from "./panels/messages";
@@ -345,10 +344,4 @@ export class App implements Stage {
     }
     this.view.fly(Camera.fit(boxAround(points), pane.pixels, 0.25));
   }
-}
-
-function regionShown(hit: Hit | null): RegionInfo | null {
-  return hit && hit.cell >= 0
-    ? regionInfo(hit.level.mesh, hit.cell, hit.at, hit.pane.header)
-    : null;
 }

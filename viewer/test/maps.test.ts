@@ -4,7 +4,7 @@ import { boundarySegments, neighbours, outlineOf, unitCurve } from "../src/geome
 import { areaOf, outputsAt, regionInfo } from "../src/geometry/maps";
 import { Mesh } from "../src/geometry/mesh";
 import { Picker } from "../src/geometry/picking";
-import type { Pair } from "../src/protocol/messages";
+import type { Box, Pair } from "../src/protocol/messages";
 import { gridMesh, randomNumbers, randomSubdivision, square } from "./subdivisions";
 
 const CLASSES = { classes: [{ name: "a", color: "#000000" }] };
@@ -128,4 +128,28 @@ test("how long the curve of a unit takes among a million cells", (context) => {
   const start = performance.now();
   const { length } = unitCurve(mesh, 0, 7);
   context.diagnostic(`${length} edges: ${(performance.now() - start).toFixed(1)} ms`);
+});
+
+test("a window tells which regions it cuts off", () => {
+  const center: Pair = [0.7, -0.2];
+  const scale = 2 ** -30;
+  const third = 1 / 3;
+  const made = square()
+    .cutAll(1, 0, third)
+    .cutAll(1, 0, -third)
+    .cutAll(0, 1, third)
+    .cutAll(0, 1, -third)
+    .mesh();
+  const middle = new Picker(made).cell([0, 0]);
+  const low: Pair = [center[0] - scale, center[1] - scale];
+  const window: Box = [...low, center[0] + scale, center[1] + scale];
+  const inner = new Mesh({ ...made.header, center, scale, window }, made);
+  const whole = new Mesh({ ...made.header, center, scale }, made);
+  const cut = (mesh: Mesh) =>
+    Array.from({ length: 9 }, (_, cell) => regionInfo(mesh, cell, center, CLASSES).cutOff);
+  assert.deepEqual(cut(whole), Array(9).fill(false));
+  assert.deepEqual(
+    cut(inner),
+    Array.from({ length: 9 }, (_, cell) => cell !== middle),
+  );
 });

@@ -102,7 +102,22 @@ export function regionInfo(
     corners: mesh.regionCorners?.[region] ?? outline.length,
     layer: outline.reduce((last, h) => Math.max(last, mesh.edgeLayer[h >> 1]!), -1),
     neighbours: neighbours(mesh, region).length,
+    cutOff: outline.some((h) => mesh.edgeLayer[h >> 1] === -1 && isOnWindow(mesh, h >> 1)),
   };
+}
+
+/** Whether an edge lies on a side of the window that a mesh is of. */
+function isOnWindow(mesh: Mesh, edge: number): boolean {
+  const { window } = mesh.header;
+  if (!window) return false;
+  const { center, edges, points, scale } = mesh;
+  const rounding = (2 ** -50 * Math.max(Math.abs(center[0]), Math.abs(center[1]))) / scale;
+  const near = Math.max(2 ** -20, rounding);
+  return window.some((side, k) => {
+    const place = (side - center[k % 2]!) / scale;
+    const vertices = [edges[2 * edge]!, edges[2 * edge + 1]!];
+    return vertices.every((vertex) => Math.abs(points[2 * vertex + (k % 2)]! - place) < near);
+  });
 }
 
 /** The area of a region, in plane units. */

@@ -26,4 +26,6 @@ export interface RegionInfo {
   layer: number;
   /** How many regions share an edge with it. */
   neighbours: number;
+  /** Whether the region goes on beyond the window, so that all of these are too small. */
+  cutOff: boolean;
 }

@@ -13,9 +13,9 @@ export class Facts {
   /** Show the facts of a region, or of several in columns. */
   update(panes: readonly PaneHeader[], regions: readonly RegionInfo[]): void {
     const facts: [string, (region: RegionInfo) => string][] = [
-      ["area", (region) => formatNumber(region.area)],
-      ["corners", (region) => formatCount(region.corners)],
-      ["neighbours", (region) => formatCount(region.neighbours)],
+      ["area", (region) => atLeast(region) + formatNumber(region.area)],
+      ["corners", (region) => (region.cutOff ? "cut off here" : formatCount(region.corners))],
+      ["neighbours", (region) => atLeast(region) + formatCount(region.neighbours)],
       ["last layer", (region) => lastLayer(panes[region.pane]!, region.layer)],
     ];
     const rows = repeat(this.body, facts.length, () =>
@@ -31,6 +31,11 @@ export class Facts {
       }
     }
   }
+}
+
+/** A sign before numbers of a region that goes on beyond what is known. */
+function atLeast(region: RegionInfo): string {
+  return region.cutOff ? "≥ " : "";
 }
 
 function lastLayer(pane: PaneHeader, layer: number): string {
