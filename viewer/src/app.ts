@@ -17,6 +17,7 @@ import { Address, cleaned, Telling } from "./control/sharing";
 import type { Stage } from "./control/stage";
 import { View } from "./control/view";
 import { Renderer } from "./draw/renderer";
+import { fitting } from "./fitting";
 import { Camera } from "./geometry/camera";
 import type { Actions } from "./panels/actions";
 import { legendOf } from "./panels/legend";
@@ -103,7 +104,8 @@ export class App implements Stage {
     if (this.disposed) return;
     this.scene = message.header;
     const defaults: ViewState = { ...INITIAL, ...cleaned(message.header.state, INITIAL) };
-    const asked = inPage ? readHash(window.location.hash) : {};
+    const { panes } = message.header;
+    const asked = inPage ? fitting(readHash(window.location.hash), panes) : {};
     this.store.set({ ...defaults, ...asked });
     this.panels.showScene(message, defaults);
     this.view = new View(this.store, () => this.redraw());
@@ -134,7 +136,7 @@ export class App implements Stage {
   }
 
   private listen(defaults: Readonly<ViewState>, inPage: boolean): void {
-    const address = inPage ? new Address(this.store, defaults) : null;
+    const address = inPage ? new Address(this.store, defaults, this.scene.panes) : null;
     const telling = this.scene.live ? new Telling(() => this.tellState()) : null;
     this.ends.push(
       this.store.listen((state, changed) => {

@@ -1,5 +1,7 @@
 // The state in the address of the page, and in Python.
 
+import { fitting } from "../fitting";
+import type { PaneHeader } from "../protocol/messages";
 import type { Store, ViewState } from "../state";
 import { readHash, writeHash } from "../url";
 
@@ -14,6 +16,7 @@ export class Address {
   constructor(
     private store: Store,
     private defaults: Readonly<ViewState>,
+    private panes: readonly PaneHeader[],
   ) {
     window.addEventListener("hashchange", this.listener);
   }
@@ -23,7 +26,7 @@ export class Address {
     const { hash } = window.location;
     if (hash === this.written) return;
     this.written = hash;
-    this.store.set({ ...this.defaults, ...readHash(hash) });
+    this.store.set({ ...this.defaults, ...fitting(readHash(hash), this.panes) });
   }
 
   /** Write the state soon. */

@@ -68,12 +68,11 @@ export class Layout {
   /** Make a canvas for each pane; several have their titles above them. */
   showPanes(titles: string[]): void {
     this.panesShown = titles.map((name) => {
-      const label = name || "Regions of the network";
       const canvas = element("canvas", {
         class: "sc-canvas",
         tabindex: "0",
-        role: "img",
-        "aria-label": label,
+        role: "application",
+        "aria-label": `${name || "Regions of the network"}: arrow keys move, + and − zoom`,
       });
       const title = box("sc-pane-title", name);
       show(title, titles.length > 1);

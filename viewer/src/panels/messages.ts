@@ -3,13 +3,17 @@
 import { box, element, show, text } from "./dom";
 import { iconButton } from "./icons";
 
+const NOTE = 2500; // milliseconds that a note is shown
+
 /** What the dot beside the status shows. */
 export type StatusKind = "exact" | "busy" | "note";
 
 export class Messages {
   readonly status = element("div", { class: "sc-status", role: "status" });
   readonly layer = box("sc-messages");
+  readonly note = element("div", { class: "sc-note", role: "status" });
   private readonly words = text("sc-status-text", "");
+  private noteTimer = 0;
   private readonly progress = element("progress", { class: "sc-progress" });
   private readonly loading = box("sc-card", text("sc-card-title", ""), this.progress);
   private readonly errors = new Map<string, HTMLElement>();
@@ -18,6 +22,7 @@ export class Messages {
     this.status.append(text("sc-dot", ""), this.words);
     show(this.status, false);
     show(this.loading, false);
+    show(this.note, false);
     this.layer.append(this.loading);
   }
 
@@ -26,6 +31,14 @@ export class Messages {
     this.status.title = words;
     this.status.dataset.kind = kind;
     show(this.status, words !== "");
+  }
+
+  /** Show a line for a moment. */
+  showNote(words: string): void {
+    this.note.textContent = words;
+    show(this.note, true);
+    window.clearTimeout(this.noteTimer);
+    this.noteTimer = window.setTimeout(() => show(this.note, false), NOTE);
   }
 
   /** Show what is being loaded and how much of it is there (0 to 1, null: unknown); "" ends it. */

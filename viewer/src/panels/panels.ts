@@ -17,12 +17,13 @@ import type { Store, ViewState } from "../state";
 import { writeHash } from "../url";
 import type { Actions } from "./actions";
 import { Controls } from "./controls";
-import { box, element, setText, show } from "./dom";
+import { box, setText, show } from "./dom";
 import { Help } from "./help";
-import { iconButton, setIcon } from "./icons";
+import { iconButton } from "./icons";
 import { Inspector } from "./inspector";
 import { Layout } from "./layout";
 import { Legend } from "./legend";
+import { mapButtons } from "./map_buttons";
 import { Messages, type StatusKind } from "./messages";
 import { layerName } from "./outputs";
 import { PlanePanel } from "./plane";
@@ -31,15 +32,11 @@ import { type Shared, shareMenu } from "./share_menu";
 import { Sheet } from "./sheet";
 import { isForField, type KeyTargets, type Shortcut, shortcutsOf } from "./shortcuts";
 import { FrameSlider } from "./slider";
-import { listenToTheme, type Theme, themeOf } from "./theme";
-
-const NOTE = 2500; // milliseconds that a note is shown
-const THEMES = ["auto", "light", "dark"] as const;
+import type { Theme } from "./theme";
+import { ThemeButton } from "./theme_button";
 
 export class Panels {
   readonly layout: Layout;
-  /** Light or dark, after what was chosen, the notebook and the system. */
-  theme: Theme = "light";
   private readonly controls: Controls;
   private readonly legend = new Legend();
   private readonly inspector: Inspector;
@@ -48,15 +45,11 @@ export class Panels {
   private readonly scale = new ScaleBar();
   private readonly help = new Help();
   private readonly shortcuts: Shortcut[];
-  private readonly themeButton = iconButton("auto", "Theme", () => this.nextTheme());
+  private readonly themes: ThemeButton;
   private readonly edge = box("sc-edge");
-  private readonly note = element("div", { class: "sc-note", role: "status" });
-  private readonly ends: (() => void)[] = [];
   private planes: PlanePanel[] = [];
   private scene: SceneHeader | null = null;
   private defaults: Readonly<ViewState>;
-  private themeListener: (theme: Theme) => void = () => {};
-  private noteTimer = 0;
 
   constructor(
     private readonly root: HTMLElement,
@@ -68,13 +61,16 @@ export class Panels {
     this.controls = new Controls(store, this.layout);
     this.frames = new FrameSlider(store);
     this.inspector = new Inspector(store);
+    this.themes = new ThemeButton(root, store);
     this.shortcuts = shortcutsOf(store, actions, this.keyTargets());
     this.help.showShortcuts(this.shortcuts);
     this.assemble();
-    const theme = () => this.updateTheme();
-    this.ends.push(listenToTheme(root.ownerDocument, theme), store.listen(theme));
     root.addEventListener("keydown", this.onKey);
-    this.updateTheme();
+  }
+
+  /** Light or dark, after what was chosen, the notebook and the system. */
+  get theme(): Theme {
+    return this.themes.theme;
   }
 
   /** The canvas of each pane, to draw on; made by `showScene`. */
@@ -171,10 +167,7 @@ export class Panels {
 
   /** Show a line for a moment. */
   showNote(words: string): void {
-    this.note.textContent = words;
-    show(this.note, true);
-    window.clearTimeout(this.noteTimer);
-    this.noteTimer = window.setTimeout(() => show(this.note, false), NOTE);
+    this.messages.showNote(words);
   }
 
   /** Show the frames of a pane after some were added. */
@@ -215,37 +208,26 @@ export class Panels {
 
   /** Be told when light becomes dark; called at once. */
   onTheme(listener: (theme: Theme) => void): void {
-    this.themeListener = listener;
-    listener(this.theme);
+    this.themes.onTheme(listener);
   }
 
   dispose(): void {
-    for (const end of this.ends) end();
+    this.themes.dispose();
     this.frames.stop();
     this.layout.dispose();
     this.root.removeEventListener("keydown", this.onKey);
-    window.clearTimeout(this.noteTimer);
   }
 
   private assemble(): void {
     const { layout, actions } = this;
-    const full = iconButton("expand", "Fullscreen", () => this.toggleFullscreen());
-    show(full, this.root.ownerDocument.fullscreenEnabled);
-    const map = box(
-      "sc-map-buttons",
-      iconButton("plus", "Zoom in (+)", () => actions.zoom(1.5)),
-      iconButton("minus", "Zoom out (−)", () => actions.zoom(1 / 1.5)),
-      iconButton("home", "Show everything (0)", () => actions.home()),
-      full,
-    );
     const helpButton = iconButton("help", "Help (?)", () => this.help.toggle());
     const menu = shareMenu(this.shared());
-    layout.topRight.append(menu.holder, this.themeButton, helpButton);
+    layout.topRight.append(menu.holder, this.themes.button, helpButton);
     const corner = box("sc-corner", this.scale.bar);
-    show(this.note, false);
     show(this.edge, false);
     const above = box("sc-above", this.messages.status, this.edge);
-    layout.stage.append(map, above, corner, this.messages.layer, this.note);
+    const map = mapButtons(this.root, actions, () => this.showNote("no full screen here"));
+    layout.stage.append(map, above, corner, this.messages.layer, this.messages.note);
     layout.inspector.append(new Sheet(this.root).grip, this.inspector.body);
     layout.bottom.append(this.frames.bar);
     this.root.append(this.help.overlay);
@@ -261,6 +243,7 @@ export class Panels {
 
   private shared(): Shared {
     return {
+      inPage: this.root.ownerDocument.documentElement.classList.contains("splinecam-page"),
       title: () => this.scene?.title ?? "",
       link: () => this.link(),
       python: () => this.python(),
@@ -311,29 +294,5 @@ export class Panels {
     const names = this.scene?.panes[0]?.colorings.map(({ name }) => name) ?? [];
     const next = names[(names.indexOf(this.store.state.color) + 1) % names.length];
     if (next !== undefined) this.store.set({ color: next });
-  }
-
-  private nextTheme(): void {
-    const { theme } = this.store.state;
-    this.store.set({ theme: THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]! });
-  }
-
-  private updateTheme(): void {
-    const choice = this.store.state.theme;
-    if (this.themeButton.dataset.choice !== choice) {
-      this.themeButton.dataset.choice = choice;
-      setIcon(this.themeButton, choice, `Theme: ${choice}`);
-    }
-    const theme = themeOf(choice, this.root.ownerDocument);
-    this.root.dataset.theme = theme;
-    if (theme === this.theme) return;
-    this.theme = theme;
-    this.themeListener(theme);
-  }
-
-  private toggleFullscreen(): void {
-    const page = this.root.ownerDocument;
-    const done = page.fullscreenElement ? page.exitFullscreen() : this.root.requestFullscreen();
-    done.catch(() => this.showNote("the browser does not allow full screen here"));
   }
 }

@@ -14,7 +14,10 @@ const HINT = "Drag an anchor on the picture, or drag a data point onto it.";
 export class PlanePanel {
   readonly section: HTMLElement;
   private readonly anchors: Anchors;
-  private readonly handles = switchField("Anchors", "", (on) => this.showAnchors(on));
+  private readonly handles = switchField("Anchors", "", (on) => {
+    this.chosen = on;
+    this.showAnchors(on);
+  });
   private readonly name = text("sc-section-title", "Plane");
   private readonly strip: Strip;
   private readonly sliders = box("sc-indented");
@@ -83,7 +86,6 @@ export class PlanePanel {
 
   /** Show or hide the handles: without images, they are in the way of most who look. */
   private showAnchors(on: boolean): void {
-    this.chosen = on;
     this.handles.set(on);
     show(this.drawn, on);
     this.anchors.show(on);

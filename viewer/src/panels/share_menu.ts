@@ -6,6 +6,8 @@ import { Menu } from "./menu";
 
 /** What the menu needs: the texts and pictures of what one sees. */
 export interface Shared {
+  /** Whether the address of the page is that of the viewer. */
+  inPage: boolean;
   title(): string;
   link(): string;
   python(): string;
@@ -29,8 +31,13 @@ export function shareMenu(shared: Shared): Menu {
     }
   };
   const svg = async () => new Blob([await shared.svg()], { type: "image/svg+xml" });
+  const link = {
+    label: "Copy link",
+    note: "this view",
+    run: () => void copy(shared.link(), "link"),
+  };
   return new Menu("share", "Share", [
-    { label: "Copy link", note: "this view", run: () => void copy(shared.link(), "link") },
+    ...(shared.inPage ? [link] : []),
     { label: "Save PNG", note: "what one sees", run: () => void save("png", () => shared.png()) },
     { label: "Save SVG", note: "lines and areas", run: () => void save("svg", svg) },
     {

@@ -2,6 +2,7 @@
 
 import type { Store } from "../state";
 import type { Actions } from "./actions";
+import { ZOOM } from "./map_buttons";
 
 /** What keys may ask of the panels themselves. */
 export interface KeyTargets {
@@ -23,7 +24,6 @@ export interface Shortcut {
 }
 
 const STEP = 0.15; // of the picture, that an arrow key moves it by
-const ZOOM = 1.5;
 
 export function shortcutsOf(store: Store, actions: Actions, targets: KeyTargets): Shortcut[] {
   const toggle = (name: "edges" | "boundary" | "points") => () =>
