@@ -46,9 +46,10 @@ export class App implements Stage {
   private gradients = [new Gradients(this), new Gradients(this)] as const;
   private clock = new Clock((now) => {
     try {
-      this.draw(now);
+      return this.draw(now);
     } catch (error) {
       this.report(error);
+      return false;
     }
   });
   private ends: (() => void)[] = [];
@@ -258,8 +259,9 @@ export class App implements Stage {
     return this.view.camera(pane.pixels);
   }
 
-  private draw(now: number): void {
-    if (!this.view || this.disposed) return;
+  /** Draw all panes; returns whether their pictures are complete. */
+  private draw(now: number): boolean {
+    if (!this.view || this.disposed) return false;
     this.view.advance(now);
     this.hover.update();
     const marks = {
@@ -267,12 +269,15 @@ export class App implements Stage {
       kept: this.selection.kept,
       compared: this.selection.compared,
     };
+    let complete = true;
     for (const control of this.controls) {
       const { pane } = control;
       const camera = this.camera(pane);
       const goal = this.view.goal(pane.pixels);
       const moving = this.moving || this.view.flying;
-      if (control.draw(camera, goal, moving, marks)) this.redraw();
+      const unfinished = control.draw(camera, goal, moving, marks);
+      if (unfinished) this.redraw();
+      complete &&= !unfinished && pane.loaded;
       if (pane.index === 0) this.panels.showScale(camera.unitsPerPixel);
       const anchors = pane.header.anchors?.at ?? [];
       if (anchors.length) {
@@ -283,6 +288,7 @@ export class App implements Stage {
       }
     }
     this.showStatus();
+    return complete;
   }
 
   private gestures(pane: PaneView): Gestures {

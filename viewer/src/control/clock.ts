@@ -9,7 +9,11 @@ export class Clock {
   private pending = 0;
   private disposed = false;
 
-  constructor(private draw: (now: number) => void) {}
+  /** When the first complete picture was drawn. */
+  firstComplete: number | null = null;
+
+  /** draw: returns whether the picture is complete. */
+  constructor(private draw: (now: number) => boolean) {}
 
   /** Whether nothing is to be drawn, and no work goes on. */
   get idle(): boolean {
@@ -21,12 +25,24 @@ export class Clock {
     if (this.frame || this.disposed) return;
     this.frame = requestAnimationFrame((now) => {
       this.frame = 0;
-      if (this.disposed) return;
-      const start = performance.now();
-      this.draw(now);
-      this.frameTimes.push(performance.now() - start);
-      if (this.frameTimes.length > KEPT) this.frameTimes.shift();
+      if (!this.disposed) this.drawAt(now);
     });
+  }
+
+  /** Draw at once. */
+  drawNow(): void {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    if (!this.disposed) this.drawAt(performance.now());
+  }
+
+  private drawAt(now: number): void {
+    const start = performance.now();
+    const complete = this.draw(now);
+    const end = performance.now();
+    if (complete) this.firstComplete ??= end;
+    this.frameTimes.push(end - start);
+    if (this.frameTimes.length > KEPT) this.frameTimes.shift();
   }
 
   /** Count work until it ends. */

@@ -27,7 +27,12 @@ export interface Picked {
 /** A running viewer; `viewer/README.md` describes it. */
 export interface Handle {
   readonly state: Readonly<ViewState>;
+  /** How long drawing took, of the last pictures; milliseconds. */
   readonly frameTimes: readonly number[];
+  /** When the first picture was complete, by the clock of the page; null before. */
+  readonly firstPicture: number | null;
+  /** Whether something is asked, computed or drawn. */
+  readonly busy: boolean;
   camera(pane?: number): Camera;
   /** The meshes that are loaded, the one that is shown first. */
   meshes(pane?: number): { id: string; window: Box | null; regions: number }[];
@@ -37,6 +42,8 @@ export interface Handle {
   pick(xy: Pair, pane?: number): Picked | null;
   /** The cells that meet a window, with their corners in the plane: u v u v and so on. */
   cells(window: Box, pane?: number): { region: number; winner: number | null; corners: number[] }[];
+  /** Draw now, and wait for the graphics card: how long this took, in milliseconds. */
+  drawn(): number;
   /** Resolves when nothing is asked, computed or drawn any more. */
   idle(): Promise<void>;
 }
@@ -65,6 +72,21 @@ export function handleOf(
     },
     get frameTimes() {
       return clock.frameTimes;
+    },
+    get firstPicture() {
+      return clock.firstComplete;
+    },
+    get busy() {
+      return !isIdle();
+    },
+    drawn: () => {
+      const start = performance.now();
+      clock.drawNow();
+      for (const { canvas } of stage.panes) {
+        const gl = canvas.getContext("webgl2");
+        gl?.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4));
+      }
+      return performance.now() - start;
     },
     camera,
     meshes: (index) => {
