@@ -37,10 +37,14 @@ export function classColors(
 
 /** How far the largest number is above the second. */
 function gap(numbers: Float64Array): number {
-  let [first, second] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (const number of numbers) {
-    if (number > first) [first, second] = [number, first];
-    else if (number > second) second = number;
+  let first = Number.NEGATIVE_INFINITY;
+  let second = Number.NEGATIVE_INFINITY;
+  for (let k = 0; k < numbers.length; k++) {
+    const number = numbers[k]!;
+    if (number > first) {
+      second = first;
+      first = number;
+    } else if (number > second) second = number;
   }
   return first - second;
 }

@@ -17,6 +17,7 @@ import { Mesh, type MeshArrays } from "./mesh";
 const SMALLEST = 1e-12;
 /** Corners closer than this share of a region's extent are one. */
 const SAME = 1e-9;
+const NONE: readonly number[] = [];
 /** The layer of edges that only the decision boundary draws. */
 export const BOUNDARY = -2;
 
@@ -162,18 +163,8 @@ class Cutting {
 
   /** Cut a region into the parts of its classes. */
   private divideCell(cell: number): void {
-    const { offsets, corners, edges, region } = this.mesh;
-    const outline: Corner[] = [];
-    const old = new Map<string, number>(); // the half-edge between two vertices of the outline
-    for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
-      const half = corners[c]!;
-      const inner = this.onEdge.get(half >> 1) ?? [];
-      const ids = [edges[half]!, ...(half & 1 ? [...inner].reverse() : inner), edges[half ^ 1]!];
-      this.halves(half).forEach((piece, k) => {
-        old.set(`${ids[k]},${ids[k + 1]}`, piece);
-      });
-      for (const id of ids.slice(0, -1)) outline.push(this.corner(id));
-    }
+    const { region } = this.mesh;
+    const { outline, halves } = this.outlineOf(cell);
     const area = doubleArea(outline);
     const known = [...outline];
     const reach = SAME * extent(outline);
@@ -184,18 +175,40 @@ class Cutting {
       const ring = part.map((corner) => this.welded(corner, known, reach));
       parts.push({ class: k, ring: ring.filter((id, c) => id !== ring[(c + 1) % ring.length]) });
     }
-    const chords = new Map<string, number>();
+    const chords: number[] = [];
     for (const part of parts) {
       const ring = this.refined(part.ring, known, reach);
       if (ring.length < 3) continue;
-      ring.forEach((id, c) => {
-        const next = ring[(c + 1) % ring.length]!;
-        this.corners.push(old.get(`${id},${next}`) ?? this.chord(id, next, chords));
-      });
+      for (let c = 0; c < ring.length; c++) {
+        const id = ring[c]!;
+        const next = ring[c + 1 < ring.length ? c + 1 : 0]!;
+        const at = outline.findIndex((corner) => corner.id === id);
+        const follows = at >= 0 && outline[at + 1 < outline.length ? at + 1 : 0]!.id === next;
+        this.corners.push(follows ? halves[at]! : this.chord(id, next, chords));
+      }
       this.counts.push(ring.length);
       this.regions.push(region[cell]!);
       this.classes.push(this.classOf(part.class));
     }
+  }
+
+  /** The corners of a region and on its edges, and the half-edge that begins at each. */
+  private outlineOf(cell: number): { outline: Corner[]; halves: number[] } {
+    const { offsets, corners, edges } = this.mesh;
+    const outline: Corner[] = [];
+    const halves: number[] = [];
+    for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
+      const half = corners[c]!;
+      const inner = this.onEdge.get(half >> 1) ?? NONE;
+      const first = this.pieces[half >> 1]!;
+      outline.push(this.corner(edges[half]!));
+      for (let k = 0; k <= inner.length; k++) {
+        const piece = half & 1 ? inner.length - k : k;
+        halves.push(2 * (first + piece) + (half & 1));
+        if (k < inner.length) outline.push(this.corner(inner[half & 1 ? piece - 1 : k]!));
+      }
+    }
+    return { outline, halves };
   }
 
   /** The number of a corner: of one that is there already, or a new one. */
@@ -211,29 +224,39 @@ class Cutting {
 
   /** A ring with the known corners that lie on its sides. */
   private refined(ring: number[], known: Corner[], reach: number): number[] {
-    return ring.flatMap((id, c) => {
-      const [a, b] = [this.corner(id), this.corner(ring[(c + 1) % ring.length]!)];
-      const [dx, dy] = [b.x - a.x, b.y - a.y];
-      const length = Math.hypot(dx, dy);
-      const inside = known
-        .filter((corner) => !ring.includes(corner.id))
-        .map((corner) => {
-          const [px, py] = [corner.x - a.x, corner.y - a.y];
-          const off = Math.abs(px * dy - py * dx) / length;
-          return { id: corner.id, t: (px * dx + py * dy) / length, off };
-        })
-        .filter(({ t, off }) => off <= reach && t > reach && t < length - reach);
-      return [id, ...inside.sort((p, q) => p.t - q.t).map((each) => each.id)];
-    });
+    const others = known.filter((corner) => !ring.includes(corner.id));
+    if (!others.length) return ring;
+    const refined: number[] = [];
+    for (let c = 0; c < ring.length; c++) {
+      refined.push(ring[c]!);
+      const a = this.corner(ring[c]!);
+      const b = this.corner(ring[c + 1 < ring.length ? c + 1 : 0]!);
+      const dx = b.x - a.x;
+      const dy = b.y - a.y;
+      const length = Math.sqrt(dx * dx + dy * dy);
+      const inside: { id: number; t: number }[] = [];
+      for (let k = 0; k < others.length; k++) {
+        const px = others[k]!.x - a.x;
+        const py = others[k]!.y - a.y;
+        const t = (px * dx + py * dy) / length;
+        const off = Math.abs(px * dy - py * dx) / length;
+        const lies = off <= reach && t > reach && t < length - reach;
+        if (lies) inside.push({ id: others[k]!.id, t });
+      }
+      if (inside.length > 1) inside.sort((p, q) => p.t - q.t);
+      for (const each of inside) refined.push(each.id);
+    }
+    return refined;
   }
 
-  /** The half-edge of a chord of the present region from one vertex to another. */
-  private chord(from: number, to: number, chords: Map<string, number>): number {
-    const back = chords.get(`${to},${from}`);
-    if (back !== undefined) return back ^ 1;
+  /** The half-edge of a chord of the present region; chords: its ends and itself, one by one. */
+  private chord(from: number, to: number, chords: number[]): number {
+    for (let k = 0; k < chords.length; k += 3) {
+      if (chords[k] === to && chords[k + 1] === from) return chords[k + 2]! ^ 1;
+    }
     const half = 2 * (this.pieces[this.mesh.edgeCount]! + this.edges.length / 2);
     this.edges.push(from, to);
-    chords.set(`${from},${to}`, half);
+    chords.push(from, to, half);
     return half;
   }
 
@@ -368,8 +391,14 @@ function clearWinners({ count, values, slack }: Functions, vertices: number): In
 }
 
 function extent(corners: Corner[]): number {
-  const [xs, ys] = [corners.map((corner) => corner.x), corners.map((corner) => corner.y)];
-  return Math.max(Math.max(...xs) - Math.min(...xs), Math.max(...ys) - Math.min(...ys));
+  const box = [Infinity, Infinity, -Infinity, -Infinity] as [number, number, number, number];
+  for (const { x, y } of corners) {
+    box[0] = Math.min(box[0], x);
+    box[1] = Math.min(box[1], y);
+    box[2] = Math.max(box[2], x);
+    box[3] = Math.max(box[3], y);
+  }
+  return Math.max(box[2] - box[0], box[3] - box[1]);
 }
 
 type TypedArray = Float64Array | Float32Array | Uint32Array | Uint16Array | Int32Array;

@@ -98,10 +98,17 @@ export function whereLargest(polygon: Corner[], k: number, slack: Float64Array):
 
 /** The part of a convex polygon on which function k is at least function j. */
 function above(polygon: Corner[], k: number, j: number, slack: number): Corner[] {
+  let positive = false;
+  let negative = false;
+  for (let c = 0; c < polygon.length; c++) {
+    const number = polygon[c]!.z[k]! - polygon[c]!.z[j]!;
+    positive ||= number > slack;
+    negative ||= number < -slack;
+  }
+  if (!negative) return positive || k < j ? polygon : [];
+  if (!positive) return [];
   const lead = polygon.map((corner) => corner.z[k]! - corner.z[j]!);
   const sign = lead.map((number) => (number > slack ? 1 : number < -slack ? -1 : 0));
-  if (!sign.includes(-1)) return sign.includes(1) || k < j ? polygon : [];
-  if (!sign.includes(1)) return [];
   const part: Corner[] = [];
   for (let c = 0; c < polygon.length; c++) {
     const n = (c + 1) % polygon.length;
