@@ -68,7 +68,27 @@ export class Colors {
       return;
     level.coloring = coloring;
     pane.recolor(level);
-    if (pane.index === 0) this.stage.panels.showColoring(coloring);
+    this.tell(pane, coloring);
     this.stage.redraw();
+  }
+
+  /** Tell the legend: of the first pane, with the classes that only others have. */
+  tell(pane: PaneView, coloring: Message<ColoringHeader>): void {
+    const { panes, panels } = this.stage;
+    const first = pane.index === 0 ? coloring : (panes[0]?.whole ?? panes[0]?.detail)?.coloring;
+    if (!first) return;
+    const legend = new Map(first.header.legend.map((entry) => [entry.name, entry]));
+    const others = panes.map((each) => (each === pane ? coloring : each.whole?.coloring));
+    for (const other of first.header.by === "class" ? others : []) {
+      for (const entry of other?.header.legend ?? []) {
+        if (!legend.has(entry.name)) legend.set(entry.name, entry);
+      }
+    }
+    const order = (panes[0]?.header.classes ?? []).map(({ name }) => name);
+    const entries = [...legend.values()];
+    if (first.header.by === "class") {
+      entries.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name));
+    }
+    panels.showColoring({ ...first, header: { ...first.header, legend: entries } });
   }
 }

@@ -143,9 +143,7 @@ export class Deeper {
         level.coloring = await this.colors.of(pane, level);
         if (outdated() || stage.disposed) return;
         pane.setDetail(level);
-        if (level.coloring && !pane.whole && pane.index === 0) {
-          stage.panels.showColoring(level.coloring);
-        }
+        if (level.coloring && !pane.whole) this.colors.tell(pane, level.coloring);
       }
       this.shown();
     } catch (error) {

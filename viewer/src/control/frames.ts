@@ -68,7 +68,7 @@ export class Frames {
       this.pane.setDetail(null);
       this.pane.setRaster(null);
       this.pane.setWhole(whole);
-      if (coloring && this.pane.index === 0) this.stage.panels.showColoring(coloring);
+      if (coloring) this.colors.tell(this.pane, coloring);
       this.shown();
       this.prefetch(frame + 1);
     } catch (error) {
