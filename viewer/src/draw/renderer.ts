@@ -15,6 +15,7 @@ import { type Scene, sceneOf } from "./scene";
 import { type SceneLook, Slot } from "./slot";
 import { DARK_PAPER, INK, INK_ON_DARK, PAPER } from "./theme";
 import { View } from "./view";
+import { warmUp } from "./warm_up";
 
 const NO_WEBGL =
   "This browser draws no WebGL2 pictures. Update it, or switch on hardware acceleration in its " +
@@ -67,6 +68,7 @@ export class Renderer {
     this.overlay = new Overlay(gl);
     this.programs = new Programs(gl);
     this.pictures = new Pictures(this.programs);
+    warmUp(this.programs);
     canvas.addEventListener("webglcontextlost", this.onLost);
     canvas.addEventListener("webglcontextrestored", this.onRestored);
   }

@@ -7,7 +7,7 @@ export const INKS = { light: "#16202c", dark: "#e6e9ee" };
 export const INK = rgb(INKS.light);
 export const INK_ON_DARK = rgb(INKS.dark);
 export const PAPER = rgb("#ffffff");
-export const DARK_PAPER = rgb("#12161c");
+export const DARK_PAPER = rgb("#11161d");
 export const HIGHLIGHT = rgb("#D55E00");
 const DARK = 0.4; // brightness below which lines are light
 
