@@ -54,8 +54,9 @@ export class Controls {
     this.update();
   }
 
-  /** Show the ranges of the outputs of a mesh. */
+  /** Show the ranges of the outputs of a mesh; those of the whole domain stay while one zooms. */
   showMesh(mesh: MeshHeader): void {
+    if (mesh.window && this.mesh?.window === null && this.mesh.frame === mesh.frame) return;
     this.mesh = mesh;
     this.update();
   }
