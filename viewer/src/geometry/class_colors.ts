@@ -15,36 +15,44 @@ export function classColors(
   typical: number,
   level = 0,
 ): Uint8Array {
-  const { offsets, corners, edges, preciseValues: values, cellClass } = mesh;
-  const count = mesh.outputs.length;
-  const sums = new Float64Array(count);
+  const leads = leadsOf(mesh, level);
   const colors = new Uint8Array(3 * mesh.cellCount);
   for (let cell = 0; cell < mesh.cellCount; cell++) {
-    const [begin, end] = [offsets[cell]!, offsets[cell + 1]!];
-    sums.fill(0);
-    for (let c = begin; c < end; c++) {
-      const row = edges[corners[c]!]! * count;
-      for (let k = 0; k < count; k++) sums[k]! += values[row + k]!;
-    }
-    const lead = count > 1 ? gap(sums) / (end - begin) : Math.abs(sums[0]! / (end - begin) - level);
+    const lead = leads[cell]!;
     const strength = typical > 0 ? lead / (lead + typical) : 1;
     const share = PALEST + (STRONGEST - PALEST) * strength;
-    const color = palette[(cellClass?.[cell] ?? 0) % palette.length]!;
-    for (let k = 0; k < 3; k++) colors[3 * cell + k] = 255 - share * (255 - color[k]!) + 0.5;
+    const color = palette[(mesh.cellClass?.[cell] ?? 0) % palette.length]!;
+    colors[3 * cell] = 255.5 - share * (255 - color[0]!);
+    colors[3 * cell + 1] = 255.5 - share * (255 - color[1]!);
+    colors[3 * cell + 2] = 255.5 - share * (255 - color[2]!);
   }
   return colors;
 }
 
-/** How far the largest number is above the second. */
-function gap(numbers: Float64Array): number {
-  let first = Number.NEGATIVE_INFINITY;
-  let second = Number.NEGATIVE_INFINITY;
-  for (let k = 0; k < numbers.length; k++) {
-    const number = numbers[k]!;
-    if (number > first) {
-      second = first;
-      first = number;
-    } else if (number > second) second = number;
+/** How far the largest output is above the second in each cell, on average over its corners. */
+function leadsOf(mesh: Mesh, level: number): Float64Array {
+  const { offsets, corners, edges, preciseValues: values, cellCount } = mesh;
+  const count = mesh.outputs.length;
+  const sums = new Float64Array(count);
+  const leads = new Float64Array(cellCount);
+  for (let cell = 0; cell < cellCount; cell++) {
+    const begin = offsets[cell]!;
+    const end = offsets[cell + 1]!;
+    for (let k = 0; k < count; k++) sums[k] = 0;
+    for (let c = begin; c < end; c++) {
+      const row = edges[corners[c]!]! * count;
+      for (let k = 0; k < count; k++) sums[k]! += values[row + k]!;
+    }
+    let first = sums[0]!;
+    let second = count > 1 ? Number.NEGATIVE_INFINITY : level * (end - begin);
+    for (let k = 1; k < count; k++) {
+      const sum = sums[k]!;
+      if (sum > first) {
+        second = first;
+        first = sum;
+      } else if (sum > second) second = sum;
+    }
+    leads[cell] = Math.abs(first - second) / (end - begin);
   }
-  return first - second;
+  return leads;
 }

@@ -166,6 +166,7 @@ class Cutting {
     const { region } = this.mesh;
     const { outline, halves } = this.outlineOf(cell);
     const area = doubleArea(outline);
+    if (this.halved(cell, outline, halves, area)) return;
     const known = [...outline];
     const reach = SAME * extent(outline);
     const parts: { class: number; ring: number[] }[] = [];
@@ -190,6 +191,42 @@ class Cutting {
       this.regions.push(region[cell]!);
       this.classes.push(this.classOf(part.class));
     }
+  }
+
+  /** Cut a region by one chord if two classes share its outline; false if that is not so.
+   *
+   * No third class is inside then: along the chord, and so on either side of it, it loses. */
+  private halved(cell: number, outline: Corner[], halves: number[], area: number): boolean {
+    const winners = outline.map((corner, c) =>
+      this.largestBetween(corner.z, outline[c + 1 < outline.length ? c + 1 : 0]!.z),
+    );
+    const switches: number[] = [];
+    for (let c = 0; c < outline.length; c++) {
+      if (winners[c] !== winners[c ? c - 1 : outline.length - 1]) switches.push(c);
+    }
+    if (switches.length !== 2) return false;
+    const [first, second] = switches as [number, number];
+    const inner = outline.slice(first, second + 1);
+    const outer = [...outline.slice(second), ...outline.slice(0, first + 1)];
+    if (Math.min(doubleArea(inner), doubleArea(outer)) <= SMALLEST * area) return false;
+    const chord = this.chord(outline[second]!.id, outline[first]!.id, []);
+    this.corners.push(...halves.slice(first, second), chord);
+    this.corners.push(...halves.slice(second), ...halves.slice(0, first), chord ^ 1);
+    this.counts.push(inner.length, outer.length);
+    this.regions.push(this.mesh.region[cell]!, this.mesh.region[cell]!);
+    this.classes.push(this.classOf(winners[first]!), this.classOf(winners[second]!));
+    return true;
+  }
+
+  /** The function that is the largest half-way between two corners; of equal ones the first. */
+  private largestBetween(a: Float64Array, b: Float64Array): number {
+    const { slack } = this.functions;
+    let best = 0;
+    for (let k = 1; k < slack.length; k++) {
+      const lead = a[k]! + b[k]! - a[best]! - b[best]!;
+      if (lead > 2 * (slack[k]! + slack[best]!)) best = k;
+    }
+    return best;
   }
 
   /** The corners of a region and on its edges, and the half-edge that begins at each. */
