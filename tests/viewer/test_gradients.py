@@ -42,6 +42,8 @@ def test_gradients_in_bytes(part: sc.Partition) -> None:
     exact = jacobian[np.arange(len(part)), winning_outputs(part, torch.arange(len(part))).numpy()]
     scale = found["gradientScale"][:, None]
     assert found["gradients"].dtype == np.int8
+    every = torch.arange(len(part))
+    assert found["gradientOutput"].tolist() == winning_outputs(part, every).tolist()
     assert (np.abs(found["gradients"] * scale - exact) <= 0.51 * scale).all()
 
 

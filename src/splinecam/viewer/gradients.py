@@ -67,10 +67,16 @@ def gradient_answer(part: PartitionData, mesh: str, region: int, output: int | N
 def quantized_gradients(part: PartitionData) -> dict[str, Any]:
     """The derivatives of the winning outputs in bytes: gradients (F, D), gradientScale (F,).
 
-    The derivative is the byte times the scale, up to half of the scale.
+    The derivative is the byte times the scale, up to half of the scale. gradientOutput (F,) tells
+    which output wins in the middle of a region: elsewhere in it, another one may.
     """
     regions = torch.arange(len(part), device=part.values.device)
-    slope = to_numpy(gradients_at(part, regions, winning_outputs(part, regions)))
+    outputs = winning_outputs(part, regions)
+    slope = to_numpy(gradients_at(part, regions, outputs))
     scale = np.abs(slope).max(1, initial=0.0) / _STEPS
     steps = np.rint(slope / np.where(scale > 0, scale, 1)[:, None])
-    return {"gradients": steps.astype(np.int8), "gradientScale": scale.astype(np.float32)}
+    return {
+        "gradients": steps.astype(np.int8),
+        "gradientScale": scale.astype(np.float32),
+        "gradientOutput": to_numpy(outputs).astype(np.uint32),
+    }

@@ -1,5 +1,6 @@
 // The derivative of an output in input space, on the region that one looks at.
 
+import { storedGradient } from "../geometry/inputs";
 import type { Mesh } from "../geometry/mesh";
 import type { GradientHeader, Message } from "../protocol/messages";
 import { askFor } from "./asking";
@@ -13,6 +14,8 @@ const DWELL = 120; // milliseconds that the cursor rests on a region before Pyth
 interface Question {
   mesh: Mesh;
   region: number;
+  /** The output that wins at the place; null: Python finds out. */
+  output: number | null;
   key: string;
 }
 
@@ -34,9 +37,11 @@ export class Gradients {
     if (!image && (size <= 2 || size > FEW)) return; // in the plane, the map says it
     const { mesh } = hit.level;
     const region = mesh.region[hit.cell]!;
-    const question = { mesh, region, key: `${mesh.id} ${region}` };
+    const many = hit.pane.header.outputCount > 1; // a single output has two classes
+    const output = many ? (mesh.cellClass?.[hit.cell] ?? null) : null;
+    const question = { mesh, region, output, key: `${mesh.id} ${region} ${output}` };
     this.wanted = question.key;
-    const known = this.known.get(question.key) ?? embedded(mesh, region, hit.cell);
+    const known = this.known.get(question.key) ?? embedded(mesh, region);
     if (known) this.stage.panels.showGradient(known);
     else if (hit.pane.header.live) {
       this.timer = window.setTimeout(() => this.questions.push(question), DWELL);
@@ -48,9 +53,9 @@ export class Gradients {
     this.questions.drop();
   }
 
-  private async work({ mesh, region, key }: Question): Promise<void> {
+  private async work({ mesh, region, output, key }: Question): Promise<void> {
     try {
-      const request = { ask: "gradient", mesh: mesh.id, region, output: null } as const;
+      const request = { ask: "gradient", mesh: mesh.id, region, output } as const;
       const answer = await askFor(this.stage.source, request, "gradient");
       if (!answer || this.stage.disposed) return;
       this.known.set(key, answer);
@@ -61,15 +66,11 @@ export class Gradients {
   }
 }
 
-/** The gradient that a file holds with the mesh: bytes, and their unit. */
-function embedded(mesh: Mesh, region: number, cell: number): Message<GradientHeader> | null {
-  const { gradients, gradientScale } = mesh;
-  if (!gradients || !gradientScale) return null;
-  const size = gradients.length / gradientScale.length;
-  const data = new Float32Array(size);
-  const unit = gradientScale[region]!;
-  for (let k = 0; k < size; k++) data[k] = unit * gradients[region * size + k]!;
-  const output = mesh.cellClass?.[cell] ?? mesh.outputs[0] ?? 0;
+/** The gradient that a file holds with the mesh. */
+function embedded(mesh: Mesh, region: number): Message<GradientHeader> | null {
+  const data = storedGradient(mesh, region);
+  if (!data) return null;
+  const output = mesh.gradientOutput?.[region] ?? 0;
   const header = { kind: "gradient", mesh: mesh.id, region, output } as const;
-  return { header, arrays: { gradient: { data, shape: [size] } } };
+  return { header, arrays: { gradient: { data, shape: [data.length] } } };
 }

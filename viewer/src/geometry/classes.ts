@@ -351,6 +351,7 @@ class Cutting {
           : joined(Float64Array, mesh.preciseValues, values),
       gradients: mesh.gradients,
       gradientScale: mesh.gradientScale,
+      gradientOutput: mesh.gradientOutput,
       sourceEdge: source,
       sourceCell: null,
     };

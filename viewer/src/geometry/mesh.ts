@@ -30,6 +30,8 @@ export interface MeshArrays {
   /** (F, D) gradients of the winning outputs as multiples of gradientScale (F), in files. */
   gradients: Int8Array | null;
   gradientScale: Float32Array | null;
+  /** (F) which outputs these are. */
+  gradientOutput: Uint32Array | null;
   /** (E) for a mesh that was cut: the edge of the partition of which each is a piece, or -1. */
   sourceEdge: Int32Array | null;
   /** (C) for a piece of a mesh: the cells of the whole mesh that its cells are. */
@@ -52,6 +54,7 @@ export class Mesh implements Readonly<MeshArrays> {
   readonly regionCorners: Uint8Array | Uint16Array | null;
   readonly gradients: Int8Array | null;
   readonly gradientScale: Float32Array | null;
+  readonly gradientOutput: Uint32Array | null;
   readonly sourceEdge: Int32Array | null;
   readonly sourceCell: Uint32Array | null;
   private twins: Int32Array | null = null;
@@ -76,6 +79,7 @@ export class Mesh implements Readonly<MeshArrays> {
     this.regionCorners = arrays.regionCorners;
     this.gradients = arrays.gradients;
     this.gradientScale = arrays.gradientScale;
+    this.gradientOutput = arrays.gradientOutput;
     this.sourceEdge = arrays.sourceEdge;
     this.sourceCell = arrays.sourceCell;
   }
@@ -235,6 +239,7 @@ function arraysOf({ header, arrays }: Message<MeshHeader>): MeshArrays {
     regionCorners: (find("regionCorners") as Uint8Array | Uint16Array | null) ?? null,
     gradients: find("gradients") as Int8Array | null,
     gradientScale: find("gradientScale") as Float32Array | null,
+    gradientOutput: find("gradientOutput") && as(Uint32Array, need("gradientOutput")),
     sourceEdge: null,
     sourceCell: null,
   };
@@ -288,6 +293,7 @@ function checkLengths(header: MeshHeader, arrays: MeshArrays): void {
     ["values", arrays.values, vertices * header.outputs.length],
     ["regionCorners", arrays.regionCorners, regions],
     ["gradientScale", arrays.gradientScale, regions],
+    ["gradientOutput", arrays.gradientOutput, regions],
   ];
   for (const [name, array, length] of lengths) {
     if (array && array.length !== length) {

@@ -189,6 +189,7 @@ class Builder {
       regionCorners: source.regionCorners,
       gradients: source.gradients,
       gradientScale: source.gradientScale,
+      gradientOutput: source.gradientOutput,
       sourceEdge,
       sourceCell: source.sourceCell ? sources.map((cell) => source.sourceCell![cell]!) : sources,
     };

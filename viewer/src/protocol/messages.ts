@@ -129,8 +129,8 @@ export interface ColoringChoice {
  * region after region: half-edge h belongs to edge h >> 1 and starts at its end h & 1; counts u1 or
  * u2 (F) corners of each region; edgeLayer i2 (E) the layer that drew an edge, -1 on the border of
  * the domain; edgeUnit i4 (E) its unit, -1 as above; values f8 or f4 (V, K) the outputs at the
- * vertices, K = outputs.length; gradients i1 (F, D) and gradientScale f4 (F) of the winning output,
- * in files only. */
+ * vertices, K = outputs.length; gradients i1 (F, D) and gradientScale f4 (F) of the output
+ * that wins in the middle of each region, gradientOutput u4 (F), in files only. */
 export interface MeshHeader {
   kind: "mesh";
   id: string;
