@@ -1,9 +1,10 @@
 // The cells of a mesh as triangles, in tiles.
 
 import type { Mesh } from "../geometry/mesh";
+import type { Box } from "../protocol/messages";
 import type { Paint } from "./colours";
 import { attribute, type GL, type Programs, textureOf } from "./programs";
-import { coveredShares, type Tiles, tileSize, tilesOf, visibleRuns } from "./tiles";
+import { boxAround, coveredShares, type Tiles, tileSize, tilesOf, visibleRuns } from "./tiles";
 import type { View } from "./view";
 import type { Steps, Work } from "./work";
 
@@ -92,6 +93,14 @@ export class Fill {
       this.table = textureOf(gl, [256, 1], gl.RGB8, gl.NEAREST);
       gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, 256, 1, gl.RGB, gl.UNSIGNED_BYTE, paint.table);
     }
+  }
+
+  /** The rectangle around all cells, in plane coordinates. */
+  get box(): Box {
+    const { center, scale } = this.mesh;
+    const [x0, y0, x1, y1] = boxAround(this.tiles.boxes);
+    const [u, v] = center;
+    return [u + scale * x0, v + scale * y0, u + scale * x1, v + scale * y1];
   }
 
   /** The area that is seen, in square local units. */

@@ -15,6 +15,8 @@ export class Picture {
   looks: Looks = new Map();
   /** Whether the looks fit the view: they are kept while one moves without zooming. */
   fresh = true;
+  /** Whether all of the scene is in it. */
+  whole = false;
   /** Whether borders of cells are smooth. */
   smooth = false;
 

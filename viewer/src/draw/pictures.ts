@@ -16,6 +16,7 @@ import { Pace, Work } from "./work";
 const [MOVING, STILL] = [6, 40]; // milliseconds of work in a frame
 const FADE = 150; // milliseconds in which a picture replaces one that shows something else
 const SMOOTHING = 400; // milliseconds that smoothing the borders of cells may take
+const FINER = 2; // pictures that much finer than the screen flicker and are not shown on others
 const PIXELS = 120; // so many pixels of a picture cost as much to show as a triangle to draw
 
 /** What became of a frame: whether more is wanted, and whether the canvas was drawn on. */
@@ -30,6 +31,8 @@ export class Pictures {
   private front: Picture | null = null;
   private spare: Picture | null = null;
   private job: Job | null = null;
+  /** A picture of everything, which is shown around others until they are drawn. */
+  private overview: Picture | null = null;
   /** How many pictures were finished, and which of them the canvas shows where. */
   private count = 0;
   private shown: { count: number; view: View } | null = null;
@@ -87,9 +90,11 @@ export class Pictures {
   }
 
   dispose(): void {
-    const { front, spare, job, fading } = this;
+    const { front, spare, job, fading, overview } = this;
     job?.putAside();
-    for (const each of [front, spare, job?.picture, fading?.picture]) each?.dispose();
+    const drawn = job?.picture === overview ? null : job?.picture;
+    for (const each of [front, spare, drawn, fading?.picture, overview]) each?.dispose();
+    this.overview = null;
     this.front = null;
     this.spare = null;
     this.job = null;
@@ -140,37 +145,43 @@ export class Pictures {
       clear(gl, scene.paper);
       return true;
     }
-    const share = fading ? (performance.now() - fading.since) / FADE : 1;
-    if (share >= 1) this.endFading();
-    if (fading && share < 1) this.showPicture(fading.picture, scene, view, 1);
-    this.showPicture(picture, scene, view, Math.min(share, 1));
+    const share = fading ? Math.min((performance.now() - fading.since) / FADE, 1) : 1;
+    if (share === 1) this.endFading();
+    const place = view.covered(picture.view);
+    const overview = this.overview === this.job?.picture ? null : this.overview;
+    if (!covers(place) && !isWhole(place, view.size)) {
+      clear(gl, scene.paper);
+      if (overview) this.showPicture(overview, view, 1);
+      if (overview && view.unit > FINER * picture.view.unit) return true;
+    }
+    if (this.fading) this.showPicture(this.fading.picture, view, 1);
+    this.showPicture(picture, view, share);
     return true;
   }
 
-  private showPicture(picture: Picture, scene: Scene, view: View, opacity: number): void {
+  private showPicture(picture: Picture, view: View, opacity: number): void {
     const place = view.covered(picture.view!);
     const exact = isWhole(place, view.size);
-    if (!exact && opacity === 1) clear(this.gl, scene.paper);
     const rectangle: Box = exact ? [-1, -1, 1, 1] : place;
     drawImage(this.programs, picture.texture, rectangle, { exact, opacity });
   }
 
   private endFading(): void {
     if (!this.fading) return;
-    if (this.spare) this.fading.picture.dispose();
-    else this.spare = this.fading.picture;
+    this.reuse(this.fading.picture);
     this.fading = null;
   }
 
   private outdated({ picture, left }: Job, scene: Scene, view: View, moving: boolean): boolean {
     if (picture.version !== scene.version) return true;
+    if (picture === this.overview) return !view.isAt(this.front?.view ?? null);
     return !moving && !view.isAt(picture.view) && left > 0.5;
   }
 
   private abandon(job: Job): void {
     job.putAside();
-    this.spare?.dispose();
-    this.spare = job.picture;
+    if (job.picture === this.overview) this.overview = null;
+    this.reuse(job.picture);
     this.job = null;
   }
 
@@ -182,7 +193,8 @@ export class Pictures {
       if (moving) return null;
       const looks = front.fresh ? front.looks : scene.looks(view);
       front.fresh ||= alike(front.looks, looks);
-      return front.fresh ? this.smoothed(scene, view, front) : this.whole(scene, view, looks);
+      if (!front.fresh) return this.whole(scene, view, looks);
+      return this.smoothed(scene, view, front) ?? this.everything(scene, view, front);
     }
     const shift = current && front.view && view.isShiftOf(front.view) && view.from(front.view);
     if (shift && isWholeNumber(shift)) {
@@ -215,18 +227,43 @@ export class Pictures {
     });
   }
 
+  /** A picture of everything, if there is none. */
+  private everything(scene: Scene, view: View, front: Picture): Job | null {
+    if (this.overview || front.whole || !scene.box) return null;
+    const fit = view.fitting(scene.box);
+    const job = this.whole(scene, fit, scene.looks(fit));
+    this.overview = job.picture;
+    return job;
+  }
+
   private finish({ picture }: Job, moving: boolean): void {
+    if (picture === this.overview) {
+      this.job = null;
+      return;
+    }
     this.endFading();
     this.count++;
     const old = this.front;
     this.front = picture;
     this.job = null;
-    if (old && !moving && old.version !== picture.version && picture.view?.isAt(old.view)) {
+    if (old?.whole && !picture.whole) {
+      this.reuse(this.overview);
+      this.overview = old;
+    } else if (old && !moving && old.version !== picture.version && picture.view?.isAt(old.view)) {
       this.fading = { picture: old, since: performance.now() };
     } else {
-      this.spare?.dispose();
-      this.spare = old;
+      this.reuse(old);
     }
+    if (!picture.whole) return;
+    this.reuse(this.overview);
+    this.overview = null;
+  }
+
+  /** Keep a picture that is not needed, to draw into it. */
+  private reuse(picture: Picture | null): void {
+    if (!picture) return;
+    this.spare?.dispose();
+    this.spare = picture;
   }
 
   /** A picture to draw into. */
@@ -238,13 +275,9 @@ export class Pictures {
       picture?.dispose();
       picture = new Picture(this.gl, view.size);
     }
-    return Object.assign(picture, {
-      view,
-      version: scene.version,
-      looks,
-      fresh: true,
-      smooth: false,
-    });
+    const whole = scene.box !== null && isInside(view.rectangle(scene.box));
+    const { version } = scene;
+    return Object.assign(picture, { view, version, looks, fresh: true, smooth: false, whole });
   }
 }
 
@@ -257,6 +290,15 @@ function toCanvas(gl: GL, { size }: View): void {
 
 function isWholeNumber(shift: Readonly<Pair>): boolean {
   return shift.every((x) => Math.abs(x - Math.round(x)) < 0.01);
+}
+
+/** Whether a rectangle covers clip space, or lies in it. */
+function covers([x0, y0, x1, y1]: Box): boolean {
+  return x0 <= -1 && y0 <= -1 && x1 >= 1 && y1 >= 1;
+}
+
+function isInside([x0, y0, x1, y1]: Box): boolean {
+  return x0 >= -1 && y0 >= -1 && x1 <= 1 && y1 <= 1;
 }
 
 /** Whether a rectangle is clip space, to a hundredth of a pixel. */

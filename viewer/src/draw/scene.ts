@@ -1,5 +1,6 @@
 // The meshes and rasters that a picture shows, and how.
 
+import type { Box } from "../protocol/messages";
 import type { Rgb } from "./colours";
 import type { EdgeLooks } from "./edges";
 import type { Programs } from "./programs";
@@ -19,6 +20,8 @@ export interface Scene {
   /** Whether something is not ready to be shown at all. */
   waiting: boolean;
   paper: Rgb;
+  /** The rectangle around all of it, in plane coordinates; null if it is empty. */
+  box: Box | null;
   looks(view: View): Looks;
   draw(view: View, work: Work, looks: Looks): void;
   /** Only the cells and only the lines; null if there is more than one mesh or raster. */
@@ -56,8 +59,16 @@ export function sceneOf(
   };
   const [only] = used;
   const parts = only && used.length === 1 ? { cells: cells(only[1]), lines: lines(...only) } : null;
+  const box = used.reduce<Box | null>((sum, [, slot]) => union(sum, slot.box), null);
   const waiting = slots.some(([, slot]) => slot.waiting);
-  return { version, empty: !used.length, waiting, paper, looks, draw, parts };
+  return { version, empty: !used.length, waiting, paper, box, looks, draw, parts };
+}
+
+/** The rectangle around two rectangles. */
+function union(a: Box | null, b: Box | null): Box | null {
+  if (!a || !b) return a ?? b;
+  const [low, high] = [Math.min, Math.max];
+  return [low(a[0], b[0]), low(a[1], b[1]), high(a[2], b[2]), high(a[3], b[3])];
 }
 
 /** Whether edges look nearly the same. */

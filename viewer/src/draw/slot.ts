@@ -1,7 +1,7 @@
 // What is drawn of one mesh, its colours, and the raster below it.
 
 import type { Mesh } from "../geometry/mesh";
-import type { ColoringHeader, Message, RasterHeader } from "../protocol/messages";
+import type { Box, ColoringHeader, Message, RasterHeader } from "../protocol/messages";
 import { brightness, type Paint, paintOf, type Rgb } from "./colours";
 import { type EdgeLooks, Edges } from "./edges";
 import { Fill } from "./fills";
@@ -110,6 +110,11 @@ export class Slot {
   /** Whether the colours of a mesh that replaces another one may come soon. */
   private get expectsColors(): boolean {
     return !this.content?.paint && !!this.shown && performance.now() - this.since < PATIENCE;
+  }
+
+  /** The rectangle around what is shown, in plane coordinates. */
+  get box(): Box | null {
+    return this.shown?.fill.box ?? this.message?.header.window ?? null;
   }
 
   /** Whether nothing can be shown. */

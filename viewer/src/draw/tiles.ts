@@ -107,7 +107,8 @@ function mortonNumbers(rectangles: Float32Array): Uint32Array {
   return numbers;
 }
 
-function boxAround(rectangles: Float32Array): Box {
+/** The rectangle around rectangles (4 n). */
+export function boxAround(rectangles: Float32Array): Box {
   let x0 = Infinity;
   let y0 = Infinity;
   let x1 = -Infinity;

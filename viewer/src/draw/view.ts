@@ -61,6 +61,13 @@ export class View {
     return new View(this.center, rest, this.unit, this.size, this.ratio, this.part);
   }
 
+  /** The view on as many pixels in which all of a rectangle is seen. */
+  fitting([u0, v0, u1, v1]: Box): View {
+    const [width, height] = this.size;
+    const unit = 1.001 * Math.max((u1 - u0) / width, (v1 - v0) / height, Number.MIN_VALUE);
+    return new View([(u0 + u1) / 2, (v0 + v1) / 2], [0, 0], unit, this.size, this.ratio);
+  }
+
   /** The view of which only a part is drawn. */
   limited(part: Box): View {
     return new View(this.center, this.rest, this.unit, this.size, this.ratio, part);
