@@ -2,6 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { clippedPolygon, clippedSegments } from "../src/draw/clip";
 import { level, normalized, paintOf, rgb } from "../src/draw/colours";
+import { Edges } from "../src/draw/edges";
+import { Fill } from "../src/draw/fills";
+import type { Programs } from "../src/draw/programs";
 import { straightened } from "../src/draw/straighten";
 import { edgeLook } from "../src/draw/theme";
 import { atlasOf, placesOf } from "../src/draw/thumbnails";
@@ -226,6 +229,51 @@ test("cells are painted with colours, numbers and outputs", () => {
       assert.ok(Math.abs(place - normalized(v, own)) < 1e-6);
     });
   }
+});
+
+test("scales without extent have a colour", () => {
+  const mesh = square();
+  for (const type of ["linear", "log", "centered"] as const) {
+    const paint = paintOf(mesh, coloring("output", scaleOf(type, 2, 2, 2), { lut }));
+    assert.ok(paint.kind === "shaded" && Number.isFinite(paint.rate));
+    assert.ok(paint.numbers.every(Number.isFinite));
+  }
+});
+
+/** A graphics card that only keeps what it is given, by the name of the function. */
+function fakeCard(): { gl: WebGL2RenderingContext; given: Map<string, unknown[][]> } {
+  const given = new Map<string, unknown[][]>();
+  const handler = {
+    get: (_: object, name: string) => {
+      if (name === name.toUpperCase()) return name.length;
+      return (...args: unknown[]) => {
+        given.set(name, [...(given.get(name) ?? []), args]);
+        return {};
+      };
+    },
+  };
+  return { gl: new Proxy({}, handler) as WebGL2RenderingContext, given };
+}
+
+test("triangles cover the cells, and inner edges are segments", () => {
+  const mesh = square();
+  const { gl, given } = fakeCard();
+  const fill = all(Fill.of(gl, mesh));
+  const [corners, numbers] = given.get("bufferSubData")!.map((args) => args[2]);
+  assert.deepEqual([...(numbers as Uint32Array)].sort(), [0, 1, 2, 3, 4, 5]);
+  assert.equal((corners as Float32Array).length, 12);
+  const view = View.of(new Camera([0.5, 0.5], 1, [100, 100]), 1);
+  assert.ok(Math.abs(fill.visibleArea(view) - 1) < 1e-6);
+  assert.deepEqual(fill.box, [0, 0, 1, 1]);
+  const programs = { gl, maxTexture: 2048 } as Programs;
+  const edges = all(Edges.of(programs, mesh, null));
+  assert.equal(edges.layerCount, 1);
+  const written = given.get("texSubImage2D")!.map((args) => args.at(-1) as Float32Array);
+  assert.deepEqual([...written[0]!].sort(), [0, 0, 1, 1]);
+  const looks = edges.looks(view, 1, 3);
+  assert.ok(looks.layers[0]!.width > 0.7 && looks.layers[0]!.opacity > 0.5);
+  const none = all(Edges.of(programs, mesh, new Uint32Array()));
+  assert.equal(none.layerCount, 0);
 });
 
 test("messages that lack colours are refused with a sentence", () => {

@@ -123,12 +123,13 @@ function shaded(mesh: Mesh, output: number, scale: ColorScale, table: Uint8Array
   const column = mesh.outputs.indexOf(output);
   if (column < 0) throw damaged(`the mesh has no output ${output}`);
   const { low, high, center, type } = scale;
+  const above = high - center || center - low || 1;
   const [origin, unit, rate] =
     type === "log"
-      ? [0, low, 1 / Math.log(high / low)]
+      ? [0, low, high > low ? 1 / Math.log(high / low) : 0]
       : type === "linear"
-        ? [low, high - low, 0]
-        : [center, high - center, (high - center) / (center - low)];
+        ? [low, high - low || 1, 0]
+        : [center, above, center > low ? above / (center - low) : 0];
   const { preciseValues: values } = mesh;
   const count = mesh.outputs.length;
   const numbers = new Float32Array(mesh.vertexCount);
