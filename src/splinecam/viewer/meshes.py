@@ -98,14 +98,18 @@ def outputs_of(part: PartitionData, level: float | None, sizes: Sizes) -> list[i
     most = max(2, min(sizes.outputs, sizes.values // max(1, vertices)))  # one has no rival
     if n <= most:
         return list(range(n))
-    lead = _leads(part.values)
-    if has_classes(part, level):
-        # Among very many vertices, whatever wins anywhere wins at some of them.
-        exact = vertices <= sizes.cut
-        winners = torch.unique(class_regions(part).cell_class) if exact else lead == 0
-        lead[winners] = torch.inf
-        most = max(most, int(lead.isinf().sum()))
-    return sorted(torch.topk(lead, most).indices.tolist())
+    exact = vertices <= sizes.cut  # of very many vertices, whatever wins wins at some of them
+    classes = has_classes(part, level)
+
+    def find() -> list[int]:
+        lead = _leads(part.values)
+        if classes:
+            winners = torch.unique(class_regions(part).cell_class) if exact else lead == 0
+            lead[winners] = torch.inf
+        count = max(most, int(lead.isinf().sum()))
+        return sorted(torch.topk(lead, count).indices.tolist())
+
+    return part._remembered("outputs of a viewer", (most, exact, classes), find)
 
 
 def _leads(values: Tensor) -> Tensor:
