@@ -4,6 +4,7 @@ import { clippedPolygon, clippedSegments } from "../src/draw/clip";
 import { level, normalized, paintOf, rgb } from "../src/draw/colours";
 import { Edges } from "../src/draw/edges";
 import { Fill } from "../src/draw/fills";
+import { outside } from "../src/draw/pictures";
 import type { Programs } from "../src/draw/programs";
 import { straightened } from "../src/draw/straighten";
 import { edgeLook } from "../src/draw/theme";
@@ -324,6 +325,28 @@ test("a moved view is a whole number of pixels away after it was aligned", () =>
     Math.abs(left + 1 + (2 * x) / 1200) < 1e-9 && Math.abs(right - 1 + (2 * x) / 1200) < 1e-9,
   );
   assert.ok(Math.abs(low + 1 + (2 * y) / 900) < 1e-9 && Math.abs(top - 1 + (2 * y) / 900) < 1e-9);
+});
+
+test("what a picture leaves free is covered once", () => {
+  assert.deepEqual(outside([-1, -1, 1, 1], [100, 60]), []);
+  assert.deepEqual(outside([2, 2, 3, 3], [100, 60]), [[0, 0, 100, 60]]);
+  for (const place of [
+    [-0.5, -0.25, 0.3, 0.9],
+    [-1.5, -0.5, 0.123, 2],
+    [-1.00001, -1, 1, 0.5],
+  ] as [number, number, number, number][]) {
+    const count = new Uint8Array(100 * 60);
+    for (const [x, y, w, h] of outside(place, [100, 60])) {
+      for (let i = x; i < x + w; i++) for (let j = y; j < y + h; j++) count[100 * j + i]!++;
+    }
+    for (let i = 0; i < 100; i++) {
+      for (let j = 0; j < 60; j++) {
+        const [u, v] = [(2 * (i + 0.5)) / 100 - 1, (2 * (j + 0.5)) / 60 - 1];
+        const inside = u > place[0] && u < place[2] && v > place[1] && v < place[3];
+        assert.ok(count[100 * j + i]! <= 1 && (inside || count[100 * j + i] === 1));
+      }
+    }
+  }
 });
 
 test("lines and polygons are cut to the window", () => {

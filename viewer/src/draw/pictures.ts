@@ -13,7 +13,7 @@ import { alike, type Looks, type Scene } from "./scene";
 import type { View } from "./view";
 import { Pace, Work } from "./work";
 
-const [MOVING, STILL] = [6, 40]; // milliseconds of work in a frame
+const [MOVING, STILL] = [4, 40]; // milliseconds of work in a frame
 const FADE = 150; // milliseconds in which a picture replaces one that shows something else
 const SMOOTHING = 400; // milliseconds that smoothing the borders of cells may take
 const FINER = 2; // pictures that much finer than the screen flicker and are not shown on others
@@ -147,23 +147,27 @@ export class Pictures {
     }
     const share = fading ? Math.min((performance.now() - fading.since) / FADE, 1) : 1;
     if (share === 1) this.endFading();
-    const place = view.covered(picture.view);
     const overview = this.overview === this.job?.picture ? null : this.overview;
-    if (!covers(place) && !isWhole(place, view.size)) {
+    if (overview && view.unit > FINER * picture.view.unit) {
+      clear(gl, scene.paper);
+      this.showPicture(overview, view, 1);
+      return true;
+    }
+    for (const strip of outside(view.covered(picture.view), view.size)) {
+      gl.enable(gl.SCISSOR_TEST);
+      gl.scissor(...strip);
       clear(gl, scene.paper);
       if (overview) this.showPicture(overview, view, 1);
-      if (overview && view.unit > FINER * picture.view.unit) return true;
+      gl.disable(gl.SCISSOR_TEST);
     }
     if (this.fading) this.showPicture(this.fading.picture, view, 1);
     this.showPicture(picture, view, share);
     return true;
   }
 
-  private showPicture(picture: Picture, view: View, opacity: number): void {
-    const place = view.covered(picture.view!);
-    const exact = isWhole(place, view.size);
-    const rectangle: Box = exact ? [-1, -1, 1, 1] : place;
-    drawImage(this.programs, picture.texture, rectangle, { exact, opacity });
+  private showPicture({ texture, view: own }: Picture, view: View, opacity: number): void {
+    const exact = own !== null && view.isShiftOf(own) && isWholeNumber(view.from(own));
+    drawImage(this.programs, texture, view.covered(own!), { exact, opacity });
   }
 
   private endFading(): void {
@@ -292,16 +296,29 @@ function isWholeNumber(shift: Readonly<Pair>): boolean {
   return shift.every((x) => Math.abs(x - Math.round(x)) < 0.01);
 }
 
-/** Whether a rectangle covers clip space, or lies in it. */
-function covers([x0, y0, x1, y1]: Box): boolean {
-  return x0 <= -1 && y0 <= -1 && x1 >= 1 && y1 >= 1;
-}
-
 function isInside([x0, y0, x1, y1]: Box): boolean {
   return x0 >= -1 && y0 >= -1 && x1 <= 1 && y1 <= 1;
 }
 
-/** Whether a rectangle is clip space, to a hundredth of a pixel. */
-function isWhole(place: Box, size: Readonly<Pair>): boolean {
-  return place.every((x, k) => Math.abs(x - (k < 2 ? -1 : 1)) * size[k % 2]! < 0.02);
+/** The parts of a canvas that a rectangle in clip space leaves free.
+ *
+ * Each is left, low, width and height in pixels. */
+export function outside(
+  place: Box,
+  [width, height]: Readonly<Pair>,
+): [number, number, number, number][] {
+  const [left, low, right, top] = place.map((x, k) => {
+    const size = k % 2 ? height : width;
+    const at = ((x + 1) / 2) * size;
+    const whole = Math.abs(at - Math.round(at)) < 0.02 ? Math.round(at) : at;
+    return Math.min(Math.max(k < 2 ? Math.ceil(whole) : Math.floor(whole), 0), size);
+  }) as Box;
+  if (right <= left || top <= low) return [[0, 0, width, height]];
+  const parts: [number, number, number, number][] = [
+    [0, 0, left, height],
+    [right, 0, width - right, height],
+    [left, 0, right - left, low],
+    [left, top, right - left, height - top],
+  ];
+  return parts.filter(([, , w, h]) => w > 0 && h > 0);
 }

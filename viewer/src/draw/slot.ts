@@ -11,6 +11,7 @@ import { inkOn } from "./theme";
 import type { View } from "./view";
 import { type Steps, stepUntil, type Work } from "./work";
 
+const SMALL = 100_000; // cells
 const PATIENCE = 400; // milliseconds that a mesh waits for its colours
 
 /** The switches of a picture of cells. */
@@ -175,20 +176,21 @@ export class Slot {
     const { mesh, paint, only } = content;
     const kept = this.shown?.content.mesh === mesh ? this.shown : null;
     const fill = kept?.fill ?? (yield* Fill.of(programs.gl, mesh));
-    const same = kept?.content.only === only ? (kept?.edges ?? null) : null;
-    let painted = false;
+    let edges = kept?.content.only === only ? (kept?.edges ?? null) : null;
+    let shown = false;
     try {
       if (paint) yield* fill.setPaint(paint);
-      painted = true;
+      // Cells of small meshes are shown together with their edges, those of large ones before.
+      if (mesh.cellCount <= SMALL) edges ??= yield* Edges.of(programs, mesh, only);
+      shown = true;
     } finally {
-      if (!painted && !kept) fill.dispose();
+      if (!shown && !kept) fill.dispose();
     }
     if (!kept) this.forget();
-    this.shown = { content, fill, edges: same };
+    else if (kept.edges !== edges) kept.edges?.dispose();
+    this.shown = { content, fill, edges };
     yield;
-    if (same) return;
-    kept?.edges?.dispose();
-    this.shown.edges = yield* Edges.of(programs, mesh, only);
+    this.shown.edges ??= yield* Edges.of(programs, mesh, only);
   }
 
   private stop(): void {
