@@ -15,7 +15,7 @@ import { type Scene, sceneOf } from "./scene";
 import { type SceneLook, Slot } from "./slot";
 import { DARK_PAPER, INK, INK_ON_DARK, PAPER } from "./theme";
 import { View } from "./view";
-import { warmUp } from "./warm_up";
+import { warmUp, warmUpRest } from "./warm_up";
 
 const NO_WEBGL =
   "This browser draws no WebGL2 pictures. Update it, or switch on hardware acceleration in its " +
@@ -53,6 +53,7 @@ export class Renderer {
   private key = "";
   private view: View | null = null;
   private movedAt = 0;
+  private frames = 0;
   private lost = false;
 
   constructor(readonly canvas: HTMLCanvasElement) {
@@ -129,6 +130,7 @@ export class Renderer {
     const view = this.pictures.aligned(wanted);
     const { more, shown } = this.pictures.draw(this.scene(look), view, moving, again);
     if (shown) this.overlay.draw(this.programs, view, look);
+    if (shown && ++this.frames === 3) warmUpRest(this.programs);
     return more || moving || !ready;
   }
 
