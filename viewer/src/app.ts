@@ -216,10 +216,10 @@ export class App implements Stage {
       regionShown(compared),
       regionShown(other),
     );
-    const unit = hit && hit.edge >= 0 ? hit : null;
-    const mesh = unit?.level.mesh;
-    if (unit && mesh) this.panels.showEdge(mesh.edgeLayer[unit.edge]!, mesh.edgeUnit[unit.edge]!);
-    else this.panels.showEdge(null);
+    if (hit && hit.edge >= 0) {
+      const { edgeLayer, edgeUnit } = hit.level.mesh;
+      this.panels.showEdge(edgeLayer[hit.edge]!, edgeUnit[hit.edge]!, hit.pane.index);
+    } else this.panels.showEdge(null);
   }
 
   /** Say what is shown: how many regions, how exact, whether Python is there or at work. */
