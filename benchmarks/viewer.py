@@ -94,7 +94,7 @@ SETTLED = """
     const settled = async (end) => {
         const start = performance.now();
         end();
-        do await new Promise((resolve) => setTimeout(resolve)); while (v.busy);
+        do await new Promise((resolve) => setTimeout(resolve)); while (!v.exact);
         return performance.now() - start;
     };
     const pause = () => new Promise((resolve) => setTimeout(resolve, 16));

@@ -275,9 +275,8 @@ export class App implements Stage {
       const camera = this.camera(pane);
       const goal = this.view.goal(pane.pixels);
       const moving = this.moving || this.view.flying;
-      const unfinished = control.draw(camera, goal, moving, marks);
-      if (unfinished) this.redraw();
-      complete &&= !unfinished && pane.loaded;
+      if (control.draw(camera, goal, moving, marks)) this.clock.request(false);
+      complete &&= pane.loaded && pane.renderer.current;
       if (pane.index === 0) this.panels.showScale(camera.unitsPerPixel);
       const anchors = pane.header.anchors?.at ?? [];
       if (anchors.length) {
@@ -325,9 +324,9 @@ export class App implements Stage {
       pictures: () => this.controls.map((control) => control.picture()),
       svg: () => this.svg(),
       resetPlane: (pane) => control(pane)?.resetPlane(),
-      movePlane: (pane, turn, shift) => control(pane)?.movePlane(turn, shift),
+      movePlane: (pane, turn, shift, done) => control(pane)?.movePlane(turn, shift, done),
       setAnchor: (pane, anchor, point) => control(pane)?.setAnchor(anchor, point),
-      dragAnchor: (pane, anchor, to) => control(pane)?.dragAnchor(anchor, to),
+      dragAnchor: (pane, anchor, to, done) => control(pane)?.dragAnchor(anchor, to, done),
     };
   }
 

@@ -54,6 +54,26 @@ test("what runs is outdated after a drop, and goes on for newer tasks", async ()
   ]);
 });
 
+test("an urgent task does not wait for the one that runs", async () => {
+  const seen: [number, boolean][] = [];
+  const ends: (() => void)[] = [];
+  const latest = new Latest<number>(async (item, outdated) => {
+    await new Promise<void>((resolve) => ends.push(resolve));
+    seen.push([item, outdated()]);
+  });
+  latest.push(1);
+  latest.push(2);
+  latest.push(3, true);
+  assert.equal(ends.length, 2);
+  for (const end of ends) end();
+  await new Promise((resolve) => setTimeout(resolve));
+  assert.deepEqual(seen, [
+    [1, true],
+    [3, false],
+  ]);
+  assert.equal(latest.busy, false);
+});
+
 test("the oldest is forgotten", () => {
   const gone: number[] = [];
   const recent = new Recent<number>(2, (value) => gone.push(value));

@@ -11,6 +11,8 @@ export class Clock {
 
   /** When the first complete picture was drawn. */
   firstComplete: number | null = null;
+  /** Whether something has changed since the last picture. */
+  changed = true;
 
   /** draw: returns whether the picture is complete. */
   constructor(private draw: (now: number) => boolean) {}
@@ -20,8 +22,9 @@ export class Clock {
     return this.frame === 0 && this.pending === 0;
   }
 
-  /** Draw with the next frame of the screen. */
-  request(): void {
+  /** Draw with the next frame of the screen; changed: not only to go on with what was begun. */
+  request(changed = true): void {
+    this.changed ||= changed;
     if (this.frame || this.disposed) return;
     this.frame = requestAnimationFrame((now) => {
       this.frame = 0;
@@ -38,6 +41,7 @@ export class Clock {
 
   private drawAt(now: number): void {
     const start = performance.now();
+    this.changed = false;
     const complete = this.draw(now);
     const end = performance.now();
     if (complete) this.firstComplete ??= end;

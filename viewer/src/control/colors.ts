@@ -2,7 +2,8 @@
 
 import { rgb } from "../draw/colours";
 import { classColors } from "../geometry/class_colors";
-import type { ColoringHeader, Message } from "../protocol/messages";
+import type { Mesh } from "../geometry/mesh";
+import type { ColoringChoice, ColoringHeader, Message } from "../protocol/messages";
 import { askFor } from "./asking";
 import { Recent } from "./latest";
 import type { Level, PaneView } from "./panes";
@@ -10,14 +11,15 @@ import type { Stage } from "./stage";
 
 export class Colors {
   private known = new Recent<Promise<Message<ColoringHeader> | null>>(24);
+  /** What Python said last about the classes of a frame. */
+  private classes = new Recent<ColoringHeader>(8);
 
   constructor(private stage: Stage) {}
 
   /** The colours of a level as the state wants them; null if the question was dropped. */
   of(pane: PaneView, level: Level): Promise<Message<ColoringHeader> | null> {
-    const { color, output } = this.stage.store.state;
-    const choices = pane.header.colorings;
-    const choice = choices.find((each) => each.name === color) ?? choices[0];
+    const { output } = this.stage.store.state;
+    const choice = this.choice(pane);
     const name = choice?.name ?? "random";
     const asked = choice?.byOutput ? output : null;
     const cut = choice?.name === "class" ? this.stage.store.state.level : 0;
@@ -36,6 +38,13 @@ export class Colors {
     return answer;
   }
 
+  /** What the state wants a pane to be coloured by. */
+  private choice(pane: PaneView): ColoringChoice | undefined {
+    const { colorings } = pane.header;
+    const { color } = this.stage.store.state;
+    return colorings.find((each) => each.name === color) ?? colorings[0];
+  }
+
   /** Colour all levels of all panes anew, as the state wants them now. */
   refresh(): void {
     for (const pane of this.stage.panes) {
@@ -45,13 +54,39 @@ export class Colors {
     }
   }
 
+  /** Colours for a level of a frame whose classes are known, without a question; else null.
+   *
+   * The typical lead is that of the frame, also where the plane moves or one goes deeper. */
+  guess(pane: PaneView, level: Level): Message<ColoringHeader> | null {
+    const header = this.classes.get(frameOf(level.mesh));
+    if (!header || header.name !== this.choice(pane)?.name) return null;
+    return this.complete({ header: { ...header, mesh: level.mesh.id }, arrays: {} }, pane, level);
+  }
+
+  /** Ask for the colours of a level that are guessed so far; mostly only the legend differs. */
+  async confirm(pane: PaneView, level: Level): Promise<void> {
+    const guessed = level.coloring;
+    const coloring = await this.of(pane, level);
+    if (!coloring || this.stage.disposed || level.coloring !== guessed) return;
+    level.coloring = coloring;
+    if (coloring.header.typical !== guessed?.header.typical) pane.recolor(level);
+    if (level === (pane.whole ?? pane.detail)) this.tell(pane, coloring);
+    this.stage.redraw();
+  }
+
   /** Colours by class follow from the mesh: add them to the message. */
   private complete(
     message: Message<ColoringHeader>,
     pane: PaneView,
-    { mesh }: Level,
+    { mesh, coloring }: Level,
   ): Message<ColoringHeader> {
     if (message.header.by !== "class") return message;
+    this.classes.set(frameOf(mesh), message.header);
+    if (coloring?.header.by === "class" && coloring.header.typical === message.header.typical) {
+      if (coloring.arrays.colors?.shape[0] === mesh.cellCount && !this.levelMatters(mesh)) {
+        return { header: message.header, arrays: coloring.arrays };
+      }
+    }
     const { level } = this.stage.store.state;
     const palette = (pane.header.classes ?? []).map(({ color }) => rgb(color).map((c) => 255 * c));
     const typical = message.header.typical ?? 0;
@@ -70,6 +105,11 @@ export class Colors {
     pane.recolor(level);
     this.tell(pane, coloring);
     this.stage.redraw();
+  }
+
+  /** Whether classes depend on the level: a single output is compared with it. */
+  private levelMatters(mesh: Mesh): boolean {
+    return mesh.outputs.length === 1;
   }
 
   /** Tell the legend: of the first pane, with the classes that only others have. */
@@ -91,4 +131,8 @@ export class Colors {
     }
     panels.showColoring({ ...first, header: { ...first.header, legend: entries } });
   }
+}
+
+function frameOf(mesh: Mesh): string {
+  return `${mesh.pane}/${mesh.frame}`;
 }

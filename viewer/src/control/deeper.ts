@@ -62,10 +62,10 @@ export class Deeper {
     if (moving && this.duration > QUICK) {
       this.timer = setTimeout(() => {
         this.timer = 0;
-        this.ask(camera, window);
+        this.ask(camera, window, true);
       }, REST) as unknown as number;
     } else {
-      this.ask(camera, window);
+      this.ask(camera, window, !moving);
     }
   }
 
@@ -99,11 +99,12 @@ export class Deeper {
     this.push({ window, seen: window, pixels: this.pixels(window, camera), frame: this.frame() });
   }
 
-  private push(question: Question): void {
+  /** Ask; urgent: the camera rests, so that an older question is not waited for. */
+  private push(question: Question, urgent = false): void {
     this.asked = question;
     this.answeredByRaster = false;
     this.problem = null;
-    this.questions.push(question);
+    this.questions.push(question, urgent && this.questions.busy);
   }
 
   private pixels(window: Box, camera: Camera): number {
@@ -118,10 +119,10 @@ export class Deeper {
     return contains(this.asked.window, window) && asked < factor * width;
   }
 
-  private ask(camera: Camera, window: Box): void {
+  private ask(camera: Camera, window: Box, urgent: boolean): void {
     const wanted = intersection(enlarged(camera.window, MARGIN), this.pane.domain) ?? window;
     const pixels = this.pixels(wanted, camera);
-    this.push({ window: wanted, seen: window, pixels, frame: this.frame() });
+    this.push({ window: wanted, seen: window, pixels, frame: this.frame() }, urgent);
   }
 
   private async work(question: Question, outdated: () => boolean): Promise<void> {
@@ -140,9 +141,11 @@ export class Deeper {
         }
       } else {
         const level = new Level(message, pane.header, stage.store.state.level);
-        level.coloring = await this.colors.of(pane, level);
+        const guess = this.colors.guess(pane, level);
+        level.coloring = guess ?? (await this.colors.of(pane, level));
         if (outdated() || stage.disposed) return;
         pane.setDetail(level);
+        if (guess) stage.track(this.colors.confirm(pane, level));
         if (level.coloring && !pane.whole) this.colors.tell(pane, level.coloring);
       }
       this.shown();

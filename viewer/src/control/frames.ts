@@ -45,11 +45,16 @@ export class Frames {
     if (labels[this.current] !== before[this.current]) this.show(this.current);
   }
 
-  /** Load the present frame anew: the plane has moved. */
-  async reload(): Promise<void> {
+  /** Ask for the present frame anew, because the plane moves; shown by `reload`. */
+  refetch(): void {
     this.wanted.drop();
     this.loaded.clear();
-    await this.work(this.current, () => false);
+    this.load(this.current).catch(() => {}); // reported where it is shown
+  }
+
+  /** Show the present frame after the plane has moved. */
+  async reload(): Promise<void> {
+    await this.work(this.current, () => false, true);
   }
 
   dispose(): void {
@@ -57,19 +62,21 @@ export class Frames {
     this.loaded.clear();
   }
 
-  private async work(frame: number, outdated: () => boolean): Promise<void> {
+  private async work(frame: number, outdated: () => boolean, abrupt = false): Promise<void> {
     try {
       const whole = await this.load(frame);
       const level = whole instanceof Level ? whole : null;
-      const coloring = level && (await this.colors.of(this.pane, level));
+      const guess = level && abrupt ? this.colors.guess(this.pane, level) : null;
+      const coloring = guess ?? (level && (await this.colors.of(this.pane, level)));
       if (!whole || outdated() || this.stage.disposed) return;
       if (level) level.coloring = coloring;
       this.current = frame;
       this.pane.setDetail(null);
       this.pane.setRaster(null);
-      this.pane.setWhole(whole);
+      this.pane.setWhole(whole, abrupt);
       if (coloring) this.colors.tell(this.pane, coloring);
       this.shown();
+      if (guess && level) this.stage.track(this.colors.confirm(this.pane, level));
       this.prefetch(frame + 1);
     } catch (error) {
       if (!outdated() && !this.stage.disposed) this.stage.report(error);

@@ -42,6 +42,8 @@ export interface Handle {
   pick(xy: Pair, pane?: number): Picked | null;
   /** The cells that meet a window, with their corners in the plane: u v u v and so on. */
   cells(window: Box, pane?: number): { region: number; winner: number | null; corners: number[] }[];
+  /** Whether the exact picture is shown, though perhaps not smoothed yet. */
+  readonly exact: boolean;
   /** Draw now, and wait for the graphics card: how long this took, in milliseconds. */
   drawn(): number;
   /** Resolves when nothing is asked, computed or drawn any more. */
@@ -78,6 +80,12 @@ export function handleOf(
     },
     get busy() {
       return !isIdle();
+    },
+    get exact() {
+      const drawn = stage.panes.every(
+        (each) => each.renderer.current && each.isShownWell(stage.view.camera(each.pixels)),
+      );
+      return drawn && !clock.changed && !controls.some((control) => control.busy);
     },
     drawn: () => {
       const start = performance.now();

@@ -2,7 +2,7 @@
 
 /** Runs one task at a time; of those that come meanwhile, only the newest is run. */
 export class Latest<T> {
-  private running = false;
+  private running = 0;
   private waiting: { item: T } | null = null;
   private generation = 0;
 
@@ -10,12 +10,14 @@ export class Latest<T> {
   constructor(private work: (item: T, outdated: () => boolean) => Promise<void>) {}
 
   get busy(): boolean {
-    return this.running;
+    return this.running > 0;
   }
 
-  push(item: T): void {
+  /** Add a task; urgent: it does not wait for the one that runs, which is outdated then. */
+  push(item: T, urgent = false): void {
     this.waiting = { item };
-    if (!this.running) void this.run();
+    if (urgent) this.generation++;
+    if (!this.running || urgent) void this.run();
   }
 
   /** Forget what waits, and declare outdated what runs. */
@@ -25,7 +27,7 @@ export class Latest<T> {
   }
 
   private async run(): Promise<void> {
-    this.running = true;
+    this.running++;
     try {
       while (this.waiting) {
         const { item } = this.waiting;
@@ -34,7 +36,7 @@ export class Latest<T> {
         await this.work(item, () => generation !== this.generation);
       }
     } finally {
-      this.running = false;
+      this.running--;
     }
   }
 }

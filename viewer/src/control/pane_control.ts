@@ -31,7 +31,12 @@ export class PaneControl {
   ) {
     this.frames = new Frames(stage, colors, pane, shown);
     this.deeper = new Deeper(stage, colors, pane, () => this.frames.current, shown);
-    this.planes = new Planes(stage, pane, () => this.reload());
+    this.planes = new Planes(
+      stage,
+      pane,
+      () => this.frames.refetch(),
+      () => this.reload(),
+    );
     this.overlays = new Overlays(stage, pane);
     this.pointer = new Pointer(pane.canvas, gestures);
   }
@@ -46,32 +51,36 @@ export class PaneControl {
   }
 
   /** Drag an anchor to a pixel: where that is in the plane depends on the plane at that time. */
-  dragAnchor(anchor: number, to: Pair): void {
-    this.planes.push(() => {
-      const { anchors } = this.pane.header;
-      if (!anchors) return null;
+  dragAnchor(anchor: number, to: Pair, last: boolean): void {
+    const request = () => {
       const place = this.stage.view.camera(this.pane.pixels).toPlane(to);
-      return this.request({ anchors: anchors.at.map((at, k) => (k === anchor ? place : at)) });
-    });
+      return this.withAnchor(anchor, place);
+    };
+    this.planes.push({ key: `${anchor} to ${to}`, request }, last);
   }
 
   /** Put an anchor on one of the data points that are shown. */
   setAnchor(anchor: number, point: number): void {
-    this.planes.push(() => {
-      const { anchors } = this.pane.header;
-      const number = this.pane.arrays[`${this.pane.index}/number`]?.data[point];
-      if (!anchors || number === undefined) return null;
-      return this.request({ anchors: anchors.at.map((at, k) => (k === anchor ? number : at)) });
-    });
+    const number = this.pane.arrays[`${this.pane.index}/number`]?.data[point];
+    if (number === undefined) return;
+    const request = () => this.withAnchor(anchor, number);
+    this.planes.push({ key: `${anchor} on ${number}`, request }, true);
+  }
+
+  movePlane(turn: number[], shift: number[], last: boolean): void {
+    const request = () => this.request({ turn, shift });
+    this.planes.push({ key: `${turn} ${shift}`, request }, last);
   }
 
   /** Go back to the plane as it was at first. */
   resetPlane(): void {
-    this.planes.push(() => this.request({ reset: true }));
+    this.planes.push({ key: "reset", request: () => this.request({ reset: true }) }, true);
   }
 
-  movePlane(turn: number[], shift: number[]): void {
-    this.planes.push(() => this.request({ turn, shift }));
+  private withAnchor(anchor: number, place: Pair | number): PlaneRequest | null {
+    const { anchors } = this.pane.header;
+    if (!anchors) return null;
+    return this.request({ anchors: anchors.at.map((at, k) => (k === anchor ? place : at)) });
   }
 
   /** Draw the pane; goal: where the camera will come to rest. Returns whether it goes on. */

@@ -126,14 +126,14 @@ export class PaneView {
     return !!level?.covers(window) && knownWell(level.mesh.scale, level.precise, camera);
   }
 
-  /** Show the mesh of a frame, or pixels in its place. */
-  setWhole(whole: Level | Message<RasterHeader>): void {
+  /** Show the mesh of a frame, or pixels in its place; abrupt: at once, and not by fading. */
+  setWhole(whole: Level | Message<RasterHeader>, abrupt: boolean): void {
     const level = whole instanceof Level ? whole : null;
     this.coarse = whole instanceof Level ? null : whole;
     this.renderer.setRaster("coarse", this.coarse);
     if (this.whole === level) return;
     this.whole = level;
-    this.renderer.setMesh("whole", level?.mesh ?? null);
+    this.renderer.setMesh("whole", level?.mesh ?? null, abrupt);
     this.dropNear();
     if (level) this.recolor(level);
   }

@@ -6,38 +6,49 @@ import { Latest } from "./latest";
 import type { PaneView } from "./panes";
 import type { Stage } from "./stage";
 
-/** A request that is made when its turn comes, from how things are then. */
-type Move = () => PlaneRequest | null;
+/** A request that is made when its turn comes, from how things are then; equal keys: the same. */
+interface Move {
+  key: string;
+  request(): PlaneRequest | null;
+}
 
 /** Moves the plane of one pane. */
 export class Planes {
-  private moves = new Latest<Move>((move, outdated) => this.work(move, outdated));
+  private begun = "";
+  private queue = new Latest<Move>((move, outdated) => this.work(move, outdated));
 
-  /** moved: loads the meshes of the new plane. */
+  /** moves: asks for the mesh of the new plane, which is answered after it; moved: shows it. */
   constructor(
     private stage: Stage,
     private pane: PaneView,
+    private moves: () => void,
     private moved: () => Promise<void>,
   ) {}
 
   get busy(): boolean {
-    return this.moves.busy;
+    return this.queue.busy;
   }
 
-  push(move: Move): void {
-    this.moves.push(move);
+  /** Move the plane; last: the gesture has ended, so that what runs is not waited for. */
+  push(move: Move, last: boolean): void {
+    // When a gesture ends, its last move is mostly under way already.
+    if (last && this.queue.busy && move.key === this.begun) return;
+    this.queue.push(move, last);
   }
 
   dispose(): void {
-    this.moves.drop();
+    this.queue.drop();
   }
 
   private async work(move: Move, outdated: () => boolean): Promise<void> {
     const { pane, stage } = this;
-    const request = move();
+    this.begun = move.key;
+    const request = move.request();
     if (!request) return;
     try {
-      const answer = await askFor(stage.source, request, "plane");
+      const asked = askFor(stage.source, request, "plane");
+      this.moves();
+      const answer = await asked;
       if (!answer || outdated() || stage.disposed) return;
       pane.setPlane(answer.header.header, answer.arrays);
       stage.panels.showPane(pane.index, pane.header, pane.arrays);

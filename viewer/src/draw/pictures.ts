@@ -19,10 +19,12 @@ const SMOOTHING = 400; // milliseconds that smoothing the borders of cells may t
 const FINER = 2; // pictures that much finer than the screen flicker and are not shown on others
 const PIXELS = 120; // so many pixels of a picture cost as much to show as a triangle to draw
 
-/** What became of a frame: whether more is wanted, and whether the canvas was drawn on. */
+/** What became of a frame: whether more is wanted, whether the canvas was drawn on, and whether it
+ * shows all of the scene, though perhaps not smoothed yet. */
 interface Drawn {
   more: boolean;
   shown: boolean;
+  current: boolean;
 }
 
 export class Pictures {
@@ -38,6 +40,8 @@ export class Pictures {
   private shown: { count: number; view: View } | null = null;
   /** Whether the first picture was drawn directly. */
   private begun = false;
+  /** Whether pictures replace each other at once, and not by fading. */
+  abrupt = false;
   /** The picture that fades, and since when. */
   private fading: { picture: Picture; since: number } | null = null;
 
@@ -55,27 +59,32 @@ export class Pictures {
    *
    * again: show it also if the canvas shows it already. */
   draw(scene: Scene, view: View, moving: boolean, again: boolean): Drawn {
-    if (scene.waiting && this.front) return { more: true, shown: this.show(scene, view, again) };
+    if (scene.waiting && this.front) {
+      return { more: true, shown: this.show(scene, view, again), current: false };
+    }
     if (scene.empty) {
       toCanvas(this.gl, view);
       clear(this.gl, scene.paper);
       this.shown = null;
-      return { more: false, shown: true };
+      return { more: false, shown: true, current: true };
     }
     const few = (view.size[0] * view.size[1]) / PIXELS;
-    if (moving && this.drawDirectly(scene, view, few)) return { more: true, shown: true };
+    if (moving && this.drawDirectly(scene, view, few))
+      return { more: true, shown: true, current: true };
     // The first picture is drawn directly if it is small, since it is seen earlier.
     const some = STILL * this.pace.rate;
     if (!this.front && !this.begun && this.drawDirectly(scene, view, some)) {
       this.begun = true;
-      return { more: true, shown: true };
+      return { more: true, shown: true, current: true };
     }
     const unfinished = this.advance(scene, view, moving);
     if (!this.front && this.begun && this.drawDirectly(scene, view, some)) {
-      return { more: true, shown: true };
+      return { more: true, shown: true, current: true };
     }
     const shown = this.show(scene, view, again);
-    return { more: unfinished || this.fading !== null, shown };
+    const { front, fading } = this;
+    const current = front?.version === scene.version && view.isAt(front.view) && !fading;
+    return { more: unfinished || fading !== null, shown, current };
   }
 
   /** Draw all of the picture now, into the framebuffer that is bound. */
@@ -248,12 +257,13 @@ export class Pictures {
     this.endFading();
     this.count++;
     const old = this.front;
+    const fades = !moving && !this.abrupt;
     this.front = picture;
     this.job = null;
     if (old?.whole && !picture.whole) {
       this.reuse(this.overview);
       this.overview = old;
-    } else if (old && !moving && old.version !== picture.version && picture.view?.isAt(old.view)) {
+    } else if (old && fades && old.version !== picture.version && picture.view?.isAt(old.view)) {
       this.fading = { picture: old, since: performance.now() };
     } else {
       this.reuse(old);

@@ -44,6 +44,8 @@ export interface Look extends OverlayLook {
 export class Renderer {
   /** Called when a frame is to be drawn though nothing was set: the graphics card is back. */
   onWake: () => void = () => {};
+  /** Whether the canvas shows all that was set, though perhaps not smoothed yet. */
+  current = false;
   private readonly gl: GL;
   private programs: Programs;
   private pictures: Pictures;
@@ -75,7 +77,9 @@ export class Renderer {
   }
 
   /** Draw a mesh in a slot, in place of the one before it, which stays until this one is ready. */
-  setMesh(slot: string, mesh: Mesh | null): void {
+  /** Draw a mesh; abrupt: it replaces what is shown at once, and not by fading. */
+  setMesh(slot: string, mesh: Mesh | null, abrupt = false): void {
+    this.pictures.abrupt ||= abrupt;
     this.slot(slot).setMesh(mesh);
     if (!mesh) this.version++;
   }
@@ -88,6 +92,7 @@ export class Renderer {
   setRaster(slot: string, message: Message<RasterHeader> | null): void {
     this.slot(slot).setRaster(message);
     this.version++;
+    this.current = false;
   }
 
   /** Draw segments over the cells: (x0 y0 x1 y1) each, with plane = center + scale * data. */
@@ -128,7 +133,9 @@ export class Renderer {
     const moving = this.noteMovement(wanted);
     const ready = this.prepare(look.slots, performance.now() + (moving ? MOVING : STILL));
     const view = this.pictures.aligned(wanted);
-    const { more, shown } = this.pictures.draw(this.scene(look), view, moving, again);
+    const { more, shown, current } = this.pictures.draw(this.scene(look), view, moving, again);
+    this.current = ready && current;
+    if (this.current) this.pictures.abrupt = false;
     if (shown) this.overlay.draw(this.programs, view, look);
     if (shown && ++this.frames === 3) warmUpRest(this.programs);
     return more || moving || !ready;

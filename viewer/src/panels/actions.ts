@@ -18,8 +18,9 @@ export interface Actions {
   svg(): string | Promise<string>;
   /** Go back to the plane as it was at first. */
   resetPlane(pane: number): void;
-  /** Turn (radians) and shift (lengths) the plane along each of the pane's directions. */
-  movePlane(pane: number, turn: number[], shift: number[]): void;
+  /** Turn (radians) and shift (lengths) the plane along each of the pane's directions; done: the
+   * slider was let go. */
+  movePlane(pane: number, turn: number[], shift: number[], done: boolean): void;
   /** Put an anchor of the plane on a data point. */
   setAnchor(pane: number, anchor: number, point: number): void;
   /** Drag an anchor to a place on the pane's canvas, in CSS pixels; done: the drag has ended. */

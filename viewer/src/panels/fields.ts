@@ -39,18 +39,21 @@ export class Slider {
   constructor(
     readonly label: string,
     private readonly written: (value: number) => string,
-    change: (value: number) => void,
+    /** Called while the slider moves, and once more when it is let go. */
+    change: (value: number, done: boolean) => void,
   ) {
     const id = freshId();
+    const moved = (done: boolean) => () => {
+      this.refresh();
+      change(this.input.valueAsNumber, done);
+    };
     this.input = element("input", {
       class: "sc-range",
       type: "range",
       step: "any",
       id,
-      input: () => {
-        this.refresh();
-        change(this.input.valueAsNumber);
-      },
+      input: moved(false),
+      change: moved(true),
     });
     const name = element("label", { class: "sc-row-label", for: id }, label);
     this.row = box("sc-slider", box("sc-slider-head", name, this.value), this.input);

@@ -104,7 +104,7 @@ export class PlanePanel {
       return;
     }
     this.directions = signature;
-    const move = () => this.move();
+    const move = (_: number, done: boolean) => this.move(done);
     const degrees = (value: number) => `${formatFixed((180 * value) / Math.PI, 0)}°`;
     this.turns = directions.map(() => new Slider("turn", degrees, move));
     this.shifts = directions.map(
@@ -124,10 +124,10 @@ export class PlanePanel {
     this.rest();
   }
 
-  private move(): void {
+  private move(done: boolean): void {
     const values = (sliders: readonly Slider[]) =>
       sliders.map((slider) => slider.input.valueAsNumber);
-    this.actions.movePlane(this.pane, values(this.turns), values(this.shifts));
+    this.actions.movePlane(this.pane, values(this.turns), values(this.shifts), done);
   }
 
   private home(): void {
