@@ -112,7 +112,8 @@ SLIDING = f"""async (value) => {{
         set(k / 8);
         await pause();
     }}
-    return settled(() => set(1));
+    set(1);
+    return settled(() => slider.dispatchEvent(new Event("change", {{ bubbles: true }})));
 }}"""
 # Drags the picture sideways by more than is loaded around it.
 PANNING = f"""async (pixels) => {{

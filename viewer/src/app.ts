@@ -29,6 +29,7 @@ import { svgOf } from "./share/svg";
 import { INITIAL, Store, type ViewState } from "./state";
 import { readHash } from "./url";
 
+const PATIENCE = 400; // milliseconds after which it is said that something is computed
 const DIVE = 4; // how much closer a double-click goes
 
 export class App implements Stage {
@@ -55,6 +56,10 @@ export class App implements Stage {
   private ends: (() => void)[] = [];
   private moving = false;
   private interruption: string | null = null;
+  /** What the page shows already: changing it to the same would lay it out again. */
+  private said = "";
+  private placed = "";
+  private busySince = 0;
 
   private constructor(
     root: HTMLElement,
@@ -149,7 +154,10 @@ export class App implements Stage {
       () => telling?.dispose(),
       publish(handleOf(this, this.controls, this.hover, this.clock)),
     );
-    const observer = new ResizeObserver(() => this.redraw());
+    const observer = new ResizeObserver(() => {
+      for (const pane of this.panes) pane.measure();
+      this.redraw();
+    });
     for (const pane of this.panes) observer.observe(pane.canvas);
     this.ends.push(() => observer.disconnect());
     this.panels.onTheme(() => this.redraw());
@@ -225,6 +233,8 @@ export class App implements Stage {
   /** Say what is shown: how many regions, how exact, whether Python is there or at work. */
   private showStatus(): void {
     const [words, kind] = this.status();
+    if (this.said === `${kind} ${words}`) return;
+    this.said = `${kind} ${words}`;
     this.panels.showStatus(words, kind);
   }
 
@@ -248,7 +258,20 @@ export class App implements Stage {
     if (!level) return ["", "exact"];
     const { regionCount, window } = level.mesh.header;
     const words = counted(regionCount, "region") + (window ? " in this window" : "");
-    return [words, this.controls.some((each) => each.busy) ? "busy" : "exact"];
+    return [words, this.isBusyForLong() ? "busy" : "exact"];
+  }
+
+  /** Whether something has been computed for so long that it is worth to say so. */
+  private isBusyForLong(): boolean {
+    if (!this.controls.some((each) => each.busy)) {
+      this.busySince = 0;
+      return false;
+    }
+    if (!this.busySince) {
+      this.busySince = performance.now();
+      window.setTimeout(() => this.disposed || this.showStatus(), PATIENCE + 10);
+    }
+    return performance.now() - this.busySince > PATIENCE;
   }
 
   private tellState(): void {
@@ -277,17 +300,24 @@ export class App implements Stage {
       const moving = this.moving || this.view.flying;
       if (control.draw(camera, goal, moving, marks)) this.clock.request(false);
       complete &&= pane.loaded && pane.renderer.current;
-      if (pane.index === 0) this.panels.showScale(camera.unitsPerPixel);
-      const anchors = pane.header.anchors?.at ?? [];
-      if (anchors.length) {
-        this.panels.placeAnchors(
-          pane.index,
-          anchors.map((at) => camera.toScreen(at)),
-        );
-      }
     }
+    this.place();
     this.showStatus();
     return complete;
+  }
+
+  /** Place what lies over the pictures, if the camera or the plane has moved. */
+  private place(): void {
+    const cameras = this.panes.map((pane) => this.camera(pane));
+    const anchors = this.panes.map((pane) => pane.header.anchors?.at ?? []);
+    const key = JSON.stringify([cameras, anchors]);
+    if (key === this.placed) return;
+    this.placed = key;
+    for (const [k, camera] of cameras.entries()) {
+      if (k === 0) this.panels.showScale(camera.unitsPerPixel);
+      const places = anchors[k]!.map((at) => camera.toScreen(at));
+      if (places.length) this.panels.placeAnchors(k, places);
+    }
   }
 
   private gestures(pane: PaneView): Gestures {

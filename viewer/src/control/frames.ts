@@ -16,6 +16,8 @@ type Whole = Level | Message<RasterHeader>;
 export class Frames {
   private loaded = new Recent<Promise<Whole | null>>(KEPT);
   private wanted = new Latest<number>((frame, outdated) => this.work(frame, outdated));
+  /** How often the plane was moved. */
+  private moves = 0;
   /** The frame that is shown. */
   current = 0;
 
@@ -47,6 +49,7 @@ export class Frames {
 
   /** Ask for the present frame anew, because the plane moves; shown by `reload`. */
   refetch(): void {
+    this.moves++;
     this.wanted.drop();
     this.loaded.clear();
     this.load(this.current).catch(() => {}); // reported where it is shown
@@ -88,11 +91,13 @@ export class Frames {
     const before = this.loaded.get(key);
     if (before) return before;
     const request = { ask: "mesh", pane: this.pane.index, frame } as const;
-    const whole = askFor(this.stage.source, request, "mesh", "raster").then((message) =>
-      message && isMesh(message)
+    const { moves } = this;
+    const whole = askFor(this.stage.source, request, "mesh", "raster").then((message) => {
+      if (moves !== this.moves) return null; // of a plane that nobody waits for any more
+      return message && isMesh(message)
         ? new Level(message, this.pane.header, this.stage.store.state.level)
-        : (message as Message<RasterHeader> | null),
-    );
+        : (message as Message<RasterHeader> | null);
+    });
     this.loaded.set(key, whole);
     const forget = () => this.loaded.delete(key);
     whole.then((found) => {

@@ -74,6 +74,8 @@ export class PaneView {
   /** Pixels in place of the mesh of the frame, and of a window, where there are too many regions. */
   coarse: Message<RasterHeader> | null = null;
   raster: Message<RasterHeader> | null = null;
+  /** The size of the picture in CSS pixels. */
+  pixels: Pair = [1, 1];
   private near: Near | null = null;
 
   constructor(
@@ -83,11 +85,14 @@ export class PaneView {
     readonly canvas: HTMLCanvasElement,
     readonly renderer: Renderer,
   ) {
+    this.measure();
     this.showPoints();
   }
 
-  get pixels(): Pair {
-    return [Math.max(1, this.canvas.clientWidth), Math.max(1, this.canvas.clientHeight)];
+  /** Measure the canvas: asking for its size each time would lay out the page each time. */
+  measure(): void {
+    const { clientWidth, clientHeight } = this.canvas;
+    this.pixels = [Math.max(1, clientWidth), Math.max(1, clientHeight)];
   }
 
   get domain(): Box {
