@@ -33,21 +33,14 @@ export class Edges {
   /** The edges of a mesh, or only some of them, made in steps. */
   static *of({ gl, maxTexture }: Programs, mesh: Mesh, only: Uint32Array | null): Steps<Edges> {
     const { edgeLayer, edgeUnit, points, edges } = mesh;
-    const curve = new Float64Array(edgeLayer.length);
-    for (let e = 0; e < curve.length; e++) curve[e] = edgeLayer[e]! * 2 ** 32 + edgeUnit[e]!;
+    const curve = curveNumbers(edgeLayer, edgeUnit);
     yield;
-    let extent = 0;
-    for (let k = 0; k < points.length; k++) extent = Math.max(extent, Math.abs(points[k]!));
+    const tolerance = TOLERANCE * extentOf(points);
     yield;
-    const tolerance = TOLERANCE * extent;
     const chosen = innerEdges(edgeLayer, only);
     const segments = yield* straightened(points, edges, chosen, curve, tolerance);
-    const layer = new Int16Array(segments.edge.length);
-    let most = -1;
-    for (let s = 0; s < layer.length; s++) {
-      layer[s] = edgeLayer[segments.edge[s]!]!;
-      if (layer[s]! > most) most = layer[s]!;
-    }
+    const layer = layersOf(segments.edge, edgeLayer);
+    const most = layer.reduce((last, each) => Math.max(last, each), -1);
     yield;
     const border = yield* straightened(points, edges, mesh.boundary, null, tolerance);
     const boundary = yield* sorted(gl, border, maxTexture);
@@ -181,6 +174,41 @@ function* sorted(
   maxTexture: number,
   group?: Int16Array,
 ): Steps<Sorted> {
+  const rectangles = rectanglesAround(ends);
+  yield;
+  const tiles = yield* tilesOf(rectangles, tileSize(edge.length), group);
+  const result = new Float32Array(ends.length);
+  const lengths = new Float32Array(tiles.first.length - 1);
+  for (let t = 0; t < lengths.length; t += 128) {
+    arrange(ends, tiles, [t, Math.min(t + 128, lengths.length)], result, lengths);
+    yield;
+  }
+  return { texture: new SegmentTexture(gl, result, maxTexture), tiles, lengths };
+}
+
+// Loops are in functions of their own: browsers do not optimise those of generators while they run.
+
+/** (E) a number for the curve that each edge belongs to: that of a unit of a layer. */
+function curveNumbers(layer: Int16Array, unit: Int32Array): Float64Array {
+  const curve = new Float64Array(layer.length);
+  for (let e = 0; e < curve.length; e++) curve[e] = layer[e]! * 2 ** 32 + unit[e]!;
+  return curve;
+}
+
+function extentOf(points: Float64Array): number {
+  let extent = 0;
+  for (let k = 0; k < points.length; k++) extent = Math.max(extent, Math.abs(points[k]!));
+  return extent;
+}
+
+function layersOf(edge: Uint32Array, edgeLayer: Int16Array): Int16Array {
+  const layer = new Int16Array(edge.length);
+  for (let s = 0; s < layer.length; s++) layer[s] = edgeLayer[edge[s]!]!;
+  return layer;
+}
+
+/** (4 S) the rectangles around segments. */
+function rectanglesAround(ends: Float32Array): Float32Array {
   const rectangles = new Float32Array(ends.length);
   for (let k = 0; k < ends.length; k += 4) {
     rectangles[k] = Math.min(ends[k]!, ends[k + 2]!);
@@ -188,20 +216,27 @@ function* sorted(
     rectangles[k + 2] = Math.max(ends[k]!, ends[k + 2]!);
     rectangles[k + 3] = Math.max(ends[k + 1]!, ends[k + 3]!);
   }
-  yield;
-  const tiles = yield* tilesOf(rectangles, tileSize(edge.length), group);
-  const result = new Float32Array(ends.length);
-  const lengths = new Float32Array(tiles.first.length - 1);
-  for (let t = 0; t < lengths.length; t++) {
-    for (let i = tiles.first[t]!; i < tiles.first[t + 1]!; i++) {
-      const k = 4 * tiles.order[i]!;
+  return rectangles;
+}
+
+/** Write the segments of some tiles in their order, and how long all of a tile are. */
+function arrange(
+  ends: Float32Array,
+  { first, order }: Tiles,
+  [begin, end]: readonly [number, number],
+  result: Float32Array,
+  lengths: Float32Array,
+): void {
+  for (let t = begin; t < end; t++) {
+    let length = 0;
+    const last = first[t + 1]!;
+    for (let i = first[t]!; i < last; i++) {
+      const k = 4 * order[i]!;
       for (let j = 0; j < 4; j++) result[4 * i + j] = ends[k + j]!;
       const dx = ends[k + 2]! - ends[k]!;
       const dy = ends[k + 3]! - ends[k + 1]!;
-      lengths[t]! += Math.sqrt(dx * dx + dy * dy);
+      length += Math.sqrt(dx * dx + dy * dy);
     }
-    if (t % 128 === 127) yield;
+    lengths[t] = length;
   }
-  yield;
-  return { texture: new SegmentTexture(gl, result, maxTexture), tiles, lengths };
 }

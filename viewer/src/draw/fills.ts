@@ -60,27 +60,15 @@ export class Fill {
   *setPaint(paint: Paint): Steps<void> {
     const { gl, mesh } = this;
     const { order } = this.tiles;
-    const { offsets, corners, edges, cellCount } = mesh;
+    const { corners, cellCount } = mesh;
     const flat = paint.kind === "flat";
     const data = new (flat ? Uint32Array : Float32Array)(corners.length);
     let vertex = 0;
     for (let begin = 0; begin < cellCount; begin += BLOCK) {
-      const last = Math.min(begin + BLOCK, cellCount);
-      if (flat) {
-        for (let i = begin; i < last; i++) {
-          const cell = order[i]!;
-          const color = paint.colors[cell]!;
-          for (let k = offsets[cell + 1]! - offsets[cell]!; k > 0; k--) data[vertex++] = color;
-        }
-      } else {
-        for (let i = begin; i < last; i++) {
-          const cell = order[i]!;
-          const end = offsets[cell + 1]!;
-          for (let k = offsets[cell]!; k < end; k++) {
-            data[vertex++] = paint.numbers[edges[corners[k]!]!]!;
-          }
-        }
-      }
+      const cells = order.subarray(begin, begin + BLOCK);
+      vertex = flat
+        ? spreadColors(mesh, paint.colors, cells, data, vertex)
+        : spreadNumbers(mesh, paint.numbers, cells, data, vertex);
       yield;
     }
     this.forgetPaint();
@@ -154,52 +142,69 @@ export class Fill {
 
   /** Write corners and triangles of all cells, in the order of the tiles. */
   private *write(): Steps<void> {
-    const { gl, mesh, triangles, areas } = this;
-    const { order, first } = this.tiles;
-    const { points, edges, corners, offsets } = mesh;
+    const { gl, areas } = this;
+    const { first } = this.tiles;
     const tilesInBlock = Math.max(1, Math.floor(BLOCK / Math.max(1, first[1] ?? 1)));
     let [written, done] = [0, 0]; // vertices and triangles before the block
     for (let begin = 0; begin < areas.length; begin += tilesInBlock) {
       const end = Math.min(begin + tilesInBlock, areas.length);
-      let count = 0;
-      for (let i = first[begin]!; i < first[end]!; i++) {
-        count += offsets[order[i]! + 1]! - offsets[order[i]!]!;
-      }
-      const at = new Float32Array(2 * count);
-      const numbers = new Uint32Array(3 * (count - 2 * (first[end]! - first[begin]!)));
-      let [vertex, index] = [0, 0];
-      for (let t = begin; t < end; t++) {
-        triangles[t] = done + index / 3;
-        let area = 0;
-        for (let i = first[t]!; i < first[t + 1]!; i++) {
-          const cell = order[i]!;
-          const start = vertex;
-          const last = offsets[cell + 1]!;
-          for (let k = offsets[cell]!; k < last; k++) {
-            const v = 2 * edges[corners[k]!]!;
-            at[2 * vertex] = points[v]!;
-            at[2 * vertex + 1] = points[v + 1]!;
-            if (vertex > start + 1) {
-              area += doubleArea(at, start, vertex);
-              numbers[index++] = written + start;
-              numbers[index++] = written + vertex - 1;
-              numbers[index++] = written + vertex;
-            }
-            vertex++;
-          }
-        }
-        areas[t] = area / 2;
-      }
+      const { at, numbers } = this.triangulate(begin, end, written, done);
       gl.bindVertexArray(this.array);
       gl.bindBuffer(gl.ARRAY_BUFFER, this.corners);
       gl.bufferSubData(gl.ARRAY_BUFFER, 8 * written, at);
       gl.bufferSubData(gl.ELEMENT_ARRAY_BUFFER, 12 * done, numbers);
       gl.bindVertexArray(null);
-      written += vertex;
-      done += index / 3;
+      written += at.length / 2;
+      done += numbers.length / 3;
       yield;
     }
-    triangles[areas.length] = done;
+    this.triangles[areas.length] = done;
+  }
+
+  /** The corners of the cells of some tiles and the triangles between them.
+   *
+   * written, done: how many corners and triangles there are before. */
+  private triangulate(
+    begin: number,
+    end: number,
+    written: number,
+    done: number,
+  ): { at: Float32Array; numbers: Uint32Array } {
+    const { triangles, areas } = this;
+    const { order, first } = this.tiles;
+    const { points, edges, corners, offsets } = this.mesh;
+    let count = 0;
+    for (let i = first[begin]!; i < first[end]!; i++) {
+      count += offsets[order[i]! + 1]! - offsets[order[i]!]!;
+    }
+    const at = new Float32Array(2 * count);
+    const numbers = new Uint32Array(3 * (count - 2 * (first[end]! - first[begin]!)));
+    let vertex = 0;
+    let index = 0;
+    for (let t = begin; t < end; t++) {
+      triangles[t] = done + index / 3;
+      let area = 0;
+      const lastItem = first[t + 1]!;
+      for (let i = first[t]!; i < lastItem; i++) {
+        const cell = order[i]!;
+        const start = vertex;
+        const last = offsets[cell + 1]!;
+        for (let k = offsets[cell]!; k < last; k++) {
+          const v = 2 * edges[corners[k]!]!;
+          at[2 * vertex] = points[v]!;
+          at[2 * vertex + 1] = points[v + 1]!;
+          if (vertex > start + 1) {
+            area += doubleArea(at, start, vertex);
+            numbers[index++] = written + start;
+            numbers[index++] = written + vertex - 1;
+            numbers[index++] = written + vertex;
+          }
+          vertex++;
+        }
+      }
+      areas[t] = area / 2;
+    }
+    return { at, numbers };
   }
 
   private forgetPaint(): void {
@@ -212,9 +217,25 @@ export class Fill {
 }
 
 /** (4 C) the rectangles around cells. */
-function* rectanglesOf({ points, edges, corners, offsets, cellCount }: Mesh): Steps<Float32Array> {
-  const rectangles = new Float32Array(4 * cellCount);
-  for (let cell = 0; cell < cellCount; cell++) {
+function* rectanglesOf(mesh: Mesh): Steps<Float32Array> {
+  const rectangles = new Float32Array(4 * mesh.cellCount);
+  for (let begin = 0; begin < mesh.cellCount; begin += BLOCK) {
+    measure(mesh, rectangles, begin, Math.min(begin + BLOCK, mesh.cellCount));
+    yield;
+  }
+  return rectangles;
+}
+
+// Loops are in functions of their own: browsers do not optimise those of generators while they run.
+
+/** Write the rectangles around some cells. */
+function measure(
+  { points, edges, corners, offsets }: Mesh,
+  rectangles: Float32Array,
+  begin: number,
+  last: number,
+): void {
+  for (let cell = begin; cell < last; cell++) {
     let x0 = Infinity;
     let y0 = Infinity;
     let x1 = -Infinity;
@@ -233,9 +254,40 @@ function* rectanglesOf({ points, edges, corners, offsets, cellCount }: Mesh): St
     rectangles[4 * cell + 1] = y0;
     rectangles[4 * cell + 2] = x1;
     rectangles[4 * cell + 3] = y1;
-    if (cell % BLOCK === BLOCK - 1) yield;
   }
-  return rectangles;
+}
+
+/** Write the colour of some cells at each of their corners; returns where it ends. */
+function spreadColors(
+  { offsets }: Mesh,
+  colors: Uint32Array,
+  cells: Uint32Array,
+  data: Uint32Array | Float32Array,
+  begin: number,
+): number {
+  let vertex = begin;
+  for (let i = 0; i < cells.length; i++) {
+    const cell = cells[i]!;
+    const color = colors[cell]!;
+    for (let k = offsets[cell + 1]! - offsets[cell]!; k > 0; k--) data[vertex++] = color;
+  }
+  return vertex;
+}
+
+/** Write the numbers of vertices at the corners of some cells; returns where it ends. */
+function spreadNumbers(
+  { offsets, corners, edges }: Mesh,
+  numbers: Float32Array,
+  cells: Uint32Array,
+  data: Uint32Array | Float32Array,
+  begin: number,
+): number {
+  let vertex = begin;
+  for (let i = 0; i < cells.length; i++) {
+    const end = offsets[cells[i]! + 1]!;
+    for (let k = offsets[cells[i]!]!; k < end; k++) data[vertex++] = numbers[edges[corners[k]!]!]!;
+  }
+  return vertex;
 }
 
 /** Twice the area of the triangle of vertices a, b - 1 and b. */

@@ -28,13 +28,11 @@ export function* straightened(
 ): Steps<Segments> {
   const next = yield* continuations(edges, chosen, points.length / 2, curve);
   const walk = new Walk(points, edges, next, chosen.length, tolerance);
-  for (let i = 0; i < chosen.length; i++) {
-    const h = 2 * chosen[i]!;
-    if (next[h] === NONE) walk.follow(h);
-    else if (next[h + 1] === NONE) walk.follow(h + 1);
-    if (i % BLOCK === BLOCK - 1) yield;
+  for (let i = 0; i < chosen.length; i += BLOCK) {
+    walk.followOpen(chosen.subarray(i, i + BLOCK));
+    yield;
   }
-  for (let i = 0; i < chosen.length; i++) walk.follow(2 * chosen[i]!); // closed curves
+  walk.followAll(chosen); // closed curves
   return walk.result();
 }
 
@@ -47,28 +45,61 @@ function* continuations(
   vertices: number,
   curve: Float64Array | null,
 ): Steps<Uint32Array> {
+  const first = countedEnds(edges, chosen, vertices);
+  yield;
+  const around = new Uint32Array(2 * chosen.length);
+  for (let i = 0; i < chosen.length; i += BLOCK) {
+    collect(edges, chosen.subarray(i, i + BLOCK), first, around);
+    yield;
+  }
+  const next = new Uint32Array(edges.length).fill(NONE);
+  yield;
+  for (let v = 0; v < vertices; v += BLOCK) {
+    link(first.subarray(v, Math.min(v + BLOCK, vertices) + 1), around, curve, next);
+    yield;
+  }
+  return next;
+}
+
+// Loops are in functions of their own: browsers do not optimise those of generators while they run.
+
+/** (V + 1) where the half-edges that start at each vertex end among those of all. */
+function countedEnds(edges: Uint32Array, chosen: Uint32Array, vertices: number): Uint32Array {
   const first = new Uint32Array(vertices + 1);
   for (let i = 0; i < chosen.length; i++) {
     const h = 2 * chosen[i]!;
     first[edges[h]!]!++;
     first[edges[h + 1]!]!++;
   }
-  yield;
   for (let v = 0, sum = 0; v <= vertices; v++) {
     sum += first[v]!;
     first[v] = sum;
   }
-  yield;
-  const around = new Uint32Array(2 * chosen.length);
+  return first;
+}
+
+/** Put the half-edges of some edges to those that start at the same vertex. */
+function collect(
+  edges: Uint32Array,
+  chosen: Uint32Array,
+  first: Uint32Array,
+  around: Uint32Array,
+): void {
   for (let i = 0; i < chosen.length; i++) {
     const h = 2 * chosen[i]!;
     around[--first[edges[h]!]!] = h;
     around[--first[edges[h + 1]!]!] = h + 1;
-    if (i % BLOCK === BLOCK - 1) yield;
   }
-  const next = new Uint32Array(edges.length).fill(NONE);
-  yield;
-  for (let v = 0; v < vertices; v++) {
+}
+
+/** Link half-edges that continue each other at some vertices. */
+function link(
+  first: Uint32Array,
+  around: Uint32Array,
+  curve: Float64Array | null,
+  next: Uint32Array,
+): void {
+  for (let v = 0; v + 1 < first.length; v++) {
     const begin = first[v]!;
     const end = first[v + 1]!;
     for (let i = begin; i < end; i++) {
@@ -84,9 +115,7 @@ function* continuations(
       next[h] = found;
       next[found] = h;
     }
-    if (v % BLOCK === BLOCK - 1) yield;
   }
-  return next;
 }
 
 /** A walk along curves that passes every edge once.
@@ -121,6 +150,20 @@ class Walk {
 
   result(): Segments {
     return { ends: this.ends.slice(0, 4 * this.count), edge: this.edge.slice(0, this.count) };
+  }
+
+  /** Follow the curves that begin with some edges. */
+  followOpen(chosen: Uint32Array): void {
+    for (let i = 0; i < chosen.length; i++) {
+      const h = 2 * chosen[i]!;
+      if (this.next[h] === NONE) this.follow(h);
+      else if (this.next[h + 1] === NONE) this.follow(h + 1);
+    }
+  }
+
+  /** Follow the curves of some edges that were not passed yet. */
+  followAll(chosen: Uint32Array): void {
+    for (let i = 0; i < chosen.length; i++) this.follow(2 * chosen[i]!);
   }
 
   /** Follow a curve from a half-edge to its end. */

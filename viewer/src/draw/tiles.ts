@@ -23,7 +23,6 @@ export interface Tiles {
  *
  * group: items of a tile belong to the same group. */
 export function* tilesOf(rectangles: Float32Array, size: number, group?: Int16Array): Steps<Tiles> {
-  const n = rectangles.length / 4;
   const numbers = mortonNumbers(rectangles);
   yield;
   let order = sorted(null, numbers, 0);
@@ -34,17 +33,22 @@ export function* tilesOf(rectangles: Float32Array, size: number, group?: Int16Ar
     order = byGroup(order, group);
     yield;
   }
+  const first = tileStarts(order, size, group);
+  yield;
+  return { order, first, boxes: tileBoxes(rectangles, order, first) };
+}
+
+/** Where tiles begin among ordered items: after so many of them, and where the group changes. */
+function tileStarts(order: Uint32Array, size: number, group?: Int16Array): Uint32Array {
   const starts: number[] = [];
-  for (let k = 0, begin = 0; k < n; k++) {
+  for (let k = 0, begin = 0; k < order.length; k++) {
     const apart = group && k > 0 && group[order[k]!] !== group[order[k - 1]!];
     if (k === 0 || apart || k - begin === size) {
       starts.push(k);
       begin = k;
     }
   }
-  const first = Uint32Array.from([...starts, n]);
-  yield;
-  return { order, first, boxes: tileBoxes(rectangles, order, first) };
+  return Uint32Array.from([...starts, order.length]);
 }
 
 /** How many items are in a tile if there are so many of them. */
