@@ -34,7 +34,7 @@ FLAGS = (
     "--no-sandbox --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --use-angle=swiftshader --enable-unsafe-swiftshader"
 )
-REGIONS = {"lines45": 45, "lines170": 170, "lines520": 520, "lines1640": 1640}
+REGIONS = {"lines75": 75, "lines240": 240, "lines750": 750, "lines2400": 2400}
 FRAMES, PICKS, DRAGS = 40, 400, 7
 
 FILES = Table(
