@@ -54,7 +54,7 @@ lint: $(STAMP) viewer-check  ## check format, style, types and the order of impo
 # The viewer is built with node; its build is committed, so that only who changes it needs node.
 NODE := viewer/node_modules/.package-lock.json
 $(NODE): viewer/package-lock.json
-	cd viewer && npm ci --ignore-scripts --no-audit --no-fund
+	cd viewer && npm install --no-save --ignore-scripts --no-audit --no-fund
 
 viewer: $(NODE)  ## build the viewer in the browser into the package; needs node
 	cd viewer && npm run -s build
