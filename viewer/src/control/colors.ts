@@ -9,6 +9,8 @@ import { Recent } from "./latest";
 import type { Level, PaneView } from "./panes";
 import type { Stage } from "./stage";
 
+const LATER = 250; // milliseconds
+
 export class Colors {
   private known = new Recent<Promise<Message<ColoringHeader> | null>>(24);
   /** What Python said last about the classes of a frame. */
@@ -63,9 +65,13 @@ export class Colors {
     return this.complete({ header: { ...header, mesh: level.mesh.id }, arrays: {} }, pane, level);
   }
 
-  /** Ask for the colours of a level that are guessed so far; mostly only the legend differs. */
+  /** Ask for the colours of a level that are guessed so far; mostly only the legend differs.
+   *
+   * It is not asked for at once: while one drags, the next picture is more urgent. */
   async confirm(pane: PaneView, level: Level): Promise<void> {
     const guessed = level.coloring;
+    await new Promise((resolve) => setTimeout(resolve, LATER));
+    if (this.stage.disposed || (level !== pane.whole && level !== pane.detail)) return;
     const coloring = await this.of(pane, level);
     if (!coloring || this.stage.disposed || level.coloring !== guessed) return;
     level.coloring = coloring;

@@ -77,7 +77,7 @@ export class Frames {
       this.pane.setDetail(null);
       this.pane.setRaster(null);
       this.pane.setWhole(whole, abrupt);
-      if (coloring) this.colors.tell(this.pane, coloring);
+      if (coloring && !guess) this.colors.tell(this.pane, coloring);
       this.shown();
       if (guess && level) this.stage.track(this.colors.confirm(this.pane, level));
       this.prefetch(frame + 1);
