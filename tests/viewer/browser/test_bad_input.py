@@ -39,13 +39,11 @@ SEEN = """async () => {
             }
             if (content.querySelector(".splinecam-failure")) break;
             const runs = content.documentElement?.classList.contains("splinecam-page");
-            if (content.readyState === "complete" && !viewer && !runs && Date.now() > begun + 1500)
-                break;
+            if (content.readyState === "complete" && !runs) break;
             await new Promise((resolve) => setTimeout(resolve, 20));
         }
         return { words: content.body?.innerText ?? "", hits: [] };
     };
-    const begun = Date.now();
     return Promise.all([...document.querySelectorAll("iframe")].map(one));
 }"""
 

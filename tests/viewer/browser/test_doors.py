@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from queue import Queue
-from typing import Any
 
 import pytest
 
 import splinecam as sc
-from splinecam.viewer.assets import asset
 from viewer.browser.checks import differences, hover_pixels, is_blank
 from viewer.browser.driver import Driver
 from viewer.browser.models import classifier, square
@@ -61,64 +56,6 @@ def test_a_server(drive: Drive, part: sc.Partition, served: sc.Viewer) -> None:
     driver.until("splinecam[0].state.selected === null")
     driver.idle()
     assert served.selection is None or served.selection.region is None
-
-
-# A notebook in miniature: anywidget calls `render` with a model, and gives it an element.
-NOTEBOOK = """<!doctype html><html><head><link rel="icon" href="data:,"></head><body>
-<div id="cell" style="width: 100%"></div><script type="module">
-import viewer from "./viewer.js";
-const listeners = new Set();
-const model = {
-  get: (name) => ({ height: 480 })[name],
-  on: (event, callback) => listeners.add(callback),
-  off: (event, callback) => listeners.delete(callback),
-  send: async (content) => {
-    const text = atob(await askPython(JSON.stringify(content)));
-    const bytes = Uint8Array.from(text, (letter) => letter.charCodeAt(0));
-    // As in Jupyter, the buffer is a view that begins anywhere.
-    const shifted = new Uint8Array(bytes.length + 3);
-    shifted.set(bytes, 3);
-    for (const each of [...listeners]) each({ id: content.id }, [new DataView(shifted.buffer, 3)]);
-  },
-};
-globalThis.end = viewer.render({ model, el: document.getElementById("cell") });
-globalThis.listening = () => listeners.size;
-</script></body></html>"""
-
-
-def test_a_notebook(drive: Drive, part: sc.Partition) -> None:
-    pytest.importorskip("anywidget", reason="anywidget is not installed")
-    driver = drive(SIZE)
-    with sc.view(part, door="widget") as viewer:
-        answers: Queue[tuple[Any, list[bytes]]] = Queue()
-        widget = viewer.widget
-        widget.send = lambda content, buffers=None: answers.put((content, buffers))
-
-        def ask(text: str) -> str:
-            widget._take(widget, json.loads(text), [])
-            _, buffers = answers.get(timeout=30)
-            return base64.b64encode(buffers[0]).decode()
-
-        driver.page.expose_function("askPython", ask)
-        files = {
-            "": ("text/html", NOTEBOOK),
-            "viewer.js": ("text/javascript", asset("viewer.js")),
-        }
-        driver.page.route(
-            "http://notebook.test/**",
-            lambda route: route.fulfill(
-                content_type=files[route.request.url.split("/")[-1]][0],
-                body=files[route.request.url.split("/")[-1]][1],
-            ),
-        )
-        driver.open("http://notebook.test/")
-        driver.page.add_style_tag(content=asset("style.css"))
-        driver.until("document.querySelector('canvas').clientHeight > 100")
-        driver.idle()
-        check(driver, part)
-        assert driver.page.url == "http://notebook.test/"  # a notebook keeps its address
-        driver.page.evaluate("end()")
-        assert driver.page.evaluate("[splinecam.length, listening()]") == [0, 0]
 
 
 def test_python_goes_away_and_the_picture_stays(drive: Drive, part: sc.Partition) -> None:

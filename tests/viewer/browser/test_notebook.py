@@ -55,7 +55,7 @@ def notebook(drive: Callable[..., Driver], kernel: Kernel) -> Driver:
         answered, data = kernel.receive_bytes()
         return answered, base64.b64encode(data).decode()
 
-    driver = drive()
+    driver = drive((760, 520))
     driver.page.expose_function("toKernel", to_kernel)
     state = kernel.state
     driver.page.evaluate(NOTEBOOK, [state["_esm"], state["_css"], state["height"]])
@@ -73,7 +73,7 @@ def part() -> sc.Partition:
 
 
 def test_a_notebook(notebook: Driver, part: sc.Partition, kernel: Kernel) -> None:
-    found = notebook.hover_all(hover_pixels(notebook, part, 50))
+    found = notebook.hover_all(hover_pixels(notebook, part, 200))
     assert differences(found, part, deepcopy(part.model).double()) == []
     assert not is_blank(notebook.pixels())
     assert notebook.canvas()["height"] <= 300
