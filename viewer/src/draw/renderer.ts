@@ -76,8 +76,9 @@ export class Renderer {
     canvas.addEventListener("webglcontextrestored", this.onRestored);
   }
 
-  /** Draw a mesh in a slot, in place of the one before it, which stays until this one is ready. */
-  /** Draw a mesh; abrupt: it replaces what is shown at once, and not by fading. */
+  /** Draw a mesh in a slot, in place of the one before it, which stays until this one is ready.
+   *
+   * abrupt: it replaces what is shown at once, and not by fading. */
   setMesh(slot: string, mesh: Mesh | null, abrupt = false): void {
     this.pictures.abrupt ||= abrupt;
     this.slot(slot).setMesh(mesh);
