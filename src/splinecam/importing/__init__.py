@@ -1,0 +1,1 @@
+"""Networks and properties in the files of others: ONNX, VNN-LIB, scikit-learn."""
