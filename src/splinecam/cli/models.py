@@ -15,10 +15,11 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from splinecam.cli.exported import EXPORT, read_program
-from splinecam.cli.tensor_files import load_numpy, load_torch, require_file
+from splinecam.cli.tensor_files import require_file
+from splinecam.cli.weights import load_weights
 from splinecam.errors import FileError, SplineCamError
 from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.model_files import KINDS, SUFFIXES, kind_of_file
@@ -27,8 +28,6 @@ __all__ = ["Found", "find_model"]
 
 _FRAMES = 3  # of the user's own code, shown when it raises
 _FOREIGN = ("importlib", "/torch/", "\\torch\\", __file__)  # files that are not the user's
-_WRAPPED = ("state_dict", "model_state_dict", "model")  # where checkpoints keep their weights
-_PREFIXES = ("module.", "_orig_mod.")  # of data parallelism and torch.compile
 _CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors", ".npz")
 
 
@@ -57,7 +56,7 @@ def find_model(
         return _from_file(Path(word))
     model = _built(_imported(source), source, name, arguments or {})
     if weights is not None:
-        _load_weights(model, weights)
+        load_weights(model, weights)
     return Found(model.eval())
 
 
@@ -227,60 +226,3 @@ def _users_code(what: str) -> Iterator[None]:
         raise SplineCamError(
             f"{what} raised {type(error).__name__}{text}{''.join(places[-_FRAMES:])}"
         ) from error
-
-
-# -- weights ----------------------------------------------------------------------------------
-
-
-def _load_weights(model: nn.Module, path: Path) -> None:
-    state = _plain_names(_state_dict(path))
-    try:
-        model.load_state_dict(state)
-    except RuntimeError as error:
-        lines = [line.strip() for line in str(error).splitlines()[1:] if line.strip()]
-        shown = "".join(f"\n  {line[:200]}{' ...' * (len(line) > 200)}" for line in lines[:6])
-        more = f"\n  ... and {len(lines) - 6} more" if len(lines) > 6 else ""
-        raise SplineCamError(
-            f"The weights in {path} do not fit {type(model).__name__}:{shown}{more}"
-        ) from error
-
-
-def _state_dict(path: Path) -> dict[str, Tensor]:
-    """Return the tensors in a file by the names of their parameters and buffers."""
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
-        return load_numpy(path)
-    if suffix == ".safetensors":
-        return _safetensors(path)
-    found = load_torch(path)
-    for key in _WRAPPED:
-        if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
-            found = found[key]
-    if not (isinstance(found, Mapping) and all(isinstance(x, Tensor) for x in found.values())):
-        raise FileError(
-            f"{path} holds no state dict. Write one with "
-            'torch.save(model.state_dict(), "weights.pt").'
-        )
-    return dict(found)
-
-
-def _safetensors(path: Path) -> dict[str, Tensor]:
-    require_file(path)
-    try:
-        load = importlib.import_module("safetensors.torch").load_file
-    except ImportError as error:
-        raise SplineCamError(
-            f"Reading {path} needs safetensors, which is missing. Run: pip install safetensors"
-        ) from error
-    try:
-        return dict(load(path))
-    except Exception as error:
-        raise FileError(f"{path} cannot be read: {first_line(error)}") from error
-
-
-def _plain_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove the prefix that wrappers put before every name."""
-    for prefix in _PREFIXES:
-        if state and all(name.startswith(prefix) for name in state):
-            state = {name.removeprefix(prefix): tensor for name, tensor in state.items()}
-    return state

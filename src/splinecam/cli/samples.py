@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam.cli.tensor_files import load_numpy, load_torch
+from splinecam.cli.tensor_files import load_numpy, load_safetensors, load_torch
 from splinecam.errors import DomainError, FileError
 from splinecam.geometry.domain import Domain
 
@@ -77,7 +77,7 @@ def picked(samples: Tensor, pick: Sequence[int] | None, path: Path) -> Tensor:
 def read_samples(
     path: Path, *, key: str | None = None, input_shape: Sequence[int] | None = None
 ) -> Tensor:
-    """Return the samples ``(N, *input_shape)`` in an .npy, .npz, .pt or .pth file.
+    """Return the samples ``(N, *input_shape)`` in a file of NumPy, torch or safetensors.
 
     key: which array, if the file holds several; input_shape: the shape to give to each sample.
     """
@@ -131,8 +131,12 @@ def _arrays(path: Path) -> dict[str, Tensor]:
     suffix = path.suffix.lower()
     if suffix in (".npy", ".npz"):
         return load_numpy(path)
+    if suffix == ".safetensors":
+        return load_safetensors(path)
     if suffix not in (".pt", ".pth"):
-        raise FileError(f"{path} cannot be read as samples: give an .npy, .npz, .pt or .pth file.")
+        raise FileError(
+            f"{path} cannot be read as samples: give an .npy, .npz, .pt, .pth or .safetensors file."
+        )
     found = load_torch(path)
     if isinstance(found, Tensor):
         return {"": found}

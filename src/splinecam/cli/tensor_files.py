@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.errors import FileError
+from splinecam.errors import FileError, SplineCamError
 
-__all__ = ["load_numpy", "load_torch", "require_file"]
+__all__ = ["load_numpy", "load_safetensors", "load_torch", "require_file"]
 
 _PICKLED = "it holds pickled objects, which are not opened, because opening them can run any code"
 _FOREIGN = "it was not written by NumPy (np.save, np.savez)"
@@ -66,3 +66,22 @@ def load_torch(path: Path) -> Any:
     except (RuntimeError, EOFError, OSError, ValueError) as error:
         message = f"{path} cannot be read: it is damaged, or not written by torch.save."
         raise FileError(message) from error
+
+
+def load_safetensors(path: Path) -> dict[str, Tensor]:
+    """Return the tensors in a .safetensors file by name, in the types of the file."""
+    require_file(path)
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise SplineCamError(
+            f"Reading {path} needs safetensors, which is not installed. "
+            "Run: pip install 'splinecam[safetensors]'"
+        ) from error
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise FileError(
+            f"{path} cannot be read: it is damaged, or not written by safetensors ({error})."
+        ) from error
