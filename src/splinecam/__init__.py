@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from splinecam.geometry.domain import Domain
+    from splinecam.importing.scikit_learn import from_sklearn
     from splinecam.network.ops import op_table
     from splinecam.network.ops.register import register_op, unregister_op
     from splinecam.training import Movie, Run, Snapshot, Watch, movie, open_run, watch
@@ -69,6 +70,7 @@ __all__ = [
     "Watch",
     "capture",
     "compare",
+    "from_sklearn",
     "load",
     "movie",
     "nn",
@@ -94,6 +96,7 @@ _MODULES = {
     "analysis.comparison": ("Comparison", "compare"),
     "geometry.domain": ("Domain",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "importing.scikit_learn": ("from_sklearn",),
     "analysis.neurons": ("NeuronCurves",),
     "network.ops": ("op_table",),
     "network.ops.register": ("register_op", "unregister_op"),

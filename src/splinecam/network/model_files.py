@@ -177,7 +177,14 @@ example with onnx2torch (pip install onnx2torch):
         )
     if hasattr(value, "graph_signature") and hasattr(value, "module"):
         return f"{_qualified(value)}: give its module, program.module()"
+    if _from_sklearn(value):
+        return f"{_qualified(value)}: convert it first, sc.from_sklearn(estimator)"
     return f"{_qualified(value)}; wrap functions in a module"
+
+
+def _from_sklearn(value: object) -> bool:
+    """Whether a value is an estimator of scikit-learn, or of a class that is derived from one."""
+    return any(base.__module__.startswith("sklearn.") for base in type(value).__mro__)
 
 
 def _instead_of_path(path: Path) -> str:
