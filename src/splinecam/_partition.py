@@ -250,6 +250,12 @@ class Partition(PartitionData, Views[Region]):
     plot_layers = _plot.plot_layers
     plot_histograms = _plot.plot_histograms
     save = io.save
+    to_networkx = io.to_networkx
+    to_shapely = io.to_shapely
+    to_geojson = io.to_geojson
+    to_ply = io.to_ply
+    to_vtk = io.to_vtk
+    to_parquet = io.to_parquet
 
     def view(self, **options: Any) -> Viewer:
         """Open a viewer in which one points at regions and zooms without end.

@@ -14,11 +14,11 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from splinecam.errors import FileError
 
-__all__ = ["reason_of", "replaced", "writing"]
+__all__ = ["opened", "reason_of", "replaced", "writing"]
 
 _REASONS = {
     errno.ENOSPC: "the disk is full. Free some space, or choose another folder",
@@ -90,6 +90,16 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def opened(path: str | os.PathLike[str] | BinaryIO) -> Iterator[IO[bytes]]:
+    """A file to write to: the given one if it is open, and else one as of ``replaced``."""
+    if isinstance(path, str | os.PathLike):
+        with replaced(path) as file:
+            yield file
+    else:
+        yield path
 
 
 def _is_special(target: Path) -> bool:

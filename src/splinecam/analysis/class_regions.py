@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam._util.csr import lengths
+from splinecam._util.shapely_arrays import multi_polygons
 from splinecam.analysis.boundary import Kind, check_kind, unresolved_places, winners_of
 from splinecam.analysis.class_names import class_number
 from splinecam.analysis.partition_data import PartitionData, Unresolved
@@ -134,6 +137,23 @@ class ClassRegions:
             for index, (outline, *holes) in rings.items()
         ]
         return sorted(pieces, key=lambda piece: -piece.area)
+
+    def to_shapely(self) -> NDArray[Any]:
+        """The classes as an array of shapely's MultiPolygons in plane coordinates, (n_classes,).
+
+        A piece that touches itself at a point is divided there, or gets a hole, so that it is valid
+        in shapely's sense; a class that occurs nowhere is empty.
+
+        >>> import splinecam as sc
+        >>> part = sc.partition(torch.nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)
+        >>> round(sum(polygon.area for polygon in part.class_regions().to_shapely()), 12)
+        4.0
+        """
+        found, mesh = self._outlines, self.winners.overlay.mesh
+        uv = self.partition.frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
+        return multi_polygons(
+            found.offsets, uv, found.ring_piece, found.piece_label, self.n_classes
+        )
 
     def boundary_length(self) -> float:
         """Length of the borders between classes, from the outlines of their polygons."""

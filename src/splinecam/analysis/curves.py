@@ -7,8 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from splinecam._util.csr import offsets_of, owners_of, places_of
+from splinecam._util.shapely_arrays import line_strings
 from splinecam.analysis.nearest import nearest
 from splinecam.analysis.polylines import Polylines, polylines
 from splinecam.analysis.sampling import sample_segments
@@ -58,6 +61,25 @@ class Curves(Segments):
     def sample_uv(self, n: int, *, generator: torch.Generator | None = None) -> Tensor:
         """Plane coordinates (n, 2) of random points on the curves, uniform by length."""
         return sample_segments(self, n, generator)[0]
+
+    def to_shapely(self) -> NDArray[Any]:
+        """The polylines as an array of shapely's LineStrings in plane coordinates, (L,).
+
+        They have the order of ``polylines``; closed ones end with their first point.
+
+        >>> import splinecam as sc
+        >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
+        >>> [line.length for line in part.neurons().to_shapely()]
+        [2.0, 2.0]
+        """
+        lines = self.polylines
+        counts = lines.offsets.diff()
+        offsets = offsets_of(counts + lines.closed.long())
+        line = owners_of(offsets.diff(), int(offsets[-1]))
+        place = (
+            places_of(counts, line, offsets) % counts[line]
+        )  # a closed line returns to its start
+        return line_strings(offsets, self.points[lines.points[lines.offsets[line] + place]])
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw the curves; see ``splinecam.plot.plot_curves``."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 
 import torch
+from torch import Tensor
 
 from splinecam._util.connectivity import components
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
 
-__all__ = ["layer_count", "layer_index", "layer_names", "regions_by_layer"]
+__all__ = ["last_layers", "layer_count", "layer_index", "layer_names", "regions_by_layer"]
 
 
 def regions_by_layer(part: PartitionData) -> list[int]:
@@ -30,6 +31,16 @@ def regions_by_layer(part: PartitionData) -> list[int]:
         region = united[region]
         counts.append(int(united.max()) + 1)
     return counts[::-1][: len(part.layers)]
+
+
+def last_layers(part: PartitionData) -> Tensor:
+    """Index into ``part.layers`` of the last layer that bounds each region, (F,).
+
+    It is -1 for a region that is bounded by the domain's border only.
+    """
+    mesh = part.mesh
+    layer = mesh.edge_layer[mesh.corners >> 1]
+    return torch.full_like(mesh.offsets[1:], -1).scatter_reduce(0, mesh.owners(), layer, "amax")
 
 
 def layer_index(part: PartitionData, layer: str | int) -> int:

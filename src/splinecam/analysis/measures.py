@@ -13,10 +13,19 @@ from splinecam._util.csr import lengths, take
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["centroid_values", "measures", "shapes", "slopes", "slopes_in_input_space", "table"]
+__all__ = [
+    "MOST_OUTPUTS",
+    "centroid_values",
+    "largest_outputs",
+    "measures",
+    "shapes",
+    "slopes",
+    "slopes_in_input_space",
+    "table",
+]
 
 _BLOCK = 1 << 20  # corners in a block
-_MOST_OUTPUTS = 16  # outputs that get a column each
+MOST_OUTPUTS = 16  # outputs that get a column each
 
 
 def table(part: PartitionData, *, full: bool = False) -> Any:
@@ -39,9 +48,8 @@ def table(part: PartitionData, *, full: bool = False) -> Any:
         columns = measures(part, full=full)
         columns["centroid_u"], columns["centroid_v"] = part.centroids.unbind(1)
         values = centroid_values(part)
-        single = values.shape[1] == 1
-        columns["class"] = (values[:, 0] > 0).long() if single else values.argmax(1)
-        if values.shape[1] <= _MOST_OUTPUTS:
+        columns["class"] = largest_outputs(values)
+        if values.shape[1] <= MOST_OUTPUTS:
             columns |= {f"output_{k}": column for k, column in enumerate(values.unbind(1))}
         arrays = {name: column.cpu().numpy().copy() for name, column in columns.items()}
     try:
@@ -69,6 +77,11 @@ def measures(part: PartitionData, *, full: bool = False) -> dict[str, Tensor]:
         columns["slope_spectral_full"] = slope.spectral
         columns["slope_frobenius_full"] = slope.frobenius
     return columns
+
+
+def largest_outputs(values: Tensor) -> Tensor:
+    """The class of each row of outputs (N, n_out): the largest; of one output 1 above 0, (N,)."""
+    return (values[:, 0] > 0).long() if values.shape[1] == 1 else values.argmax(1)
 
 
 def centroid_values(part: PartitionData) -> Tensor:

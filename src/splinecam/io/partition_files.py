@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam._util.files import reason_of, replaced
+from splinecam._util.files import opened, reason_of
 from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.engine.affine_maps import AffineMaps
 from splinecam.errors import FileError, SplineCamError
@@ -68,10 +68,7 @@ def save(part: PartitionData, path: str | os.PathLike[str] | BinaryIO) -> None:
     True
     """
     arrays = _arrays(part)
-    if not isinstance(path, str | os.PathLike):
-        np.savez(path, **arrays)
-        return
-    with replaced(path) as file:
+    with opened(path) as file:
         np.savez(file, **arrays)
 
 

@@ -24,6 +24,7 @@ from torch import Tensor
 from splinecam.analysis.boundary import output_of
 from splinecam.analysis.class_names import names_of
 from splinecam.analysis.class_regions import class_regions
+from splinecam.analysis.layers import last_layers
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
@@ -318,16 +319,13 @@ def _extremes(numbers: Floats) -> Limits:
 
 def _by_layer(part: PartitionData, options: ColorOptions) -> Coloring:
     """The last layer that bounds a region."""
-    mesh = part.mesh
-    layer = mesh.edge_layer[mesh.corners >> 1]
-    last = torch.full_like(mesh.offsets[1:], -1).scatter_reduce(0, mesh.owners(), layer, "amax")
-    latest = to_numpy(last)
+    latest = to_numpy(last_layers(part))
     ramp = options.colormap("YlGnBu_r")(np.linspace(0.25, 0.95, max(len(part.layers), 2)))
     palette = np.concatenate([ramp[: len(part.layers)], [[1, 1, 1, 1]]])  # -1: the whole domain
     shown = np.arange(len(part.layers)) if options.shown == "all" else np.unique(latest)
     names = [*part.layers, "none"]
     legend = tuple((names[k], palette[k]) for k in shown[:MAX_ENTRIES])
-    return Coloring(mesh, CellColors(colors=palette[latest]), "last layer", legend=legend)
+    return Coloring(part.mesh, CellColors(colors=palette[latest]), "last layer", legend=legend)
 
 
 def _by_vertices(part: PartitionData, options: ColorOptions) -> Coloring:
