@@ -82,7 +82,7 @@ class TestBox:
             Domain.box(lo, hi)
 
     def test_rejects_large_inputs(self) -> None:
-        with pytest.raises(DomainError, match=r"Use Domain\.around"):
+        with pytest.raises(DomainError, match=r"Use Domain\.slice"):
             Domain.box(-1, 1, input_shape=(1, 28, 28))
 
 

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from splinecam.errors import DomainError
 
-__all__ = ["as_float64", "as_tensor", "finite", "pair", "points_of"]
+__all__ = [
+    "as_float64",
+    "as_tensor",
+    "finite",
+    "pair",
+    "points_of",
+    "positive",
+    "samples_of",
+    "single_of",
+]
 
 
 def as_float64(value: Any, name: str) -> Tensor:
@@ -55,7 +64,7 @@ def pair(value: Any, name: str) -> Tensor:
     if tensor.numel() not in (1, 2):
         raise DomainError(
             f"{name} has {tensor.numel()} numbers; give one number or a pair. For inputs of more "
-            "than two numbers choose a plane with Domain.through, around or polygon."
+            "than two numbers choose a plane with Domain.slice, through, around or polygon."
         )
     return tensor.reshape(-1).expand(2)
 
@@ -75,3 +84,37 @@ def points_of(points: Any) -> tuple[Tensor, tuple[int, ...]]:
             f"Each point has shape {shape}, but a plane needs inputs of at least two numbers."
         )
     return x.reshape(len(x), -1), shape
+
+
+def positive(value: float, name: str) -> None:
+    """Raise an error if ``value`` is not a finite number above 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise DomainError(f"{name} is {value}; give a finite number above 0.")
+
+
+def single_of(x: Any) -> tuple[Tensor, tuple[int, ...]]:
+    """A single input, flat ``(D,)``, and its shape."""
+    single = finite(x, "x")
+    if single.numel() < 2:
+        raise DomainError(
+            f"x has {single.numel()} number(s), but a plane needs inputs of at least two numbers."
+        )
+    return single.reshape(-1), tuple(single.shape)
+
+
+def samples_of(**samples: Any) -> tuple[Tensor, tuple[int, ...]]:
+    """Samples ``(k, D)`` that are given one by one, and their common shape."""
+    found = {name: finite(value, name) for name, value in samples.items()}
+    shape, *others = (tuple(each.shape) for each in found.values())
+    count = {2: "two", 3: "three"}[len(found)]
+    if any(other != shape for other in others):
+        shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in found.items())
+        raise DomainError(
+            f"The {count} samples differ in shape: {shapes}. Give {count} single samples of the "
+            "model's input shape, without a batch dimension."
+        )
+    if math.prod(shape) < 2:
+        raise DomainError(
+            f"The samples have shape {shape}, but a plane needs inputs of at least two numbers."
+        )
+    return torch.stack(list(found.values())).reshape(len(found), -1), shape

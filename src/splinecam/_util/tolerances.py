@@ -23,6 +23,7 @@ __all__ = [
     "MAX_CORNER_ERROR",
     "PLANAR",
     "SAFETY",
+    "SHORT_SIDE",
     "SLOPE_PRECISION",
     "SMALLEST_DOMAIN",
     "UNRESOLVED_REACH",
@@ -66,6 +67,10 @@ MAX_CORNER_ERROR = 2.0**-7
 
 # The relative width up to which a polygon is degenerate.
 DEGENERATE = 1e-12
+
+# The relative length below which the direction of a polygon's side is rounded too much to define a
+# plane.
+SHORT_SIDE = 2.0**-10
 
 # The range of widths of a domain in which areas and squared distances are normal float64 numbers.
 SMALLEST_DOMAIN = 1e-140

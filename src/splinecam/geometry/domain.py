@@ -11,10 +11,31 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from splinecam._util.points import as_float64, as_tensor, finite, pair, points_of
-from splinecam._util.tolerances import DEGENERATE, EPS, PLANAR
+from splinecam._util.points import (
+    as_float64,
+    finite,
+    pair,
+    points_of,
+    positive,
+    samples_of,
+    single_of,
+)
+from splinecam._util.tolerances import PLANAR
 from splinecam.errors import DomainError
-from splinecam.geometry.convex import convex_corners, cross, fan, require_resolved, require_size
+from splinecam.geometry.convex import convex_corners, cross, fan, require_size
+from splinecam.geometry.planes import (
+    axis_of,
+    direction_of,
+    frame_along,
+    frame_beside,
+    frame_through,
+    polygon_frame,
+    random_frame,
+    require_planar,
+    two_of,
+)
+from splinecam.geometry.rectangles import rectangle, rectangle_around
+from splinecam.geometry.slices import box_of, box_slice
 
 __all__ = ["Domain"]
 
@@ -79,7 +100,7 @@ class Domain:
         if math.prod(shape) != 2:
             raise DomainError(
                 f"Domain.box is for inputs of two numbers, but input_shape is {shape}. Use "
-                "Domain.around, through or polygon to choose a plane in a larger input space."
+                "Domain.slice, around, through or polygon to choose a plane in a larger space."
             )
         low, high = pair(lo, "lo"), pair(hi, "hi")
         for axis in range(2):
@@ -88,28 +109,75 @@ class Domain:
                     f"lo must be below hi on both axes, but on axis {axis} lo is "
                     f"{float(low[axis]):g} and hi is {float(high[axis]):g}."
                 )
-        return _plane2(_rectangle(low, high), shape)
+        return _plane2(rectangle(low, high), shape)
 
     @classmethod
-    def polygon(cls, points: Any) -> Domain:
+    def slice(
+        cls, box: Any, axes: Any = (0, 1), at: Any = None, *, input_shape: Any = None
+    ) -> Domain:
+        """The polygon in which a plane meets an axis-aligned box of any number of features.
+
+        For two axes of the input the slice is a rectangle, and its plane coordinates are the two
+        features themselves. For two directions it is the convex polygon of the plane inside the
+        box; ``at`` is then the origin of the plane coordinates, u is along the first direction,
+        and v along what of the second is orthogonal to it.
+
+        box: ``(lo, hi)``, two arrays of the input shape, or numbers for all features; the box of
+        ``read_vnnlib``. axes: two indices, flat or tuples into the input shape, or two directions
+        of the input shape. at: an input that gives all other features their values, by default
+        the centre of the box. input_shape: the shape of one input, by default that of the bounds.
+
+        >>> lo, hi = [0.0, -1.0, 0.0, 5.0], [1.0, 1.0, 2.0, 5.0]
+        >>> domain = Domain.slice((lo, hi), axes=(0, 2), at=[0.5, 0.25, 1.0, 5.0])
+        >>> domain.corners.tolist()
+        [[0.0, 0.0], [1.0, 0.0], [1.0, 2.0], [0.0, 2.0]]
+        >>> domain.embed([[0.5, 1.5]]).tolist()
+        [[0.5, 0.25, 1.5, 5.0]]
+        >>> Domain.slice((0, 1), axes=([1, -1, 0], [1, 1, -2]), input_shape=3)  # a hexagon
+        Domain(6 corners, area 1.3, diameter 1.41, input shape (3,))
+        """
+        inside = box_of(box, (input_shape,) if isinstance(input_shape, int) else input_shape)
+        point, (first, second) = inside.fixed(at), two_of(axes, "axes")
+        flat = [axis_of(each, inside.shape, "axes") for each in (first, second)]
+        basis = frame_along((first, second), inside.shape, "axes")
+        if None not in flat:
+            point[flat] = 0.0
+        return cls(point, basis, box_slice(inside, point, basis), inside.shape)
+
+    @classmethod
+    def polygon(cls, points: Any, *, basis: Any = None) -> Domain:
         """The convex polygon with the given corners, which lie in one plane of the input space.
 
-        points: ``(k, *input_shape)``, the corners in order, in either orientation.
+        For inputs of two numbers plane coordinates equal inputs. Otherwise the first corner is
+        their origin, the u axis points along the first side, and v into the polygon. With a
+        basis, plane coordinates are the inner products of inputs with its vectors, whichever
+        corner comes first: two features themselves for ``basis=(0, 1)``.
 
-        A repeated closing point and points on a straight side are dropped. For inputs of two
-        numbers plane coordinates equal inputs; otherwise the first corner is their origin and
-        the u axis points to the corner farthest from it.
+        points: ``(k, *input_shape)``, the corners in order, in either orientation; a repeated
+        closing point and points on a straight side are dropped. basis: two directions that span
+        the plane, of the input shape, or indices of axes; the second one is made orthogonal to
+        the first.
 
         >>> Domain.polygon([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).area
         0.5
+        >>> square = [[5.0, 1.0, 1.0], [5.0, 2.0, 1.0], [5.0, 2.0, 2.0], [5.0, 1.0, 2.0]]
+        >>> Domain.polygon(square, basis=(1, 2)).corners.tolist()
+        [[1.0, 1.0], [2.0, 1.0], [2.0, 2.0], [1.0, 2.0]]
         """
         x, shape = points_of(points)
-        if math.prod(shape) == 2:
+        if math.prod(shape) == 2 and basis is None:
             return _plane2(x, shape)
-        basis = _plane_basis(x)
-        uv = (x - x[0]) @ basis.T
-        _require_planar(x, x[0] + uv @ basis)
-        return cls(x[0], basis, uv, shape)
+        if basis is None:
+            frame, origin = polygon_frame(x), x[0]
+        else:
+            frame = frame_along(two_of(basis, "basis"), shape, "basis")
+            # The same point whichever comes first, so that equal polygons have equal origins.
+            start = x[min(range(len(x)), key=x.tolist().__getitem__)]
+            origin = start - (frame @ start) @ frame
+        # One by one, as the rounding of a product of matrices may depend on the number of rows.
+        uv = torch.stack([frame @ (each - origin) for each in x])
+        require_planar(x, origin + uv @ frame, by_basis=basis is not None)
+        return cls(origin, frame, uv, shape)
 
     @classmethod
     def through(
@@ -132,27 +200,44 @@ class Domain:
         >>> Domain.through([0., 0, 0], [1, 0, 0], [0, 1, 0], margin=0.0).area
         1.0
         """
-        if not (math.isfinite(margin) and margin >= 0):
-            raise DomainError(f"margin is {margin}; give a finite number that is at least 0.")
-        if shape not in ("square", "tight"):
-            raise DomainError(f'shape is {shape!r}; choose "square" or "tight".')
-        samples = {"a": as_tensor(a, "a"), "b": as_tensor(b, "b"), "c": as_tensor(c, "c")}
-        if len({t.shape for t in samples.values()}) > 1:
-            shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in samples.items())
-            raise DomainError(
-                f"The three samples differ in shape: {shapes}. Give three single samples of the "
-                "model's input shape, without a batch dimension."
-            )
-        x, input_shape = points_of(torch.stack(list(samples.values())))
-        basis = _frame(x)
-        uv = (x - x[0]) @ basis.T
-        lo, hi = uv.amin(0), uv.amax(0)
-        half = (hi - lo) * (0.5 + margin)
-        if shape == "square":
-            half = half.max().expand(2)
-        require_size(2 * float(half.max()))
-        mid = (lo + hi) / 2
-        return cls(x[0], basis, _rectangle(mid - half, mid + half), input_shape)
+        x, input_shape = samples_of(a=a, b=b, c=c)
+        basis = frame_through(x)
+        corners = rectangle_around((x - x[0]) @ basis.T, margin=margin, shape=shape)
+        return cls(x[0], basis, corners, input_shape)
+
+    @classmethod
+    def from_two(
+        cls,
+        a: Any,
+        b: Any,
+        *,
+        direction: Any = None,
+        seed: int = 0,
+        margin: float = 0.2,
+        shape: Literal["square", "tight"] = "square",
+    ) -> Domain:
+        """A rectangle around two samples, in a plane through them.
+
+        ``a`` is the origin of the plane coordinates, and ``b`` lies on the positive u axis.
+
+        a, b: single samples, of the model's input shape. direction: another direction of the
+        plane, of the input shape or the index of an axis, of which v is the part orthogonal to
+        ``b - a``; by default random. seed: which random direction; for inputs of two numbers v is
+        u turned to the left. margin: the fraction of the samples' distance added on each side.
+        shape: ``"square"`` is as high as it is wide, ``"tight"`` reaches above and below the
+        samples only by the margin.
+
+        >>> Domain.from_two([0.0] * 5, [3.0, 4.0, 0, 0, 0], margin=0.1).area
+        36.0
+        """
+        x, input_shape = samples_of(a=a, b=b)
+        if direction is not None:
+            direction = direction_of(direction, input_shape, "direction")
+        basis = frame_beside(x[1] - x[0], direction, seed)
+        uv = torch.zeros(2, 2, dtype=torch.float64)
+        uv[1, 0] = torch.linalg.vector_norm(x[1] - x[0])
+        corners = rectangle_around(uv, margin=margin, shape=shape)
+        return cls(x[0], basis, corners, input_shape)
 
     @classmethod
     def around(cls, x: Any, *, side: float, seed: int = 0) -> Domain:
@@ -164,23 +249,39 @@ class Domain:
         >>> Domain.around([0.0] * 5, side=2.0, seed=3).area
         4.0
         """
-        if not (math.isfinite(side) and side > 0):
-            raise DomainError(f"side is {side}; give a finite number above 0.")
-        center = finite(as_tensor(x, "x"), "x")
-        input_shape = tuple(center.shape)
-        D = center.numel()
-        if D < 2:
-            raise DomainError(
-                f"x has {D} number(s), but a plane needs inputs of at least two numbers."
-            )
+        positive(side, "side")
+        center, input_shape = single_of(x)
         half = torch.full((2,), side / 2, dtype=torch.float64)
-        flat = center.reshape(-1)
-        basis = torch.eye(2, dtype=torch.float64)
-        if D > 2:
-            generator = torch.Generator().manual_seed(seed)
-            frame = torch.randn(D, 2, generator=generator, dtype=torch.float64)
-            basis = torch.linalg.qr(frame).Q.T.contiguous()
-        return cls(flat, basis, _rectangle(-half, half), input_shape)
+        basis = random_frame(center.numel(), seed)
+        return cls(center, basis, rectangle(-half, half), input_shape)
+
+    @classmethod
+    def disc(
+        cls, x: Any, radius: float, corners: int = 64, *, seed: int = 0, basis: Any = None
+    ) -> Domain:
+        """The regular polygon around the single input ``x`` whose corners have distance ``radius``.
+
+        The polygon is inscribed in the disc: its area is ``corners / 2 * sin(2 pi / corners)``
+        times the squared radius, with 64 corners 0.16 % less than that of the disc.
+
+        x: one input, the origin of the plane coordinates. radius: the distance of the corners
+        from it. corners: how many. seed: which random plane; for inputs of two numbers u and v
+        are the axes. basis: two directions of the plane in place of a random one, of the input
+        shape or indices of axes; the second one is made orthogonal to the first.
+
+        >>> Domain.disc([0.0, 0.0], 1.0)
+        Domain(64 corners, area 3.14, diameter 2, input shape (2,))
+        """
+        positive(radius, "radius")
+        if not (isinstance(corners, int) and corners >= 3):
+            raise DomainError(f"corners is {corners!r}; a polygon has at least three.")
+        center, input_shape = single_of(x)
+        frame = random_frame(center.numel(), seed)
+        if basis is not None:
+            frame = frame_along(two_of(basis, "basis"), input_shape, "basis")
+        angle = torch.arange(corners, dtype=torch.float64) * (2 * math.pi / corners)
+        ring = radius * torch.stack([angle.cos(), angle.sin()], 1)
+        return cls(center, frame, ring, input_shape)
 
     # -- the plane and the input space -----------------------------------------------------------
 
@@ -286,59 +387,3 @@ def _plane2(corners: Tensor, shape: tuple[int, ...]) -> Domain:
     """A domain in an input space of two numbers, where plane coordinates are the inputs."""
     zero, eye = torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
     return Domain(zero, eye, corners, shape)
-
-
-def _rectangle(lo: Tensor, hi: Tensor) -> Tensor:
-    """Corners ``(4, 2)``, counter-clockwise from ``lo``."""
-    return torch.stack([lo, torch.stack([hi[0], lo[1]]), hi, torch.stack([lo[0], hi[1]])])
-
-
-def _frame(x: Tensor) -> Tensor:
-    """Orthonormal rows ``(2, D)``: along ``x[1] - x[0]``, and from that line towards ``x[2]``."""
-    d1, d2 = x[1] - x[0], x[2] - x[0]
-    scale = max(float(d1.abs().max()), float(d2.abs().max()))
-    require_resolved(x, scale)
-    n1 = float(torch.linalg.vector_norm(d1 / scale))
-    if n1 <= DEGENERATE:
-        raise DomainError("The samples a and b are identical. Give three that span a plane.")
-    u = d1 / (scale * n1)
-    rest = d2 / scale
-    # The second pass removes what rounding left of u in the difference.
-    v = rest - (rest @ u) * u
-    v = v - (v @ u) * u
-    n2 = float(torch.linalg.vector_norm(v))
-    if n2 <= DEGENERATE:
-        raise DomainError("The samples a, b and c lie on one line. Give three that span a plane.")
-    return torch.stack([u, v / n2])
-
-
-def _plane_basis(x: Tensor) -> Tensor:
-    """Orthonormal rows ``(2, D)`` that span the plane of points ``x: (k, D)``.
-
-    The plane contains the first point, the one farthest from it, and the one farthest from the line
-    through both.
-    """
-    rays = x - x[0]
-    scale = float(rays.abs().max())
-    require_resolved(x, scale)
-    rays = rays / scale
-    far = int(torch.linalg.vector_norm(rays, dim=1).argmax())
-    u = rays[far] / torch.linalg.vector_norm(rays[far])
-    off = torch.linalg.vector_norm(rays - (rays @ u)[:, None] * u, dim=1)
-    if float(off.max()) <= DEGENERATE:
-        raise DomainError(f"All {len(x)} points lie on one line. Give three that span a plane.")
-    return _frame(torch.stack([x[0], x[far], x[int(off.argmax())]]))
-
-
-def _require_planar(x: Tensor, flat: Tensor) -> None:
-    """Raise an error if points ``x: (k, D)`` differ from their projections ``flat``."""
-    off = torch.linalg.vector_norm(x - flat, dim=1)
-    extent = float(torch.linalg.vector_norm(x - x[0], dim=1).max())
-    worst = int(off.argmax())
-    rounding = EPS * math.sqrt(x.shape[1]) * float(x.abs().max())
-    if float(off[worst]) > PLANAR * extent + 4 * rounding:
-        raise DomainError(
-            f"The points are not in one plane: point {worst} is {float(off[worst]):.3g} off the "
-            f"plane of the others (extent {extent:.3g}). Use Domain.through for a plane through "
-            "three samples, or project the points first."
-        )
