@@ -62,8 +62,7 @@ def _converted(estimator: Any) -> nn.Module:
     reason = _REFUSED.get(kind, "there is no rule for it")
     raise CaptureError(
         f"{kind} cannot be converted: {reason}. from_sklearn knows {', '.join(_CONVERTERS)}. "
-        "Make the same network in PyTorch, or write the estimator to an ONNX file with skl2onnx "
-        "and load that: sc.load_model."
+        "Make the same network in PyTorch, or convert the parts that it knows."
     )
 
 
