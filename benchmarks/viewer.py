@@ -32,7 +32,7 @@ import splinecam as sc
 SIZE = {"width": 1200, "height": 800}
 FLAGS = (
     "--no-sandbox --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --use-angle=swiftshader --enable-unsafe-swiftshader"
+    "--disable-component-update --disable-sync --enable-unsafe-swiftshader"
 )
 REGIONS = {"lines75": 75, "lines240": 240, "lines750": 750, "lines2400": 2400}
 FRAMES, PICKS, DRAGS = 40, 400, 7

@@ -37,6 +37,7 @@ export class App implements Stage {
   readonly panels: Panels;
   readonly panes: PaneView[] = [];
   disposed = false;
+  source!: Source;
   scene!: SceneHeader;
   view!: View;
 
@@ -60,19 +61,21 @@ export class App implements Stage {
   private said = "";
   private placed = "";
   private busySince = 0;
+  private firstRenderer: Renderer | null = null;
 
-  private constructor(
-    root: HTMLElement,
-    readonly source: Source,
-  ) {
+  private constructor(root: HTMLElement) {
     this.panels = new Panels(root, this.store, this.actions());
   }
 
   /** Load a scene and show it; inPage: the viewer is alone on its page, whose address it uses. */
-  static async start(root: HTMLElement, source: Source, inPage: boolean): Promise<App> {
-    const app = new App(root, source);
+  static async start(
+    root: HTMLElement,
+    open: () => Promise<Source>,
+    inPage: boolean,
+  ): Promise<App> {
+    const app = new App(root);
     try {
-      await app.load(inPage);
+      await app.load(open, inPage);
     } catch (error) {
       app.dispose();
       throw error;
@@ -99,12 +102,16 @@ export class App implements Stage {
     for (const gradients of this.gradients) gradients.dispose();
     for (const end of this.ends) end();
     for (const control of this.controls) control.dispose();
+    if (!this.panes.length) this.firstRenderer?.dispose();
     this.panels.dispose();
-    this.source.close();
+    this.source?.close();
   }
 
-  private async load(inPage: boolean): Promise<void> {
+  private async load(open: () => Promise<Source>, inPage: boolean): Promise<void> {
     this.panels.showProgress("Loading …");
+    // The graphics card has its programs compiled while the data comes.
+    this.firstRenderer = new Renderer(this.panels.firstCanvas);
+    this.source = await open();
     const message = await askFor(this.source, { ask: "scene" }, "scene");
     if (!message) throw new Error("The scene was not sent. Load the page again.");
     if (this.disposed) return;
@@ -131,7 +138,7 @@ export class App implements Stage {
   private makePanes(message: Message<SceneHeader>): void {
     for (const [index, header] of message.header.panes.entries()) {
       const canvas = this.panels.canvases[index]!;
-      const renderer = new Renderer(canvas);
+      const renderer = index ? new Renderer(canvas) : this.firstRenderer!;
       renderer.onWake = () => this.redraw();
       const pane = new PaneView(index, header, message.arrays, canvas, renderer);
       this.panes.push(pane);
@@ -303,7 +310,23 @@ export class App implements Stage {
     }
     this.place();
     this.showStatus();
+    if (complete) this.preparePointing();
     return complete;
+  }
+
+  /** Make ready what pointing needs, so that the first answer does not wait for it. */
+  private preparePointing(): void {
+    const pickers = this.panes.flatMap((pane) => pane.shown(this.camera(pane))?.picker ?? []);
+    if (pickers.every((picker) => picker.ready)) return;
+    const later = new Promise((resolve) => setTimeout(resolve));
+    this.clock.track(
+      later.then(() => {
+        for (const picker of pickers) {
+          picker.prepare();
+          picker.mesh.cellsOf(0); // finds the cells of all regions
+        }
+      }),
+    );
   }
 
   /** Place what lies over the pictures, if the camera or the plane has moved. */

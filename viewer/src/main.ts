@@ -38,8 +38,7 @@ function start(
     else showFailure(root, sentence, advice);
   };
   const unwatch = inPage ? watchErrors(report) : () => {};
-  open()
-    .then((source) => App.start(root, source, inPage))
+  App.start(root, open, inPage)
     .then((started) => {
       if (ended) started.dispose();
       else app = started;

@@ -13,7 +13,7 @@ from viewer.browser.driver import Driver
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--no-sandbox --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --use-angle=swiftshader --enable-unsafe-swiftshader"
+    "--disable-component-update --disable-sync --enable-unsafe-swiftshader"
 )
 
 

@@ -9,7 +9,7 @@ export class Clock {
   private pending = 0;
   private disposed = false;
 
-  /** When the first complete picture was drawn. */
+  /** When the first complete picture was there: the next frame begins after it is drawn. */
   firstComplete: number | null = null;
   /** Whether something has changed since the last picture. */
   changed = true;
@@ -44,7 +44,11 @@ export class Clock {
     this.changed = false;
     const complete = this.draw(now);
     const end = performance.now();
-    if (complete) this.firstComplete ??= end;
+    if (complete && this.firstComplete === null) {
+      requestAnimationFrame(() => {
+        this.firstComplete ??= performance.now();
+      });
+    }
     this.frameTimes.push(end - start);
     if (this.frameTimes.length > KEPT) this.frameTimes.shift();
   }

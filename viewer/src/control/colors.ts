@@ -9,7 +9,7 @@ import { Recent } from "./latest";
 import type { Level, PaneView } from "./panes";
 import type { Stage } from "./stage";
 
-const LATER = 250; // milliseconds
+const LATER = 500; // milliseconds
 
 export class Colors {
   private known = new Recent<Promise<Message<ColoringHeader> | null>>(24);
@@ -67,11 +67,13 @@ export class Colors {
 
   /** Ask for the colours of a level that are guessed so far; mostly only the legend differs.
    *
-   * It is not asked for at once: while one drags, the next picture is more urgent. */
-  async confirm(pane: PaneView, level: Level): Promise<void> {
+   * It is not asked for at once: while one drags, the next picture is more urgent.
+   * moved: whether another picture was asked for since. */
+  async confirm(pane: PaneView, level: Level, moved = () => false): Promise<void> {
     const guessed = level.coloring;
     await new Promise((resolve) => setTimeout(resolve, LATER));
-    if (this.stage.disposed || (level !== pane.whole && level !== pane.detail)) return;
+    if (this.stage.disposed || moved()) return;
+    if (level !== pane.whole && level !== pane.detail) return;
     const coloring = await this.of(pane, level);
     if (!coloring || this.stage.disposed || level.coloring !== guessed) return;
     level.coloring = coloring;

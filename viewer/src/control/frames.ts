@@ -79,7 +79,9 @@ export class Frames {
       this.pane.setWhole(whole, abrupt);
       if (coloring && !guess) this.colors.tell(this.pane, coloring);
       this.shown();
-      if (guess && level) this.stage.track(this.colors.confirm(this.pane, level));
+      const { moves } = this;
+      const moved = () => moves !== this.moves;
+      if (guess && level) this.stage.track(this.colors.confirm(this.pane, level, moved));
       this.prefetch(frame + 1);
     } catch (error) {
       if (!outdated() && !this.stage.disposed) this.stage.report(error);
@@ -99,7 +101,9 @@ export class Frames {
         : (message as Message<RasterHeader> | null);
     });
     this.loaded.set(key, whole);
-    const forget = () => this.loaded.delete(key);
+    const forget = () => {
+      if (this.loaded.get(key) === whole) this.loaded.delete(key);
+    };
     whole.then((found) => {
       if (!found) forget();
     }, forget);

@@ -31,8 +31,8 @@ export class Planes {
 
   /** Move the plane; last: the gesture has ended, so that what runs is not waited for. */
   push(move: Move, last: boolean): void {
-    // When a gesture ends, its last move is mostly under way already.
-    if (last && this.queue.busy && move.key === this.begun) return;
+    // When a gesture ends, its last move is mostly under way or done already.
+    if (move.key === this.begun && (last || !this.queue.busy)) return;
     this.queue.push(move, last);
   }
 
@@ -54,6 +54,7 @@ export class Planes {
       stage.panels.showPane(pane.index, pane.header, pane.arrays);
       await this.moved();
     } catch (error) {
+      this.begun = "";
       if (!outdated() && !stage.disposed) stage.report(error);
     }
   }

@@ -13,7 +13,9 @@ import { alike, type Looks, type Scene } from "./scene";
 import type { View } from "./view";
 import { Pace, Work } from "./work";
 
-const [MOVING, STILL] = [4, 40]; // milliseconds of work in a frame
+/** Milliseconds of work in a frame: while one moves, while nothing does, and where a picture is
+ * waited for, because there is none or the plane has moved. */
+const [MOVING, STILL, AWAITED] = [4, 40, 150];
 const FADE = 150; // milliseconds in which a picture replaces one that shows something else
 const SMOOTHING = 400; // milliseconds that smoothing the borders of cells may take
 const FINER = 2; // pictures that much finer than the screen flicker and are not shown on others
@@ -71,9 +73,11 @@ export class Pictures {
     const few = (view.size[0] * view.size[1]) / PIXELS;
     if (moving && this.drawDirectly(scene, view, few))
       return { more: true, shown: true, current: true };
-    // The first picture is drawn directly if it is small, since it is seen earlier.
-    const some = STILL * this.pace.rate;
-    if (!this.front && !this.begun && this.drawDirectly(scene, view, some)) {
+    // The first picture is drawn directly if it is small, since it is seen earlier, and so is one
+    // that is waited for.
+    const some = AWAITED * this.pace.rate;
+    const awaited = this.front ? this.abrupt : !this.begun;
+    if (awaited && this.drawDirectly(scene, view, some)) {
       this.begun = true;
       return { more: true, shown: true, current: true };
     }

@@ -12,6 +12,7 @@ export const QUADS = 16384;
 export class Program {
   private readonly program: WebGLProgram;
   private readonly places = new Map<string, WebGLUniformLocation | null>();
+  private checked = false;
 
   constructor(
     private readonly gl: GL,
@@ -29,14 +30,11 @@ export class Program {
       gl.deleteShader(shader); // it lives as long as the program
     }
     gl.linkProgram(this.program);
-    if (!gl.getProgramParameter(this.program, gl.LINK_STATUS) && !gl.isContextLost()) {
-      const reason = gl.getProgramInfoLog(this.program) || "no reason was given";
-      throw new Error(`The graphics driver refused a program of the viewer (${reason}).`);
-    }
   }
 
   /** Use the program with some uniforms: numbers, or lists of two to four numbers. */
   use(uniforms: Record<string, number | readonly number[]>): this {
+    this.check();
     this.gl.useProgram(this.program);
     for (const name in uniforms) this.set(name, uniforms[name]!);
     return this;
@@ -49,6 +47,16 @@ export class Program {
     else if (value.length === 2) gl.uniform2f(at, value[0]!, value[1]!);
     else if (value.length === 3) gl.uniform3f(at, value[0]!, value[1]!, value[2]!);
     else gl.uniform4f(at, value[0]!, value[1]!, value[2]!, value[3]!);
+  }
+
+  /** Throw an error if the driver refuses the program; asked late, since it waits for the driver. */
+  private check(): void {
+    const { gl, program } = this;
+    if (this.checked) return;
+    this.checked = true;
+    if (gl.getProgramParameter(program, gl.LINK_STATUS) || gl.isContextLost()) return;
+    const reason = gl.getProgramInfoLog(program) || "no reason was given";
+    throw new Error(`The graphics driver refused a program of the viewer (${reason}).`);
   }
 
   setInteger(name: string, value: number): void {
@@ -67,23 +75,17 @@ export class Program {
 
 /** All programs, and the corners of quads. */
 export class Programs {
+  /** The first pictures need these two. */
   readonly flat: Program;
-  readonly shaded: Program;
   readonly lines: Program;
-  readonly image: Program;
-  readonly plain: Program;
-  readonly points: Program;
   /** Numbers the corners of QUADS quads; has no attributes. */
   readonly quads: WebGLVertexArrayObject;
   readonly maxTexture: number;
+  private readonly others = new Map<object, Program>();
 
   constructor(readonly gl: GL) {
     this.flat = new Program(gl, FLAT);
-    this.shaded = new Program(gl, SHADED);
     this.lines = new Program(gl, LINES);
-    this.image = new Program(gl, IMAGE);
-    this.plain = new Program(gl, PLAIN);
-    this.points = new Program(gl, POINTS);
     this.maxTexture = gl.getParameter(gl.MAX_TEXTURE_SIZE) || 2048;
     const corners = new Uint16Array(6 * QUADS);
     for (let k = 0; k < QUADS; k++) {
@@ -98,6 +100,29 @@ export class Programs {
     gl.bindVertexArray(null);
     gl.pixelStorei(gl.UNPACK_ALIGNMENT, 1);
     gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
+  }
+
+  get shaded(): Program {
+    return this.other(SHADED);
+  }
+
+  get image(): Program {
+    return this.other(IMAGE);
+  }
+
+  get plain(): Program {
+    return this.other(PLAIN);
+  }
+
+  get points(): Program {
+    return this.other(POINTS);
+  }
+
+  /** A program that is made when it is first needed. */
+  private other(source: { vertex: string; fragment: string }): Program {
+    const program = this.others.get(source) ?? new Program(this.gl, source);
+    this.others.set(source, program);
+    return program;
   }
 }
 

@@ -22,7 +22,9 @@ const NO_WEBGL =
   "settings; Chrome, Edge, Firefox and Safari of the last years can draw them.";
 const RESTING = 80; // milliseconds without movement after which the camera rests
 
-const [MOVING, STILL] = [8, 25]; // milliseconds in which meshes are made ready in a frame
+/** Milliseconds in which meshes are made ready in a frame: while one moves, while nothing does, and
+ * where a picture is waited for, because there is none or the plane has moved. */
+const [MOVING, STILL, AWAITED] = [8, 25, 150];
 
 /** How everything is drawn. */
 export interface Look extends OverlayLook {
@@ -55,7 +57,8 @@ export class Renderer {
   private key = "";
   private view: View | null = null;
   private movedAt = 0;
-  private frames = 0;
+  private begun = false;
+  private warm = false;
   private lost = false;
 
   constructor(readonly canvas: HTMLCanvasElement) {
@@ -132,14 +135,22 @@ export class Renderer {
     const wanted = View.of(camera, this.fittingRatio(camera, ratioOf(look)));
     const again = this.resize(wanted) || this.overlay.changed(look);
     const moving = this.noteMovement(wanted);
-    const ready = this.prepare(look.slots, performance.now() + (moving ? MOVING : STILL));
+    const ready = this.prepare(look.slots, performance.now() + this.patience(moving));
+    const scene = this.scene(look);
+    // Nothing is put on the canvas before there is a picture: that would make it come later.
+    if (!this.begun && scene.empty && !ready) return true;
+    this.begun = true;
     const view = this.pictures.aligned(wanted);
-    const { more, shown, current } = this.pictures.draw(this.scene(look), view, moving, again);
+    const { more, shown, current } = this.pictures.draw(scene, view, moving, again);
+    if (shown) this.overlay.draw(this.programs, view, look);
+    // The frame after the first complete one has time for it.
+    if (this.current && !this.warm) {
+      this.warm = true;
+      warmUpRest(this.programs);
+    }
     this.current = ready && current;
     if (this.current) this.pictures.abrupt = false;
-    if (shown) this.overlay.draw(this.programs, view, look);
-    if (shown && ++this.frames === 3) warmUpRest(this.programs);
-    return more || moving || !ready;
+    return more || moving || !ready || !this.warm;
   }
 
   /** What one sees on a canvas of its own, drawn completely, with so many pixels for each of now.
@@ -183,6 +194,11 @@ export class Renderer {
     for (const slot of this.slots.values()) slot.dispose();
     this.overlay.dispose();
     this.gl.getExtension("WEBGL_lose_context")?.loseContext();
+  }
+
+  private patience(moving: boolean): number {
+    if (!this.begun || this.pictures.abrupt) return AWAITED;
+    return moving ? MOVING : STILL;
   }
 
   private slot(name: string): Slot {

@@ -15,10 +15,6 @@ export function warmUp(programs: Programs): void {
   const { gl } = programs;
   drawCell(programs);
   drawEdge(programs);
-  const picture = new Picture(gl, [1, 1]);
-  gl.bindFramebuffer(gl.FRAMEBUFFER, null);
-  drawImage(programs, picture.texture, [0, 0, 0, 0], { exact: true });
-  picture.dispose();
   gl.flush();
 }
 
@@ -27,7 +23,9 @@ export function warmUpRest(programs: Programs): void {
   const { gl } = programs;
   const picture = new Picture(gl, [1, 1]);
   gl.bindFramebuffer(gl.FRAMEBUFFER, null);
-  drawImage(programs, picture.texture, [0, 0, 0, 0], { exact: true, opacity: 0.5 });
+  for (const opacity of [1, 0.5]) {
+    drawImage(programs, picture.texture, [0, 0, 0, 0], { exact: true, opacity });
+  }
   picture.dispose();
   drawTriangle(programs, () => {
     gl.enable(gl.BLEND);

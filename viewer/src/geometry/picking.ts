@@ -31,6 +31,11 @@ export class Picker {
     return this.made;
   }
 
+  /** Whether it is made. */
+  get ready(): boolean {
+    return this.made !== null;
+  }
+
   get flood(): Flood {
     return this.prepare().flood;
   }

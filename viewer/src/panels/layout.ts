@@ -34,6 +34,8 @@ export class Layout {
   });
   readonly bottom = box("sc-bottom");
   readonly toggle = iconButton("sliders", "Controls", () => this.openControls(!this.isOpen));
+  /** The canvas of the first pane, there before it is known what to show. */
+  readonly firstCanvas = element("canvas");
   panesShown: PaneElements[] = [];
   size: Size = "wide";
 
@@ -67,13 +69,13 @@ export class Layout {
 
   /** Make a canvas for each pane; several have their titles above them. */
   showPanes(titles: string[]): void {
-    this.panesShown = titles.map((name) => {
-      const canvas = element("canvas", {
-        class: "sc-canvas",
-        tabindex: "0",
-        role: "application",
-        "aria-label": `${name || "Regions of the network"}: arrow keys move, + and − zoom`,
-      });
+    this.panesShown = titles.map((name, k) => {
+      const canvas = k ? element("canvas") : this.firstCanvas;
+      canvas.className = "sc-canvas";
+      canvas.tabIndex = 0;
+      canvas.setAttribute("role", "application");
+      const what = name || "Regions of the network";
+      canvas.setAttribute("aria-label", `${what}: arrow keys move, + and − zoom`);
       const title = box("sc-pane-title", name);
       show(title, titles.length > 1);
       const overlay = box("sc-overlay");

@@ -78,6 +78,11 @@ export class Panels {
     return this.layout.canvases;
   }
 
+  /** The canvas of the first pane, which is there from the beginning. */
+  get firstCanvas(): HTMLCanvasElement {
+    return this.layout.firstCanvas;
+  }
+
   /** Show a scene; defaults: the state that it begins with, which links and Python leave out. */
   showScene(message: Message<SceneHeader>, defaults: Readonly<ViewState> = this.store.state): void {
     const { header } = message;
