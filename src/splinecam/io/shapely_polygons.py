@@ -20,9 +20,10 @@ def to_shapely(
 ) -> NDArray[Any]:
     """The regions as an array of shapely polygons, (N,), in plane coordinates.
 
-    Corners have the bits of ``part.vertices``, so that neighbours share theirs exactly. A region
-    that is as thin as the rounding of its coordinates may not be valid in shapely's sense:
-    ``shapely.is_valid`` finds such ones, ``shapely.make_valid`` repairs them.
+    Corners have the bits of ``part.vertices``, so that neighbours share theirs exactly. Where
+    corners are as close together as the rounding of their coordinates, which is rare and mostly at
+    ``part.unresolved`` places, a polygon may not be valid in shapely's sense: ``shapely.is_valid``
+    finds such polygons, and ``shapely.make_valid`` repairs them.
 
     Curves (``decision_boundary``, ``level_set``, ``neurons``) and ``class_regions`` have a method
     of the same name.
