@@ -32,7 +32,9 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from splinecam.geometry.domain import Domain
+    from splinecam.importing.properties import OutputCondition, Property, PropertyCase
     from splinecam.importing.scikit_learn import from_sklearn
+    from splinecam.importing.vnnlib import read_vnnlib
     from splinecam.network.ops import op_table
     from splinecam.network.ops.register import register_op, unregister_op
     from splinecam.training import Movie, Run, Snapshot, Watch, movie, open_run, watch
@@ -56,7 +58,10 @@ __all__ = [
     "LimitError",
     "Movie",
     "NeuronCurves",
+    "OutputCondition",
     "Partition",
+    "Property",
+    "PropertyCase",
     "Region",
     "Run",
     "Selection",
@@ -77,6 +82,7 @@ __all__ = [
     "op_table",
     "open_run",
     "partition",
+    "read_vnnlib",
     "register_op",
     "sweep",
     "to_html",
@@ -98,6 +104,8 @@ _MODULES = {
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "importing.scikit_learn": ("from_sklearn",),
     "analysis.neurons": ("NeuronCurves",),
+    "importing.properties": ("OutputCondition", "Property", "PropertyCase"),
+    "importing.vnnlib": ("read_vnnlib",),
     "network.ops": ("op_table",),
     "network.ops.register": ("register_op", "unregister_op"),
     "analysis.stats": ("Stats",),
