@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from splinecam.geometry.domain import Domain
+    from splinecam.importing.loading import load_model
     from splinecam.importing.properties import OutputCondition, Property, PropertyCase
     from splinecam.importing.scikit_learn import from_sklearn
     from splinecam.importing.vnnlib import read_vnnlib
@@ -77,6 +78,7 @@ __all__ = [
     "compare",
     "from_sklearn",
     "load",
+    "load_model",
     "movie",
     "nn",
     "op_table",
@@ -101,6 +103,7 @@ _MODULES = {
     "analysis.class_regions": ("ClassRegions",),
     "analysis.comparison": ("Comparison", "compare"),
     "geometry.domain": ("Domain",),
+    "importing.loading": ("load_model",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "importing.scikit_learn": ("from_sklearn",),
     "analysis.neurons": ("NeuronCurves",),

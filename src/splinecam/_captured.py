@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from splinecam._util.deprecation import renamed
 from splinecam._util.options import device_of
+from splinecam.importing.loading import loaded
 from splinecam.network.capture import capture as _capture
 from splinecam.network.capture.outputs import Output, check_output
 from splinecam.network.model_files import instead_of
@@ -82,7 +84,7 @@ def _shape_of(input_shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def capture(
-    model: nn.Module,
+    model: nn.Module | str | os.PathLike[str],
     input_shape: tuple[int, ...],
     *,
     output: Output = None,
@@ -96,8 +98,9 @@ def capture(
     was when it was captured. Capturing a model first saves no time: captures are cached as long as
     the model lives, so that a second partition only reads its weights.
 
-    model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
-    changed. input_shape: of one input, without the batch. output, device: as for ``partition``.
+    model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode, which is not
+    changed; or the path of a file for ``load_model``. input_shape: of one input, without the batch.
+    output, device: as for ``partition``.
 
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> captured = capture(model, (2,), device="cpu")
@@ -107,18 +110,22 @@ def capture(
     >>> captured(torch.ones(1, 2)).equal(captured.update()(torch.ones(1, 2)))
     False
     """
-    if not isinstance(model, nn.Module):
+    network = loaded(model)
+    if not isinstance(network, nn.Module):
         raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
     check_output(output)
-    return Captured(model, input_shape, output, device)
+    return Captured(network, input_shape, output, device)
 
 
 def model_of(
     model: Any, output: Output, device: str | torch.device
 ) -> tuple[Any, Output, str | torch.device]:
-    """The model of a captured network, with the output and the device for which it was captured."""
+    """The model of a captured network, with the output and the device for which it was captured.
+
+    A model may also be given as the path of the file that it is loaded from.
+    """
     if not isinstance(model, Captured):
-        return model, output, device
+        return loaded(model), output, device
     if output is not None:
         raise TypeError("output= is for a model: a captured network has its own")
     return model.model, model.output, model.wanted if device == "auto" else device

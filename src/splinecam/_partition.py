@@ -47,7 +47,7 @@ __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
 
 
 def partition(
-    model: nn.Module | Captured,
+    model: nn.Module | Captured | str | os.PathLike[str],
     domain: Domain,
     *,
     output: Output = None,
@@ -60,7 +60,8 @@ def partition(
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
-    changed. A network from ``capture`` stands for its model as it is now. output: which of several
+    changed. A network from ``capture`` stands for its model as it is now, and the path of an ONNX
+    file or an exported program for what ``load_model`` makes of it. output: which of several
     outputs of the model, as an index into a tuple, a key of a dict, the name of a field, or a
     function of the model's result. device: where the result is computed and stored, by default a
     GPU if there is one; by default, layers that are small enough to be faster on the CPU are

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -37,7 +38,7 @@ _ALIKE = 4.0
 
 @overload
 def sweep(
-    model: nn.Module | Captured,
+    model: nn.Module | Captured | str | os.PathLike[str],
     domains: Iterable[Domain],
     *,
     stream: Literal[False] = False,
@@ -50,7 +51,7 @@ def sweep(
 ) -> list[Partition]: ...
 @overload
 def sweep(
-    model: nn.Module | Captured,
+    model: nn.Module | Captured | str | os.PathLike[str],
     domains: Iterable[Domain],
     *,
     stream: Literal[True],
@@ -62,7 +63,7 @@ def sweep(
     progress: bool = True,
 ) -> Iterator[Partition]: ...
 def sweep(
-    model: nn.Module | Captured,
+    model: nn.Module | Captured | str | os.PathLike[str],
     domains: Iterable[Domain],
     *,
     stream: bool = False,

@@ -48,13 +48,18 @@ class OffendingOp:
 
 
 class UnsupportedOpError(CaptureError):
-    """Some operations are not continuous piecewise linear; ``ops`` lists every one of them."""
+    """Some operations are not continuous piecewise linear; ``ops`` lists every one of them.
 
-    def __init__(self, ops: list[OffendingOp]) -> None:
+    advice: what the message says to do, in place of the advice for models in PyTorch.
+    """
+
+    def __init__(self, ops: list[OffendingOp], advice: str | None = None) -> None:
         self.ops = tuple(ops)
+        self.advice = advice
         noun = "op is" if len(ops) == 1 else "ops are"
         lines = "\n".join(f"  - {op}" for op in ops)
-        super().__init__(f"{len(ops)} {noun} not supported:\n{lines}{self._advice()}")
+        what = self._advice() if advice is None else advice
+        super().__init__(f"{len(ops)} {noun} not supported:\n{lines}{what}")
 
     def _advice(self) -> str:
         others = [op for op in self.ops if not op.settled]
@@ -67,8 +72,8 @@ class UnsupportedOpError(CaptureError):
             "splinecam.op_table() lists what is supported."
         )
 
-    def __reduce__(self) -> tuple[type, tuple[list[OffendingOp]]]:
-        return type(self), (list(self.ops),)
+    def __reduce__(self) -> tuple[type, tuple[list[OffendingOp], str | None]]:
+        return type(self), (list(self.ops), self.advice)
 
 
 class LimitError(SplineCamError):

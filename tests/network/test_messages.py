@@ -430,12 +430,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FILES = {
-    "net.onnx": ("an ONNX file", "onnx2torch.convert("),
-    "net.h5": ("a Keras model", "the same layers in PyTorch"),
-    "strange": ("a Keras model", "the same layers in PyTorch"),
-    "net.keras": ("a Keras model", "the same layers in PyTorch"),
-    "net.tflite": ("a TensorFlow model", "the same layers in PyTorch"),
-    "savedmodel": ("a TensorFlow model", "the same layers in PyTorch"),
+    "net.h5": ("a Keras model", "to an ONNX file"),
+    "strange": ("a Keras model", "to an ONNX file"),
+    "net.keras": ("a Keras model", "to an ONNX file"),
+    "net.tflite": ("a TensorFlow model", "to an ONNX file"),
+    "savedmodel": ("a TensorFlow model", "to an ONNX file"),
     "bert": ("a folder of Hugging Face", "AutoModel.from_pretrained("),
     "script.pt": ("a TorchScript program", "torch.jit.load("),
     "weights.pt": ("a file of tensors, such as a state dict", "model.load_state_dict(torch.load("),
@@ -444,7 +443,6 @@ FILES = {
     "net.safetensors": ("a file of weights", "safetensors.torch.load_file("),
     "weights.npz": ("a file of weights", "torch.from_numpy(v) for k, v in np.load("),
     "saved.npz": ("a saved partition", "sc.load("),
-    "net.pt2": ("an exported program", "torch.export.load("),
 }
 
 
@@ -466,7 +464,7 @@ def test_a_file_in_place_of_a_model(folder: Path, name: str) -> None:
 
 def test_the_advice_for_files_works(folder: Path) -> None:
     box = sc.Domain.box(-1, 1)
-    for name in ("net.pt2", "weights.pt", "script.pt"):
+    for name in ("weights.pt", "script.pt"):
         with pytest.raises(TypeError) as caught:
             sc.partition(folder / name, box)
         code = str(caught.value).partition("\n")[2].strip()
@@ -477,10 +475,24 @@ def test_the_advice_for_files_works(folder: Path) -> None:
         assert sc.partition(names["model"], box, progress=False).validate().ok
 
 
+def test_the_path_of_an_exported_program(folder: Path) -> None:
+    assert sc.partition(folder / "net.pt2", sc.Domain.box(-1, 1)).validate().ok
+
+
+def test_an_onnx_file_without_a_graph(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = str(folder / "net.onnx")
+    with pytest.raises(sc.FileError, match="there is no graph in it"):
+        sc.partition(path, sc.Domain.box(-1, 1))
+    assert main(["partition", path, "--box", "-1", "1", "--out", str(tmp_path / "out")]) == 1
+    assert "there is no graph in it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ("absent.onnx", "an ONNX file ('absent.onnx'; there is no such file)"),
+        ("absent.h5", "a Keras model ('absent.h5'; there is no such file)"),
         ("resnet18", "the string 'resnet18'. Load or make the model first"),
         (mlp().state_dict(), "a dict of tensors (a state dict)"),
         (Pickled, "the class Pickled: make a module of it, Pickled(...)"),
@@ -500,7 +512,7 @@ def test_programs_in_place_of_their_modules() -> None:
         sc.partition(program, sc.Domain.box(-1, 1))
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name != "net.pt2"])
+@pytest.mark.parametrize("name", FILES)
 def test_a_file_in_place_of_a_model_on_the_command_line(
     folder: Path, name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -510,10 +522,12 @@ def test_a_file_in_place_of_a_model_on_the_command_line(
     assert code == 1
     assert f"{path} is {FILES[name][0]}" in text
     assert "which is not opened as a model." in text
-    foreign = ("net.onnx", "net.h5", "strange", "net.keras", "net.tflite", "savedmodel", "bert")
-    if name in foreign:
+    if name == "bert":
         assert FILES[name][1] in text
         assert "splinecam partition net.py:build ..." in text
+    elif name in ("net.h5", "strange", "net.keras", "net.tflite", "savedmodel"):
+        assert FILES[name][1] in text
+        assert "splinecam partition net.onnx ..." in text
     elif name == "saved.npz":
         assert f"splinecam plot {path}" in text
     else:

@@ -6,12 +6,13 @@ __all__ = ["CHECK", "DEMO", "OPS", "PARTITION", "PLOT", "REPRODUCE", "STATS", "V
 
 _MODEL = """\
 MODEL is one of
+  model.onnx                  a network in an ONNX file
   model.pt2                   a program written by torch.export.save
   package.module:factory      a function or class that makes an nn.Module, or a module itself;
                               the current folder is importable
   path/to/file.py:factory     the same, in a file
 The model is used in eval mode. Code and exported programs are run, so use those that you trust;
-checkpoints (--weights) are opened with weights_only, which runs no code.
+checkpoints (--weights) are opened with weights_only, and ONNX files are read, which runs no code.
 """
 
 DEMO = """\
@@ -28,6 +29,7 @@ and the picture regions.png
 examples:
   splinecam partition net.py:build --box -1 1 --out out
   splinecam partition net.py:build --arg width=64 --weights net.pt --box 0 0 2 1 --out out
+  splinecam partition net.onnx --box -1 1 --out out
   splinecam partition cnn.pt2 --through digits.npz --key x --pick 3 8 14 --out out
   splinecam partition cnn.pt2 --around digits.npy --pick 7 --side 0.5 --out out
 """

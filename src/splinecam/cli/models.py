@@ -1,4 +1,4 @@
-"""From the argument MODEL of a command to a module: Python code or an exported program."""
+"""From the argument MODEL of a command to a module: code, an ONNX file, an exported program."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from typing import Any
 
 from torch import nn
 
-from splinecam.cli.exported import EXPORT, read_program
 from splinecam.cli.tensor_files import require_file
 from splinecam.cli.weights import load_weights
 from splinecam.errors import FileError, SplineCamError
+from splinecam.importing.exported import EXPORT, read_program
+from splinecam.importing.onnx_module import read_onnx
 from splinecam.network.capture.tracing.diagnosis import first_line
-from splinecam.network.model_files import KINDS, SUFFIXES, kind_of_file
+from splinecam.network.model_files import KINDS, SUFFIXES, TO_ONNX, kind_of_file
 
 __all__ = ["Found", "find_model"]
 
@@ -42,12 +43,12 @@ class Found:
 def find_model(
     word: str, *, arguments: Mapping[str, Any] | None = None, weights: Path | None = None
 ) -> Found:
-    """Return the model that ``net.pt2``, ``package.module:factory`` or ``net.py:factory`` names.
+    """Return the model that ``net.onnx``, ``net.pt2`` or ``package.module:factory`` names.
 
     arguments: of the factory; weights: a file with a state dict for the module that it makes.
     """
     source, _, name = word.rpartition(":")
-    if not source or Path(word).is_file() or Path(word).suffix == ".pt2":
+    if not source or Path(word).is_file() or Path(word).suffix in (".pt2", ".onnx"):
         if arguments or weights:
             raise SplineCamError(
                 "--arg and --weights are for a model that is made by Python code "
@@ -73,6 +74,9 @@ def _from_file(path: Path) -> Found:
         raise FileError(f"There is no file {path}.{hint}")
     if kind == "exported":
         return Found(*read_program(path))
+    if kind == "onnx":
+        network = read_onnx(path)
+        return Found(network.eval(), network.input_shape)
     name = KINDS[kind].name.removeprefix("a file ") if kind == "unknown" else KINDS[kind].name
     raise SplineCamError(f"{path} is {name}, which is not opened as a model. {_instead(path)}")
 
@@ -83,9 +87,11 @@ def _is_model(path: Path) -> bool:
 
 
 def _instead(path: Path) -> str:
-    """Return what to do with a file that is not an exported program."""
+    """Return what to do with a file that no model can be read from."""
     kind = kind_of_file(path)
-    if KINDS[kind].foreign or kind == "transformers":
+    if KINDS[kind].foreign:
+        return f"{TO_ONNX}, and give that:\n      splinecam partition net.onnx ..."
+    if kind == "transformers":
         code = KINDS[kind].code.format(path=str(path))
         return (
             f"{code}\nDo that in a function of a Python file which returns the module, and give "
@@ -135,7 +141,8 @@ def _imported_by_name(source: str) -> ModuleType:
             raise
         raise SplineCamError(
             f"There is no module {source!r}, neither in this folder nor installed. MODEL is "
-            "package.module:factory, path/to/file.py:factory or an exported program (.pt2)."
+            "package.module:factory, path/to/file.py:factory, an ONNX file (.onnx) or an exported "
+            "program (.pt2)."
         ) from cause
 
 

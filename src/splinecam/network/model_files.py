@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from splinecam._util.options import kind_of
 from splinecam.errors import FileError
 
-__all__ = ["KINDS", "SUFFIXES", "FileKind", "instead_of", "kind_of_file"]
+__all__ = ["KINDS", "SUFFIXES", "TO_ONNX", "FileKind", "instead_of", "kind_of_file"]
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,14 @@ class FileKind:
     foreign: bool = False
 
 
-_CONVERT = (
-    "Convert it to an nn.Module, for example with onnx2torch (pip install onnx2torch):\n"
-    "    model = onnx2torch.convert({path!r}).eval()"
-)
-_REBUILD = (
-    "Make the same layers in PyTorch and copy the weights (nn.Linear has the transposed kernel of "
-    "a Dense layer), or write the model to an ONNX file, which onnx2torch converts to an nn.Module"
-)
+TO_ONNX = "Write the model to an ONNX file (with tf2onnx, or model.export in Keras)"
+_BY_ONNX = f'{TO_ONNX}, and load that:\n    model = sc.load_model("net.onnx")'
 _LOAD = "Make the network by its code, then load them:\n    model.load_state_dict({load})"
 
 KINDS = {
     "exported": FileKind(
         "an exported program",
-        "Load it as a module:\n    model = torch.export.load({path!r}).module()",
+        "Load it as a module:\n    model = sc.load_model({path!r})",
     ),
     "torchscript": FileKind(
         "a TorchScript program",
@@ -70,9 +64,9 @@ KINDS = {
         _LOAD.format(load="{{k: torch.from_numpy(v) for k, v in np.load({path!r}).items()}}"),
     ),
     "partition": FileKind("a saved partition", "Load it:\n    part = sc.load({path!r})"),
-    "onnx": FileKind("an ONNX file", _CONVERT, foreign=True),
-    "keras": FileKind("a Keras model", _REBUILD, foreign=True),
-    "tensorflow": FileKind("a TensorFlow model", _REBUILD, foreign=True),
+    "onnx": FileKind("an ONNX file", "Load it as a module:\n    model = sc.load_model({path!r})"),
+    "keras": FileKind("a Keras model", _BY_ONNX, foreign=True),
+    "tensorflow": FileKind("a TensorFlow model", _BY_ONNX, foreign=True),
     "transformers": FileKind(
         "a folder of Hugging Face Transformers",
         "Load it with transformers:\n    model = AutoModel.from_pretrained({path!r})",
@@ -162,9 +156,8 @@ def instead_of(value: object) -> str:
     """What was given in place of an ``nn.Module``, and how to get one.
 
     >>> print(instead_of("net.onnx"))
-    the path of an ONNX file ('net.onnx'; there is no such file). Convert it to an nn.Module, for \
-example with onnx2torch (pip install onnx2torch):
-        model = onnx2torch.convert('net.onnx').eval()
+    the path of an ONNX file ('net.onnx'; there is no such file). Load it as a module:
+        model = sc.load_model('net.onnx')
     """
     if isinstance(value, str | os.PathLike):
         return _instead_of_path(Path(os.fsdecode(value)))

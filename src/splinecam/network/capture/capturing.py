@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam.errors import SplineCamError
+from splinecam.errors import SplineCamError, UnsupportedOpError
 from splinecam.network.capture.cache import CachedCapture, Template, lookup, store, template_of
 from splinecam.network.capture.fingerprint import fingerprint
 from splinecam.network.capture.isolation import EXCLUSIVE, unwrap
@@ -27,6 +27,7 @@ from splinecam.network.capture.tracing.export import export_graph
 from splinecam.network.capture.tracing.known_values import named_tensors
 from splinecam.network.capture.tracing.opaque_modules import opaque_modules
 from splinecam.network.capture.tracing.walk import walk
+from splinecam.network.layer_graph import LayerGraph
 from splinecam.network.program import Program
 
 __all__ = ["FirstLayers", "capture", "captured_by_export", "captured_by_walk"]
@@ -75,19 +76,21 @@ def capture(
         whole = capture(model.model, input_shape, device=device, output=model.output)
         return first_layers(whole, model.count)
     with EXCLUSIVE, torch.no_grad():
-        program = captured_by_walk(model, input_shape, device) if output is None else None
+        followed = output is None or isinstance(model, LayerGraph)
+        program = captured_by_walk(model, input_shape, device, output) if followed else None
         return program or captured_by_export(model, input_shape, device, output)
 
 
 def captured_by_walk(
-    model: nn.Module, input_shape: tuple[int, ...], device: torch.device
+    model: nn.Module, input_shape: tuple[int, ...], device: torch.device, output: Output = None
 ) -> Program | None:
-    """The program of a chain or a tree of torch's own layers; None for any other model."""
-    graph = walk(model, input_shape)
+    """The program of a chain, a tree or a graph of torch's own layers; None for other models."""
+    graph = walk(model, input_shape, output)
     if graph is None:
         return None
-    key, structure = ("walk", input_shape, device), graph.structure()
-    with contextlib.suppress(Exception):  # torch.export finds out what is wrong, and where
+    key = ("walk", input_shape, device, None if callable(output) else output)
+    structure = graph.structure()
+    try:
         before = lookup(model, key)
         if before is not None and before.fingerprint == structure:
             return _refilled(before, model, input_shape, device, dict(graph.constants.values()))
@@ -95,6 +98,11 @@ def captured_by_walk(
         program = reader.read(input_shape)
         _store(model, key, structure, reader, program)
         return program
+    except UnsupportedOpError:
+        if isinstance(model, LayerGraph):  # it names the layers as they are called in its file
+            raise
+    except Exception:  # torch.export finds out what is wrong, and where
+        return None
     return None
 
 

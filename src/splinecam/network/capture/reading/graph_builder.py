@@ -26,6 +26,7 @@ from splinecam.network.values import Ref, Rows
 __all__ = ["EXACT", "Emitter", "GraphBuilder", "Mask", "NodeCall", "is_floating"]
 
 EXACT = Affine(exact=True)
+_OWN = ("torch.nn.modules.", "splinecam.network.layer_graph.Call")  # modules of one operation
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,7 @@ class GraphBuilder:
         node = node.meta.get("stands_for", node)
         opaque, target = opaque_module_of(node), target_name(node.target)
         target = SPELLINGS.get(target, target) if opaque is None else opaque.kind
+        target = node.meta.get("kind", target)
         return OffendingOp(_name_of(node)[0], target, _location_of(node), reason)
 
     def reject(self, node: fx.Node, reason: str | None) -> None:
@@ -230,7 +232,7 @@ def _name_of(node: fx.Node) -> tuple[str, bool]:
         return path or opaque.kind, True
     op = target_name(node.target).rpartition(".")[2].strip("_")
     op = op.removesuffix("_with_indices")  # functionalisation calls every pool so
-    own = path != "" and kind.startswith("torch.nn.modules.") and ".container." not in kind
+    own = path != "" and kind.startswith(_OWN) and ".container." not in kind
     return (path, True) if own else (f"{path}.{op}" if path else op, False)
 
 

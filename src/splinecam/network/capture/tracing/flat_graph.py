@@ -59,9 +59,13 @@ class FlatGraph:
         parts: list[Any] = [self.x.meta["val"].shape, self.output.name]
         for node in self.nodes:
             parts += (node.name, node.target, node.meta.get("nn_module_stack"))
-            parts += (item.name if isinstance(item, fx.Node) else item for item in node.args)
+            parts += fx.node.map_arg(node.args, _name)
         parts += (tensor.shape for _, tensor in self.constants.values())
         return parts
+
+
+def _name(node: fx.Node) -> Any:
+    return node.name
 
 
 @cache

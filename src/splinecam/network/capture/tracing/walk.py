@@ -1,9 +1,9 @@
 """Follow modules whose forward is known, which is far faster than to export them.
 
 The result is the graph that ``torch.export`` would give, call by call. Only torch's own layers in
-``nn.Sequential``, in the state in which torch made them, are followed. Hooks, replaced methods,
-parametrisations, modes of torch and whatever else may change what a module computes lead to
-``torch.export``.
+``nn.Sequential`` or ``LayerGraph``, in the state in which torch made them, are followed. Hooks,
+replaced methods, parametrisations, modes of torch and whatever else may change what a module
+computes lead to ``torch.export``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from splinecam.network.capture.isolation import any_mode
+from splinecam.network.capture.outputs import Output, selected
 from splinecam.network.capture.tracing.flat_graph import FirstDimension, FlatGraph
+from splinecam.network.layer_graph import Call, LayerGraph
 from splinecam.network.ops import target_name
 from splinecam.network.ops.register import rule_of_class
 
@@ -42,28 +44,42 @@ class _Unusual(Exception):
     """A module, or a shape, that only ``torch.export`` can follow."""
 
 
-def walk(model: nn.Module, input_shape: tuple[int, ...]) -> FlatGraph | None:
-    """The graph of a chain or a tree of torch's own layers; None for any other model."""
+def walk(model: nn.Module, input_shape: tuple[int, ...], output: Output = None) -> FlatGraph | None:
+    """The graph of a chain, a tree or a graph of torch's own layers; None for any other model."""
     if _has_any_global_hook() or any_mode():  # type: ignore[no-untyped-call]
         return None
     recorder = _Recorder(input_shape)
     try:
-        output = _follow(recorder, model, "", recorder.x)
+        result = _follow(recorder, model, "", recorder.x)
+        if isinstance(result, dict):
+            result = _selected(result, output)
+        elif output is not None:
+            return None
     except Exception:  # torch.export finds out what is wrong, and where
         return None
     tensors = [tensor for _, tensor in recorder.constants.values()]
     if len(recorder.nodes) == 1 or not _uniform(tensors):
         return None
-    return FlatGraph(recorder.nodes, recorder.x, output, recorder.constants, FirstDimension())
+    return FlatGraph(recorder.nodes, recorder.x, result, recorder.constants, FirstDimension())
+
+
+def _selected(results: dict[str, fx.Node], output: Output) -> fx.Node:
+    """The one of several outputs that ``output`` selects."""
+    chosen = selected({name: node.meta["val"] for name, node in results.items()}, output)
+    return next(node for node in results.values() if node.meta["val"] is chosen)
 
 
 def _uniform(tensors: list[Tensor]) -> bool:
-    """Whether all weights are ordinary tensors of one floating-point type on one device."""
-    first = tensors[0] if tensors else None
+    """Whether all weights are ordinary tensors of one floating-point type on one device.
+
+    Constants of other types, such as indices, are all that ``Call`` may have besides.
+    """
+    first = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
     return first is None or all(
         type(tensor) in (Tensor, nn.Parameter)
-        and tensor.dtype is first.dtype
-        and tensor.dtype in _FLOATS
+        and tensor.dtype
+        in ((first.dtype,) if tensor.dtype in _FLOATS else (torch.long, torch.bool))
+        and first.dtype in _FLOATS
         and tensor.device == first.device
         and tensor.layout is torch.strided
         and not tensor.is_meta
@@ -71,12 +87,13 @@ def _uniform(tensors: list[Tensor]) -> bool:
     )
 
 
-def _follow(recorder: _Recorder, module: nn.Module, path: str, x: fx.Node) -> fx.Node:
-    """The result of a module for a value."""
+def _follow(recorder: _Recorder, module: nn.Module, path: str, x: fx.Node) -> Any:
+    """The result of a module for a value; a dict of results if a graph has several."""
     kind, state = type(module), vars(module)
     names = recorder.class_attributes.get(kind)
     if names is None:
-        if not _unchanged(kind) or rule_of_class(module) is not None:
+        own = kind.forward in (Call.forward, LayerGraph.forward)
+        if not (own or _unchanged(kind)) or rule_of_class(module) is not None:
             raise _Unusual
         names = recorder.class_attributes[kind] = set().union(*map(vars, kind.__mro__))
     if not names.isdisjoint(state) or any(state[hooks] for hooks in _HOOKS):
@@ -85,11 +102,32 @@ def _follow(recorder: _Recorder, module: nn.Module, path: str, x: fx.Node) -> fx
     if layer is not None:
         recorder.enter(module, path)
         return layer(recorder, module, x)
+    if isinstance(module, LayerGraph):
+        return _follow_graph(recorder, module, path, x)
     if kind.forward is not nn.Sequential.forward:
         raise _Unusual
     for name, child in module._modules.items():
         x = _follow(recorder, child, f"{path}.{name}" if path else name, x)  # type: ignore[arg-type]
     return x
+
+
+def _follow_graph(recorder: _Recorder, graph: LayerGraph, path: str, x: fx.Node) -> Any:
+    """The outputs of a graph of layers for a value: one, or a dict of several."""
+    shape, prefix = tuple(_shape(x)[1:]), f"{path}." if path else ""
+    if shape != graph.input_shape:
+        recorder.enter(graph, path)
+        x = recorder.call(aten.reshape.default, x, [-1, *graph.reshaped(shape)])
+    values = {graph.source: x}
+    for link in graph.links:
+        layer: Any = graph._modules[link.module]
+        recorder.label = (f"{prefix}{link.label}", link.kind)
+        where, inputs = f"{prefix}{link.module}", [values[name] for name in link.inputs]
+        if type(layer) is Call:
+            recorder.inputs = inputs
+        values[link.result] = _follow(recorder, layer, where, inputs[0])
+        recorder.label = None
+    found = {name: values[value] for name, value in graph.outputs.items()}
+    return found if len(found) > 1 else next(iter(found.values()))
 
 
 def _unchanged(kind: type) -> bool:
@@ -106,6 +144,8 @@ class _Recorder:
         self.nodes: list[fx.Node] = []
         self.constants: dict[fx.Node, tuple[str, Any]] = {}
         self.class_attributes: dict[type, set[str]] = {}
+        self.label: tuple[str, str] | None = None  # what a graph calls the layer, and its kind
+        self.inputs: list[fx.Node] = []  # of the next call in a graph
         self._counts: dict[str, int] = {}
         self.x = self._node("input", "placeholder", "input", ())
         self.x.meta["val"] = torch.empty((2, *input_shape), device=_META)
@@ -113,7 +153,8 @@ class _Recorder:
     def enter(self, module: nn.Module, path: str) -> None:
         """Begin with the calls of the next layer."""
         self.module, self.path = module, path
-        self.stack = {path: (path, f"{type(module).__module__}.{type(module).__name__}")}
+        shown = self.label[0] if self.label else path
+        self.stack = {path: (shown, f"{type(module).__module__}.{type(module).__name__}")}
 
     def call(self, target: Any, *args: Any, value: Any = None) -> fx.Node:
         """Add a call of an operation; without a value it is run on tensors without data."""
@@ -123,6 +164,8 @@ class _Recorder:
         node = self._node(name, "call_function", target, args)
         node.meta["val"] = value
         node.meta["nn_module_stack"] = self.stack
+        if self.label:
+            node.meta["kind"] = self.label[1]
         return node
 
     def apply(self, target: Any, x: fx.Node, *, value: Any = None, **given: Any) -> fx.Node:
@@ -252,6 +295,11 @@ def _linear(recorder: _Recorder, m: nn.Linear, x: fx.Node) -> fx.Node:
     _require(len(shape) > 1 and shape[-1] == inputs)
     value = torch.empty((*shape[:-1], outputs), device=_META)
     return recorder.apply(aten.linear.default, x, value=value)
+
+
+@_layer(Call)
+def _call(recorder: _Recorder, m: Call, x: fx.Node) -> fx.Node:
+    return recorder.call(m.target, *m.bound(recorder.inputs, recorder.weight))
 
 
 @_spatial("Conv")

@@ -1,0 +1,251 @@
+"""From the graph in an ONNX file to layers: by rules for nodes, and by computing constants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splinecam.errors import CaptureError, OffendingOp, UnsupportedOpError
+from splinecam.importing.onnx_file import damaged
+from splinecam.importing.onnx_nodes import Eager, Node, Refused, Value, Writer
+from splinecam.importing.onnx_rules import FOLDS, REJECTED, RULES
+from splinecam.importing.onnx_tensors import TensorReader
+
+__all__ = ["Imported", "import_graph", "input_of"]
+
+_STANDARD = ("", "ai.onnx")
+_FLOATING = {1: torch.float32, 10: torch.float32, 11: torch.float64, 16: torch.float32}
+_FINAL = ("Sigmoid", "Tanh", "Softmax", "LogSoftmax")
+# What may follow a final function: it is left out together with these.
+_FOLLOWERS = (
+    *("Identity", "Dropout", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
+    *("Mul", "Div", "Add", "Sub", "Neg", "Log", "Exp"),
+)
+_ADVICE = (
+    "\nAn operation that is not piecewise linear has to be replaced before the network is written "
+    "to the file, a smooth function of one variable for example by a table "
+    "(splinecam.nn.PiecewiseLinear in PyTorch). What can be read: docs/howto/onnx.md."
+)
+_UNKNOWN = object()  # stands for results of nodes that cannot be imported
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The layers of a graph, and the values that are its outputs, by name."""
+
+    writer: Writer
+    outputs: dict[str, Value]
+
+
+def input_of(graph: Any, path: Path) -> Any:
+    """The one input of a graph that is no initialiser."""
+    constants = {tensor.name for tensor in graph.initializer}
+    constants |= {tensor.values.name for tensor in graph.sparse_initializer}
+    inputs = [item for item in graph.input if item.name not in constants]
+    if len(inputs) != 1:
+        names = ", ".join(repr(item.name) for item in inputs) or "none"
+        raise CaptureError(
+            f"The network in {path} has {len(inputs)} inputs ({names}): it must have one. Make the "
+            "others constant before it is written: give them as initialisers."
+        )
+    if inputs[0].type.tensor_type.elem_type not in _FLOATING:
+        raise CaptureError(
+            f"The input {inputs[0].name!r} of the network in {path} is not a tensor of "
+            "floating-point numbers."
+        )
+    return inputs[0]
+
+
+def import_graph(
+    graph: Any, path: Path, opset: int, shape: tuple[int, ...], batch: int | None = None
+) -> Imported:
+    """Import a graph for an input of a shape, with a batch of 1.
+
+    batch: the size of the batch that the file was written for, if it is a fixed one.
+    """
+    importer = _Importer(graph, path, opset, shape, batch)
+    return importer.run()
+
+
+class _Importer:
+    def __init__(
+        self, graph: Any, path: Path, opset: int, shape: tuple[int, ...], batch: int | None
+    ) -> None:
+        self.graph, self.path, self.opset, self.batch = graph, path, opset, batch
+        self.source = input_of(graph, path)
+        self.read = TensorReader(path)
+        self.offending: list[OffendingOp] = []
+        self.nodes = _needed(graph, path)
+        self.uses = Counter(name for node in self.nodes for name in node.input)
+        self.uses.update(item.name for item in graph.output)
+        types = [tensor.data_type for tensor in graph.initializer]
+        types.append(self.source.type.tensor_type.elem_type)
+        self.dtype = torch.float64 if 11 in types else torch.float32
+        self.writer = Writer(self.source.name, shape, self.dtype)
+        first = self._outer("input", "Input").make(self.source.name, shape)
+        self.values: dict[str, Any] = {"": None, self.source.name: first}
+        self.constants = {tensor.name: tensor for tensor in graph.initializer}
+
+    def run(self) -> Imported:
+        """Import all nodes; one error lists all that cannot be imported."""
+        for proto in self.nodes:
+            self._import(proto)
+        if not self.offending:
+            self._refuse_inner_functions()
+        if self.offending:
+            raise UnsupportedOpError(self.offending, _ADVICE)
+        outputs = {}
+        for item in self.graph.output:
+            value = self._value(item.name)
+            if isinstance(value, Value):
+                outputs[item.name] = self._returned(item.name, value)
+            elif len(self.graph.output) == 1:
+                raise CaptureError(
+                    f"The output {item.name!r} of the network in {self.path} does not depend on "
+                    "its input: there is nothing to partition."
+                )
+        if not outputs:
+            raise CaptureError(f"No output of the network in {self.path} depends on its input.")
+        return Imported(self.writer, outputs)
+
+    def _outer(self, label: str, kind: str) -> Node:
+        """A node that is not in the file, but at its border."""
+        return Node(kind, label, {}, [], [], self.opset, self.writer)
+
+    def _returned(self, name: str, value: Value) -> Value:
+        """An output as a tensor (N, n), not (N,), where the file has one axis of size n."""
+        if len(value.shape) != 1:
+            return value
+        return Value(self._outer(name, "Output").extended(value), value.shape)
+
+    # -- one node
+
+    def _import(self, proto: Any) -> None:
+        kind, label = proto.op_type, proto.name or (proto.output[0] if proto.output else "")
+        inputs = [self._value(name) for name in proto.input]
+        standard = proto.domain in _STANDARD
+        known = standard and (kind in RULES or kind in FOLDS)
+        results: Any = [_UNKNOWN] * len(proto.output)
+        if any(item is _UNKNOWN for item in inputs):
+            if not (standard and kind in RULES):
+                self._reject(label, kind, standard)
+        elif not known:
+            self._reject(label, kind, standard)
+        else:
+            try:
+                results = self._results(self._node(proto, kind, label, inputs))
+            except Refused as error:
+                self._reject(label, kind, standard, str(error))
+        for item in inputs:  # another use of a product, so that it cannot take a bias
+            if isinstance(item, Value) and item.tensor in self.writer.linear:
+                del self.writer.linear[item.tensor]
+        for name, result in zip(proto.output, results, strict=False):
+            if name in self.values and name:
+                raise damaged(self.path, f"the value {name!r} is made twice")
+            self.values[name] = result if name else None
+
+    def _node(self, proto: Any, kind: str, label: str, inputs: list[Any]) -> Node:
+        attributes = {item.name: self._attribute(item, label) for item in proto.attribute}
+        uses = [self.uses[name] if name else 0 for name in proto.output]
+        node = Node(kind, label, attributes, inputs, uses, self.opset, self.writer)
+        node.others = {"batch": self.batch, "dtype": self.dtype}
+        return node
+
+    def _results(self, node: Node) -> list[Any]:
+        constant = not any(isinstance(item, Value) for item in node.inputs)
+        if constant and node.kind in FOLDS:
+            found: Any = FOLDS[node.kind](node, node.inputs)
+        elif node.kind not in RULES:
+            raise Refused(REJECTED.get(node.kind, "its inputs must be constants"))
+        elif constant:
+            return self._folded(node)
+        else:
+            found = RULES[node.kind].function(node)
+        return found if isinstance(found, list) else [found]
+
+    def _folded(self, node: Node) -> list[Any]:
+        """Run the layers of a node with constant inputs: the first one goes through them."""
+        at = next((i for i, item in enumerate(node.inputs) if item is not None), None)
+        if at is None:
+            raise Refused("its inputs are missing")
+        constant = node.inputs[at]
+        assert isinstance(constant, Tensor)
+        node.writer = Eager(constant)
+        node.inputs[at] = Value("", tuple(constant.shape))
+        found = RULES[node.kind].function(node)
+        results = found if isinstance(found, list) else [found]
+        tensors = node.writer.tensors
+        return [
+            tensors[item.tensor].reshape(item.shape).detach() if isinstance(item, Value) else item
+            for item in results
+        ]
+
+    def _value(self, name: str) -> Any:
+        if name not in self.values:
+            if name not in self.constants:
+                raise damaged(self.path, f"the value {name!r} is used before it is made")
+            self.values[name] = self._plain(self.read(self.constants.pop(name), repr(name)))
+        return self.values[name]
+
+    def _plain(self, tensor: Tensor) -> Tensor:
+        """A constant in one of the three types that are told apart."""
+        if tensor.is_floating_point():
+            return tensor.to(self.dtype)
+        return tensor if tensor.dtype == torch.bool else tensor.long()
+
+    def _attribute(self, item: Any, label: str) -> Any:
+        kinds = {1: "f", 2: "i", 6: "floats", 7: "ints"}
+        if item.type in kinds:
+            found = getattr(item, kinds[item.type])
+            return found if item.type < 3 else list(found)
+        if item.type == 3:
+            return item.s.decode("utf-8", "replace")
+        if item.type == 4:
+            return self._plain(self.read(item.t, f"{item.name!r} of {label!r}"))
+        return None
+
+    # -- what is wrong
+
+    def _reject(self, label: str, kind: str, standard: bool, reason: str | None = None) -> None:
+        if reason is None:
+            reason = "it is not one of the operations that can be read"
+            if not standard:
+                reason = "it is not an operation of ONNX itself, but of another library"
+            reason = REJECTED.get(kind, reason) if standard else reason
+        self.offending.append(OffendingOp(label, kind, "", reason))
+
+    def _refuse_inner_functions(self) -> None:
+        """List final functions, such as a sigmoid, that are followed by more of the network."""
+        ends: set[str] = {item.name for item in self.graph.output}
+        for proto in reversed(self.nodes):
+            free = set(proto.output) <= ends
+            if proto.op_type in _FINAL and not free and self._active(proto.input):
+                reason = "it is not piecewise linear, and is allowed only at the end"
+                self.offending.append(
+                    OffendingOp(proto.name or proto.output[0], proto.op_type, "", reason)
+                )
+            if free and proto.op_type in _FOLLOWERS:
+                ends.update(name for name in proto.input if self.uses[name] == 1)
+        self.offending.reverse()
+
+    def _active(self, names: Iterable[str]) -> bool:
+        return any(isinstance(self.values.get(name), Value) for name in names)
+
+
+def _needed(graph: Any, path: Path) -> list[Any]:
+    """The nodes that the outputs depend on, in order."""
+    wanted = {item.name for item in graph.output}
+    if not wanted:
+        raise damaged(path, "its graph has no outputs")
+    found = []
+    for node in reversed(graph.node):
+        if not wanted.isdisjoint(node.output):
+            found.append(node)
+            wanted.update(name for name in node.input if name)
+    return found[::-1]

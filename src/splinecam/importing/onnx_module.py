@@ -1,0 +1,112 @@
+"""The module that an ONNX file becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from splinecam.errors import CaptureError, FileError, SplineCamError
+from splinecam.importing.onnx_file import damaged, opset_of, read_message
+from splinecam.importing.onnx_graph import Imported, import_graph, input_of
+from splinecam.importing.onnx_nodes import layout
+from splinecam.network.layer_graph import LayerGraph
+
+__all__ = ["OnnxModule", "read_onnx"]
+
+
+class OnnxModule(LayerGraph):
+    """A network from an ONNX file, as layers that are named after the nodes of the file.
+
+    It takes inputs (N, *input_shape) and returns (N, ...), or a dict of such tensors by the names
+    of the outputs if there are several. file: its name; opset: the version of its operations.
+    """
+
+    def __init__(self, imported: Imported, source: str, *, file: str, opset: int) -> None:
+        writer = imported.writer
+        super().__init__(
+            writer.layers,
+            writer.links,
+            source=source,
+            outputs={name: value.tensor for name, value in imported.outputs.items()},
+            input_shape=tuple(writer.tensors[source].shape[1:]),
+        )
+        self.file, self.opset = file, opset
+
+    def extra_repr(self) -> str:
+        return f"{self.file!r}, opset {self.opset}, inputs {self.input_shape}"
+
+
+def read_onnx(path: Path, input_shape: tuple[int, ...] | None = None) -> OnnxModule:
+    """Read the network in an ONNX file; input_shape: of one input, if the file leaves it open."""
+    try:
+        return _read(path, input_shape)
+    except SplineCamError:
+        raise
+    except Exception as error:  # anything else that a damaged file leads to
+        text = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise damaged(path, f"it cannot be followed ({text[:200]})") from error
+
+
+def _read(path: Path, input_shape: tuple[int, ...] | None) -> OnnxModule:
+    model = read_message(path)
+    opset = opset_of(model, path)
+    graph = model.graph
+    source = input_of(graph, path)
+    shape, batch = _whole_shape(source, path, input_shape)
+
+    def imported(shape: tuple[int, ...], batch: int | None) -> OnnxModule:
+        found = import_graph(graph, path, opset, shape, batch)
+        return OnnxModule(found, source.name, file=path.name, opset=opset)
+
+    if batch is None:
+        return imported(shape, None)
+    try:
+        return imported((1, *shape[1:]), batch)
+    except (CaptureError, FileError):
+        return imported(shape, None)
+
+
+def _whole_shape(
+    source: Any, path: Path, input_shape: tuple[int, ...] | None
+) -> tuple[tuple[int, ...], int | None]:
+    """The shape of the input in the file with a batch of 1, and the batch if it is a fixed one."""
+    tensor = source.type.tensor_type
+    sizes = [item.dim_value if item.HasField("dim_value") else 0 for item in tensor.shape.dim]
+    if not tensor.HasField("shape") or (not sizes and input_shape):
+        if input_shape is None:
+            raise CaptureError(_unknown(path, "no shape"))
+        return (1, *input_shape), None
+    if len(sizes) > 1 and sizes[0] <= 0:
+        sizes[0] = 1
+    if input_shape is not None:
+        return _given_shape(sizes, path, tuple(input_shape)), None
+    if any(size <= 0 for size in sizes):
+        raise CaptureError(_unknown(path, f"the shape {_words(tensor)}"))
+    batch = sizes[0] if len(sizes) > 1 and sizes[0] > 1 else None
+    return tuple(sizes), batch
+
+
+def _given_shape(sizes: list[int], path: Path, given: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the input, where the file leaves sizes open that the caller gives."""
+    inner = layout(sizes)
+    fits = len(inner) == len(given) and all(a in (b, 0) for a, b in zip(inner, given, strict=True))
+    if fits:
+        return (1, *given) if len(inner) < len(sizes) else given
+    if 0 not in sizes:
+        return tuple(sizes)  # the module reshapes its inputs, if they have as many numbers
+    raise CaptureError(f"The network in {path} takes inputs of shape {inner}, not {given}.")
+
+
+def _words(tensor: Any) -> str:
+    parts = [
+        str(item.dim_value) if item.dim_value > 0 else item.dim_param or "?"
+        for item in tensor.shape.dim
+    ]
+    return f"({', '.join(parts)})"
+
+
+def _unknown(path: Path, what: str) -> str:
+    return (
+        f"The input of the network in {path} has {what}: say the shape of one input, without the "
+        f"batch:\n    model = splinecam.load_model({path.name!r}, input_shape=(3, 32, 32))"
+    )

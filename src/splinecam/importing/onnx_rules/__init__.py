@@ -1,0 +1,18 @@
+"""The ONNX operations that can be imported: one rule each, in files by theme."""
+
+from __future__ import annotations
+
+from splinecam.importing.onnx_rules import (  # noqa: F401  (they register their rules)
+    constants,
+    convolution,
+    elementwise,
+    linear,
+    pooling,
+    reducing,
+    rejected,
+    resizing,
+    shaping,
+)
+from splinecam.importing.onnx_rules.registry import FOLDS, REJECTED, RULES
+
+__all__ = ["FOLDS", "REJECTED", "RULES"]

@@ -1,0 +1,155 @@
+"""Products with constant matrices, convolutions and batch normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from splinecam.importing.onnx_nodes import Node, Refused, Value, named
+from splinecam.importing.onnx_rules.elementwise import added, bias_of
+from splinecam.importing.onnx_rules.registry import rule
+from splinecam.network.ops.rejected import PRODUCT
+
+__all__ = ["along_axis", "dense"]
+
+_TRAINING = "it is in training mode, where it uses the statistics of the batch"
+
+
+def dense(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+    """A linear layer with this weight, (outputs, inputs)."""
+    outputs, inputs = weight.shape
+    layer = nn.Linear(inputs, outputs, bias is not None, device="meta")
+    layer.weight = nn.Parameter(weight.contiguous())
+    if bias is not None:
+        layer.bias = nn.Parameter(bias.contiguous())
+    return layer
+
+
+def along_axis(node: Node, tensor: str, dim: int, matrix: Tensor) -> str:
+    """A tensor whose dimension is multiplied with a matrix (outputs, inputs)."""
+    last = len(node.shape_of(tensor))
+    if dim != last:
+        tensor = node.call("transpose.int", named(tensor), dim, last)
+    tensor = node.emit(dense(matrix), tensor)
+    return tensor if dim == last else node.call("transpose.int", named(tensor), dim, last)
+
+
+@rule("Gemm", "one factor constant")
+def _gemm(node: Node) -> Value:
+    a, b = node.given(0), node.given(1)
+    for item in (a, b):
+        if len(item.shape) != 2:
+            raise Refused("its factors must be matrices")
+    alpha, beta = node.get("alpha", 1.0), node.get("beta", 1.0)
+    if isinstance(a, Tensor) and node.get("transA", 0):
+        a = a.T
+    if isinstance(b, Tensor) and node.get("transB", 0):
+        b = b.T
+    a = _transposed(node, a) if isinstance(a, Value) and node.get("transA", 0) else a
+    b = _transposed(node, b) if isinstance(b, Value) and node.get("transB", 0) else b
+    if isinstance(a, Tensor):
+        a = alpha * a if alpha != 1 else a
+    elif isinstance(b, Tensor):
+        b = alpha * b if alpha != 1 else b
+    else:
+        raise Refused(PRODUCT)
+    shift = node.input(2)
+    if isinstance(shift, Tensor) and beta != 1:
+        shift = beta * shift
+    elif isinstance(shift, Value) and beta != 1:
+        factor = torch.tensor(beta, dtype=node.writer.dtype)
+        scaled = node.call("mul.Tensor", named(shift.tensor), factor)
+        shift = Value(scaled, shift.shape)
+    return _product(node, a, b, shift)
+
+
+def _transposed(node: Node, value: Value) -> Value:
+    tensor = node.call("transpose.int", named(node.extended(value)), 1, 2)
+    return node.make(tensor, value.shape[::-1])
+
+
+def _product(
+    node: Node, a: Value | Tensor, b: Value | Tensor, shift: Value | Tensor | None
+) -> Value:
+    """The product of a value with a constant, plus what is added to it."""
+    if isinstance(a, Value) and isinstance(b, Value):
+        raise Refused(PRODUCT)
+    if isinstance(a, Value) and isinstance(b, Tensor) and b.dim() == 2:
+        return _features_times(node, a, b, shift)
+    result = _matrix_product(node, a, b)
+    return result if shift is None else added(node, [result, shift])
+
+
+def _features_times(node: Node, a: Value, b: Tensor, shift: Value | Tensor | None) -> Value:
+    if not a.shape or a.shape[-1] != b.shape[0]:
+        raise Refused(f"its factors of shapes {a.shape} and {tuple(b.shape)} do not fit")
+    shape = (*a.shape[:-1], b.shape[1])
+    bias = bias_of(shift, shape) if isinstance(shift, Tensor) else None
+    layer = dense(b.T, bias)
+    tensor = node.emit(layer, node.extended(a) if len(a.shape) == 1 else a.tensor)
+    result = node.make(tensor, shape)
+    if shift is None and node.uses[:1] == [1]:
+        node.writer.linear[result.tensor] = layer
+    return result if shift is None or bias is not None else added(node, [result, shift])
+
+
+def _matrix_product(node: Node, a: Value | Tensor, b: Value | Tensor) -> Value:
+    """A product of any ranks, as that of numpy."""
+    blank = [torch.empty(item.shape, device="meta") for item in (a, b)]
+    try:
+        shape = tuple(torch.matmul(*blank).shape)
+    except RuntimeError:
+        raise Refused(f"its factors of shapes {a.shape} and {b.shape} do not fit") from None
+    if (
+        isinstance(a, Tensor)
+        and isinstance(b, Value)
+        and a.dim() == 2
+        and b.shape[1:] in ((), (1,))
+    ):
+        column = node.reshaped(b.tensor, b.shape[:1])
+        return node.make(node.emit(dense(a), column), shape)
+    vectors = [len(item.shape) == 1 for item in (a, b)]
+    rank = max(2, len(a.shape), len(b.shape))
+    operands: list[Any] = []
+    for item, is_vector, first in ((a, vectors[0], True), (b, vectors[1], False)):
+        inner = tuple(item.shape)
+        if is_vector:
+            inner = (1, *inner) if first else (*inner, 1)
+        if isinstance(item, Tensor):
+            operands.append(item.reshape(inner))
+        else:
+            wide = (*[1] * (rank - len(inner)), *inner)
+            operands.append(named(node.reshaped(item.tensor, wide)))
+    return node.make(node.call("matmul", *operands), shape)
+
+
+@rule("MatMul", "one factor constant")
+def _matmul(node: Node) -> Value:
+    return _product(node, node.given(0), node.given(1), None)
+
+
+@rule("BatchNormalization", "not in training mode")
+def _batch_norm(node: Node) -> Value:
+    if node.get("training_mode", 0) or any(node.uses[1:]):
+        raise Refused(_TRAINING)
+    x = node.value(0)
+    words = ("scale", "bias", "mean", "variance")
+    scale, bias, mean, var = (node.constant(i + 1, words[i]) for i in range(4))
+    eps = node.get("epsilon", 1e-5)
+    channels = x.shape[1] if len(x.shape) > 1 else 1
+    if any(item.shape != (channels,) for item in (scale, bias, mean, var)):
+        raise Refused(f"its statistics are not one for each of {channels} channels")
+    kinds = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+    if x.shape[0] != 1 or len(x.shape) not in kinds:
+        wide = (channels, *[1] * (len(x.shape) - 2))
+        factor = scale / torch.sqrt(var + eps)
+        tensor = node.call("mul.Tensor", named(node.extended(x)), factor.reshape(wide))
+        shift = (bias - mean * factor).reshape(wide)
+        return node.make(node.call("add.Tensor", named(tensor), shift), x.shape)
+    layer = kinds[len(x.shape)](channels, eps=eps, device="meta")
+    layer.weight, layer.bias = nn.Parameter(scale), nn.Parameter(bias)
+    layer.running_mean, layer.running_var = mean.clone(), var.clone()
+    layer.num_batches_tracked = torch.tensor(0)
+    return Value(node.emit(layer, x.tensor), x.shape)

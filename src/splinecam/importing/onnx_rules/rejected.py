@@ -1,0 +1,51 @@
+"""The operations that are not imported, each with the reason."""
+
+from __future__ import annotations
+
+from splinecam.importing.onnx_rules.registry import reject
+from splinecam.network.ops.affine import NORM
+from splinecam.network.ops.rejected import (
+    ATTENTION,
+    INDICES,
+    JUMP,
+    LENGTH,
+    MASK,
+    QUADRATIC,
+    RANDOM,
+    ROUNDED,
+    SMOOTH,
+    SOFT,
+    WINNER,
+)
+
+__all__: list[str] = []
+
+_BRANCHES = "control flow (a graph within the graph) is not supported: write the network without it"
+
+reject("If Loop Scan SequenceMap", _BRANCHES)
+reject(
+    "Erf Exp Log Sqrt Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Elu Selu Celu Gelu "
+    "Mish Softplus Softsign Swish Reciprocal RNN LSTM GRU CumProd ReduceProd Det",
+    SMOOTH,
+)
+reject("HardSwish ReduceSumSquare", QUADRATIC)
+reject("ReduceLogSumExp ReduceLogSum", SOFT)
+reject("ReduceL2 LpPool GlobalLpPool LpNormalization", LENGTH)
+reject(
+    "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LRN "
+    "MeanVarianceNormalization",
+    NORM,
+)
+reject("Attention RotaryEmbedding", ATTENTION)
+reject("Floor Ceil Round Mod BitShift", JUMP)
+reject(
+    "QuantizeLinear DynamicQuantizeLinear DequantizeLinear QLinearConv QLinearMatMul ConvInteger "
+    "MatMulInteger",
+    ROUNDED,
+)
+reject("Equal And Or Xor IsNaN IsInf", MASK)
+reject("ArgMax ArgMin Hardmax", WINNER)
+reject("TopK NonZero Unique NonMaxSuppression", INDICES)
+reject(
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial", RANDOM
+)

@@ -1,0 +1,99 @@
+"""A network from an ONNX file is the network in the file, wherever a model may be given."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import splinecam as sc
+from importing.onnx_files import dense_file, graph_model, helper, node, reference, saved
+
+
+def test_module_is_readable(tmp_path):
+    model = sc.load_model(dense_file(tmp_path))
+    assert repr(model) == (
+        "OnnxModule('net.onnx', opset 13, inputs (2,)\n"
+        "  (fc1_MatMul): Linear(in_features=2, out_features=8, bias=True)\n"
+        "  (act_Relu): ReLU()\n"
+        "  (fc2_Gemm): Linear(in_features=8, out_features=3, bias=True)\n)"
+    )
+    assert not model.training
+    assert [name for name, _ in model.named_parameters()] == [
+        f"{layer}.{name}" for layer in ("fc1_MatMul", "fc2_Gemm") for name in ("weight", "bias")
+    ]
+
+
+def test_partition_of_a_path(tmp_path):
+    path, domain = dense_file(tmp_path), sc.Domain.box(-1, 1)
+    part = sc.partition(path, domain)
+    assert part.validate().ok
+    layers = list(sc.load_model(str(path)).children())
+    same = sc.partition(nn.Sequential(*layers), domain)
+    assert torch.equal(part.vertices, same.vertices)
+    assert torch.equal(part.weight, same.weight)
+    assert part.layers == ("/act/Relu",)
+    values = reference(path, part.inputs(part.vertices).numpy())[0]
+    np.testing.assert_allclose(part.values.numpy(), values, rtol=1e-5, atol=1e-5)
+
+
+def test_capture_and_sweep_of_a_path(tmp_path):
+    path = dense_file(tmp_path)
+    assert sc.capture(path, (2,)).layers == ("/act/Relu",)
+    domains = [sc.Domain.box(-1, 1), sc.Domain.box(0, 1)]
+    assert [len(part) for part in sc.sweep(path, domains)] == [
+        len(sc.partition(path, domain)) for domain in domains
+    ]
+
+
+def test_module_can_be_copied_moved_and_trained(tmp_path):
+    model = sc.load_model(dense_file(tmp_path))
+    x = torch.rand(5, 2)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(twin(x), model(x))
+    assert model.double()(x.double()).dtype == torch.float64
+    model(x.double()).sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_inputs_of_another_shape_are_reshaped(tmp_path):
+    model = sc.load_model(dense_file(tmp_path, shape=(1, 1, 1, 2)))
+    assert model.input_shape == (1, 1, 2)
+    x = torch.rand(5, 2)
+    assert torch.equal(model(x), model(x.view(5, 1, 1, 2)))
+    assert sc.partition(model, sc.Domain.box(-1, 1)).validate().ok
+    with pytest.raises(ValueError, match=r"takes inputs of shape \(1, 1, 2\)"):
+        model(torch.rand(5, 3))
+
+
+def test_several_outputs(tmp_path):
+    nodes = [node("Relu", "x", "a"), node("Neg", "x", "b"), helper.make_node("Abs", ["b"], ["c"])]
+    path = saved(graph_model(nodes, (1, 2), outputs=("a", "c")), tmp_path)
+    found = sc.load_model(path)(torch.tensor([[1.0, -2.0]]))
+    assert {name: value.tolist() for name, value in found.items()} == {
+        "a": [[1.0, 0.0]],
+        "c": [[1.0, 2.0]],
+    }
+    domain = sc.Domain.box(-1, 1)
+    assert sc.partition(path, domain, output="a").layers == ("/Relu",)
+    assert sc.partition(path, domain, output=1).layers == ("c",)
+    with pytest.raises(sc.CaptureError, match="choose one with output='a'"):
+        sc.partition(path, domain)
+
+
+def test_final_softmax_is_left_out(tmp_path):
+    nodes = [node("Relu", "x", "a"), node("Softmax", "a", axis=-1)]
+    path = saved(graph_model(nodes, ("n", 2)), tmp_path)
+    assert "final softmax left out" in repr(sc.capture(path, (2,)))
+    assert sc.partition(path, sc.Domain.box(-1, 1)).validate().ok
+
+
+def test_missing_file():
+    with pytest.raises(sc.FileError, match=r"There is no file absent\.onnx"):
+        sc.partition("absent.onnx", sc.Domain.box(-1, 1))
+    with pytest.raises(TypeError, match=r"model must be an nn\.Module, not the string 'net'"):
+        sc.partition("net", sc.Domain.box(-1, 1))
