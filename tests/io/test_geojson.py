@@ -153,7 +153,7 @@ def test_the_file_appears_when_it_is_complete(
         part.to_geojson(tmp_path / "nowhere" / "a.geojson")
 
 
-def test_progress_counts_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_vertices_and_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[int, int]] = []
 
     class Bar:
@@ -173,7 +173,7 @@ def test_progress_counts_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(geojson, "_BLOCK", 10)
     part = partition_of("one output")
     part.to_geojson(io.BytesIO())
-    assert sum(count for count, _ in steps) == len(part) == steps[0][1]
+    assert sum(count for count, _ in steps) == len(part) + len(part.vertices) == steps[0][1]
 
 
 def test_a_network_whose_classes_have_odd_names() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from splinecam._util.files import opened
 from splinecam._util.progress import progress_bar
@@ -53,11 +55,12 @@ def to_geojson(
     names = class_names(part)
     about = {"coordinates": "plane", "layers": part.layers, "names": names}
     vertex, offsets = to_numpy(part.face_vertices), to_numpy(part.face_offsets)
-    texts = _vertex_texts(to_numpy(part.vertices))
     template = _template(found, names)
-    with opened(path) as file, progress_bar(len(part), " regions", progress) as bar:
+    total = part.mesh.num_vertices + len(part)
+    with opened(path) as file, progress_bar(total, " rows", progress) as bar:
         head = f'{{"type":"FeatureCollection","splinecam":{json.dumps(about)},"features":['
         file.write(head.encode())
+        texts = _vertex_texts(to_numpy(part.vertices), bar)
         for first in range(0, len(part), _BLOCK):
             last = min(first + _BLOCK, len(part))
             heads = _heads(template, found, names, first, last)
@@ -67,10 +70,13 @@ def to_geojson(
         file.write(b"\n]}\n")
 
 
-def _vertex_texts(uv: NDArray[Any]) -> NDArray[Any]:
-    """The coordinates of each vertex as text, (V,); each vertex is written only once."""
+def _vertex_texts(uv: NDArray[Any], bar: tqdm[Any]) -> NDArray[Any]:
+    """The coordinates of each vertex as text with a comma, (V,); each one is written only once."""
     texts = np.empty(len(uv), dtype=object)
-    texts[:] = list(map("[%r,%r]".__mod__, map(tuple, uv.tolist())))
+    for first in range(0, len(uv), _BLOCK):
+        u, v = uv[first : first + _BLOCK].T.tolist()
+        texts[first : first + _BLOCK] = [*map("[%r,%r],".__mod__, zip(u, v, strict=True))]
+        bar.update(len(u))
     return texts
 
 
@@ -120,18 +126,14 @@ def _features(
     heads: the text before the coordinates of each region; texts: of all vertices; vertex: the
     vertices of all regions; offsets: where those of each region of the block begin.
 
-    A region is a row of texts: its head, its vertices with commas between them, the first vertex
-    again, and what closes the feature. All rows are put together by index, and joined at once.
+    A region is a row of texts: its head, its vertices, the first vertex again without a comma, and
+    what closes the feature. All rows are put together by index, and joined at once.
     """
-    counts = np.diff(offsets)
+    counts, start = np.diff(offsets), offsets[:-1] - offsets[0]
     corners = texts[vertex[offsets[0] : offsets[-1]]]
-    width = 2 * counts + 3  # a head, vertices with commas, the first vertex, the end
-    begin = np.cumsum(width) - width
-    row = np.full(int(width.sum()), ",", dtype=object)
-    owner = np.repeat(np.arange(len(counts)), counts)
-    place = np.arange(len(corners)) - np.repeat(offsets[:-1] - offsets[0], counts)
-    row[begin[owner] + 1 + 2 * place] = corners
-    row[begin] = heads
-    row[begin + width - 2] = corners[offsets[:-1] - offsets[0]]
-    row[begin + width - 1] = "]]}}"
+    ends = np.cumsum(counts + 3)
+    row = np.full(ends[-1], "]]}}", dtype=object)
+    row[ends - 3 - counts] = heads
+    row[np.arange(len(corners)) + np.repeat(3 * np.arange(len(counts)) + 1, counts)] = corners
+    row[ends - 2] = [*map(itemgetter(slice(-1)), corners[start].tolist())]
     return "".join(row.tolist())
