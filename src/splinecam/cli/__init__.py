@@ -3,8 +3,8 @@
 ``parser`` has the options and their help, ``option_types`` reads their values, and ``usage`` says
 which of them go together. ``commands`` has one function a command; ``models``, ``exported`` and
 ``tensor_files`` read the network, and ``samples`` the domain; ``pictures`` draws, ``viewing`` opens
-the viewer, and ``console`` writes. Exit codes: 0 success, 1 an error in the model, the domain or a
-file, 2 wrong usage, 130 interrupted.
+the viewer, ``region_files`` writes for other programs, and ``console`` to the terminal. Exit codes:
+0 success, 1 an error in the model, the domain or a file, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shlex
 import shutil
@@ -13,8 +11,6 @@ from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from splinecam import __version__
 from splinecam._partition import Partition, load, partition
@@ -26,6 +22,7 @@ from splinecam.cli import demo, reproducing
 from splinecam.cli.console import Console, claim, plain, printing, write_text
 from splinecam.cli.models import Found, find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
+from splinecam.cli.region_files import export_command, write_table
 from splinecam.cli.samples import domain_of, picked, read_samples, require_shape
 from splinecam.cli.viewing import view_command
 from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
@@ -198,22 +195,9 @@ def _stats(options: Namespace) -> int:
         console.out(f"{parts[name]!r}\n{parts[name].domain!r}\n\n{found[name]}")
     if options.table is not None:
         (part,) = parts.values()
-        _write_table(part, options.table)
+        write_table(part, options.table)
         console.note("Table", f"{len(part):,} rows in {options.table}")
     return 0
-
-
-def _write_table(part: Partition, path: Path) -> None:
-    """Write one line per region, in the same form with and without pandas."""
-    rows = part.table()
-    columns = [np.asarray(rows[name]).tolist() for name in rows]
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["region", *rows])
-    writer.writerows(zip(range(len(part)), *columns, strict=True))
-    write_text(path, text.getvalue())
 
 
 # -- models ---------------------------------------------------------------------------------------
@@ -331,6 +315,7 @@ COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "partition": _partition,
     "plot": _plot,
     "stats": _stats,
+    "export": export_command,
     "view": view_command,
     "check": _check,
     "ops": _ops,

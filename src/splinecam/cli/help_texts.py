@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CHECK", "DEMO", "OPS", "PARTITION", "PLOT", "REPRODUCE", "STATS", "VIEW"]
+__all__ = ["CHECK", "DEMO", "EXPORT", "OPS", "PARTITION", "PLOT", "REPRODUCE", "STATS", "VIEW"]
 
 _MODEL = """\
 MODEL is one of
@@ -51,6 +51,16 @@ examples:
   splinecam stats small.npz large.npz        side by side
   splinecam stats out/partition.npz --table regions.csv
   splinecam stats out/partition.npz --full --model net.py:build
+"""
+
+EXPORT = """\
+The name of a file says its format: GeoJSON has polygons in plane coordinates, .ply and .vtp (or the
+older .vtk) polygons in space, .parquet one row per region, which needs the package pyarrow.
+
+examples:
+  splinecam export out/partition.npz regions.geojson
+  splinecam export out/partition.npz surface.vtp surface.ply --output 0
+  splinecam export out/partition.npz regions.parquet regions.geojson --columns area class output_0
 """
 
 VIEW = f"""\

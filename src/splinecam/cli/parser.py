@@ -10,10 +10,12 @@ from typing import Any
 from splinecam import __version__
 from splinecam.cli import completion, help_texts, option_types
 
-__all__ = ["COLORS", "DPI", "FORMATS", "KINDS", "make_parser"]
+__all__ = ["COLORS", "DPI", "EXPORTS", "FORMATS", "KINDS", "SURFACES", "make_parser"]
 
 COLORS = ("class", "slope", "area", "output", "layer", "vertices", "random", "merged")
 FORMATS = ("png", "pdf", "svg")
+SURFACES = (".ply", ".vtp", ".vtk")
+EXPORTS = (".geojson", ".json", ".parquet", *SURFACES)
 KINDS = ("regions", "surface", "layers", "histograms")
 AXES = ("scale", "ticks", "off")
 DPI = 200
@@ -117,10 +119,23 @@ def _plot(parser: ArgumentParser) -> None:
 def _stats(parser: ArgumentParser) -> None:
     _option(parser, "saved", Path, "SAVED.npz", "saved partitions, one or several", nargs="+")
     _flag(parser, "--json", "print JSON")
-    _option(parser, "--table", Path, "FILE.csv", "write one row per region to a file")
+    _option(parser, "--table", Path, "FILE", "write one row per region to a .csv or .parquet file")
     _add_force(parser)
     _flag(parser, "--full", "also the slopes in input space, which need --model")
     _add_model_option(parser, "the network, for --full")
+
+
+def _export(parser: ArgumentParser) -> None:
+    _option(parser, "saved", Path, "SAVED.npz", "a saved partition")
+    text = f"files to write, which end in {', '.join(EXPORTS)}"
+    _option(parser, "files", Path, "FILE", text, nargs="+")
+    _option(parser, "--output", int, "K", "the output that is the height of a surface (none)")
+    text = "coordinates of a surface: plane, or input for networks with 2 or 3 inputs (plane)"
+    _choice(parser, "--space", ("plane", "input"), text, metavar="SPACE")
+    text = "numbers of each region, by their names in the table (class area layer)"
+    _option(parser, "--columns", str, "NAME", text, nargs="+")
+    _add_force(parser)
+    _add_quiet(parser)
 
 
 def _view(parser: ArgumentParser) -> None:
@@ -191,6 +206,12 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
         "show the statistics of saved partitions",
         help_texts.STATS,
         _stats,
+    ),
+    "export": (
+        "SAVED.npz FILE ... [options]",
+        "write the regions of a saved partition for other programs",
+        help_texts.EXPORT,
+        _export,
     ),
     "view": (
         "SUBJECT ... [--box|--through|--around|--polygon ...] [options]",

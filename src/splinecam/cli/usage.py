@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from splinecam.cli.option_types import without_exponents
-from splinecam.cli.parser import DPI, FORMATS, make_parser
+from splinecam.cli.parser import DPI, EXPORTS, FORMATS, SURFACES, make_parser
 
 __all__ = ["NOT_FOR", "parse"]
 
@@ -67,6 +67,8 @@ def _problems(options: Namespace) -> Iterator[str]:
         yield from _view(options, given)
     if options.command == "stats":
         yield from _table(options)
+    if options.command == "export":
+        yield from _export(options, given)
 
 
 def _is_given(name: str, value: Any) -> bool:
@@ -129,11 +131,21 @@ def _view(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
 
 
 def _table(options: Namespace) -> Iterator[str]:
-    if options.table is not None and options.table.suffix.lower() != ".csv":
-        yield f"--table {options.table} must end in .csv"
+    if options.table is not None and options.table.suffix.lower() not in (".csv", ".parquet"):
+        yield f"--table {options.table} must end in .csv or .parquet"
     if options.table is not None and len(options.saved) > 1:
         yield "--table is for one saved partition at a time"
     if options.force and options.table is None:
         yield "--force goes with --table"
     if options.model is not None and not options.full:
         yield "--model goes with --full"
+
+
+def _export(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
+    for path in options.files:
+        if path.suffix.lower() not in EXPORTS:
+            yield f"{path} must end in {_either(EXPORTS)}"
+    surfaces = [path for path in options.files if path.suffix.lower() in SURFACES]
+    for name in ("output", "space"):
+        if name in given and not surfaces:
+            yield f"{_option(name)} is for a file that ends in {_either(SURFACES)}"
