@@ -1,7 +1,8 @@
 """Tokens of s-expressions: parentheses, words, indices in brackets, comments left out.
 
 Files of properties hold millions of comparisons of two words, such as ``(<= X_12 0.5)``. Each of
-them is one token here, so that they are read in a fraction of the time.
+them is one token here, so that they are read in a fraction of the time: "bounded" if the second
+word is a number, else "compared".
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["place_of", "tokens"]
+__all__ = ["NUMBER", "place_of", "tokens"]
 
+NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d++)?+"
 _WORD = r"""[^\s()\[\]";<>=]++(?:\[[^\]()";]*+\])?+"""
 _TOKEN = re.compile(
     rf"""(?:\s++|;[^\n]*+)*+(?:
-    (?P<start>\()\s*+(?P<sign><=|>=|<|>)\s++(?P<left>{_WORD})\s++(?P<compared>{_WORD})\s*+\)
+    (?P<start>\()\s*+(?P<sign><=|>=|<|>)\s++(?P<left>{_WORD})\s++
+        (?:(?P<bounded>{NUMBER})|(?P<compared>{_WORD}))\s*+\)
     |(?P<open>\()
     |(?P<close>\))
     |(?P<string>"[^"]*+")
@@ -31,7 +34,7 @@ def tokens(text: str) -> Iterator[re.Match[str]]:
     r"""Yield the tokens of a text; ``lastgroup`` tells the kind of each.
 
     >>> [token.lastgroup for token in tokens("(assert ; a bound\n (<= X_0 1))")]
-    ['open', 'word', 'compared', 'close', 'end']
+    ['open', 'word', 'bounded', 'close', 'end']
     """
     return _TOKEN.finditer(text)
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import prod
+from math import inf, prod
 from typing import NamedTuple
 
 __all__ = [
+    "Bound",
     "Case",
     "Formula",
     "Row",
     "Term",
     "add",
-    "bound",
     "compare",
     "conjunction",
     "disjunction",
@@ -30,6 +30,9 @@ __all__ = [
 # Variables are whole numbers: i for the input with the flat index i, ~i for the output.
 # A term maps its variables to their factors, and None to its constant.
 Term = dict[int | None, Fraction]
+
+# A variable, a sign and a number that it is compared with. Files have millions of them.
+Bound = tuple[int, str, float]
 
 _CASES = 300_000  # that a formula may have
 _PARTS = 5_000_000  # bounds and rows that its cases may have together
@@ -114,15 +117,6 @@ def _checked(number: Fraction) -> Fraction:
 # -- formulas --------------------------------------------------------------------------------------
 
 
-def bound(variable: int, sign: str, value: float) -> Case:
-    """The case of one input or output compared with a number."""
-    upper = sign[0] == "<"
-    if variable >= 0:
-        return Case(upper={variable: value}) if upper else Case(lower={variable: value})
-    factor = 1.0 if upper else -1.0
-    return Case(rows=[Row(((variable, factor),), factor * value, len(sign) == 1)])
-
-
 def compare(sign: str, left: Term, right: Term) -> Formula:
     """The formula ``left sign right``."""
     if sign in ("=", "=="):
@@ -139,29 +133,39 @@ def compare(sign: str, left: Term, right: Term) -> Formula:
     variable, factor = factors[0]
     if len(factors) == 1 and variable >= 0:
         # Divided without rounding: x <= limit / factor, or >= for a negative factor.
-        return Formula(bound(variable, "<=" if factor > 0 else ">=", float(limit / factor)))
+        return conjunction([(variable, "<=" if factor > 0 else ">=", float(limit / factor))])
     row = Row(tuple((key, float(value)) for key, value in factors), float(limit), strict)
     return Formula(Case(rows=[row]))
 
 
-def conjunction(formulas: Iterable[Formula | Case]) -> Formula:
+def conjunction(formulas: Iterable[Formula | Bound]) -> Formula:
     """The formula that holds where all of the given ones do."""
     found = Formula()
+    lower, upper, rows = found.common.lower, found.common.upper, found.common.rows
     for each in formulas:
         if isinstance(each, Formula):
             found.common.tighten(each.common)
             found.choices += each.choices
-        else:
-            found.common.tighten(each)
+            continue
+        variable, sign, value = each
+        is_upper = sign[0] == "<"
+        if variable < 0:
+            factor = 1.0 if is_upper else -1.0
+            rows.append(Row(((variable, factor),), factor * value, len(sign) == 1))
+        elif is_upper:
+            if value < upper.get(variable, inf):
+                upper[variable] = value
+        elif value > lower.get(variable, -inf):
+            lower[variable] = value
     return found
 
 
-def disjunction(formulas: Iterable[Formula | Case]) -> Formula:
+def disjunction(formulas: Iterable[Formula | Bound]) -> Formula:
     """The formula that holds where one of the given ones does."""
     cases: list[Case] = []
     for each in formulas:
-        found = [each] if isinstance(each, Case) else product([[each.common], *each.choices])
-        cases += found
+        formula = each if isinstance(each, Formula) else conjunction([each])
+        cases += product([[formula.common], *formula.choices])
     _require_few(len(cases), 0)
     if len(cases) == 1:
         return Formula(cases[0])

@@ -19,13 +19,12 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from splinecam.errors import FileError
-from splinecam.importing.s_expressions import place_of, tokens
+from splinecam.importing.s_expressions import NUMBER, place_of, tokens
 from splinecam.importing.vnnlib_formulas import (
-    Case,
+    Bound,
     Formula,
     Term,
     add,
-    bound,
     compare,
     conjunction,
     disjunction,
@@ -36,7 +35,7 @@ __all__ = ["Query", "read_query"]
 
 _DEEPEST = 10_000  # parentheses within each other
 _LARGEST = 1 << 24  # numbers of an input or output
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(NUMBER)
 _CONSTANT = re.compile(r"([XY])_(\d{1,9})")
 _SIZES = r"((?:\d{1,9}(?:,\d{1,9})*)?)"
 _INDEXED = re.compile(rf"([A-Za-z]\w*)(?:\[{_SIZES}\])?")
@@ -53,10 +52,10 @@ class Query:
     version: str = "1.0"
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
-    asserted: list[Formula | Case] = field(default_factory=list)
+    asserted: list[Formula | Bound] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Frame:
     """An expression whose parentheses are open: its place, its first word, and what follows."""
 
@@ -80,13 +79,22 @@ class _Reader:
         self._shapes: dict[str, tuple[bool, tuple[int, ...]]] = {}  # is it an input, shape
         self._counts = {"X": 0, "Y": 0}
         self._declared: dict[str, int] = {}  # the place of each declaration
+        self._commands: dict[str, Callable[[_Frame], None]] = {
+            "assert": self._assert,
+            "declare-const": self._declare_constant,
+            "declare-fun": self._declare_constant,
+            "vnnlib-version": self._version,
+            "declare-network": self._network,
+            "declare-input": self._tensor,
+            "declare-output": self._tensor,
+        }
 
     def read(self) -> Query:
         for token in tokens(self._text):
-            kind, place = token.lastgroup, token.start(token.lastgroup or 0)
-            if kind == "compared" and self._open:
-                place = token.start("start")
-                self._push(self._short(token, place), place)
+            kind = token.lastgroup or ""
+            place = token.start(kind)
+            if kind in ("bounded", "compared") and self._open:
+                self._push(self._short(token, kind), token.start("start"))
             elif kind in ("word", "string", "index"):
                 self._word(token[kind], place)
             elif kind == "open":
@@ -156,6 +164,9 @@ class _Reader:
     def _value(self, frame: _Frame) -> Any:
         """What an expression means: a term or a formula; None for a command."""
         head = frame.head or ""
+        if head in self._commands:
+            self._command(head, frame)
+            return None
         if head in ("+", "-", "*", "/"):
             return self._arithmetic(head, frame)
         if head in _COMPARISONS:
@@ -164,7 +175,7 @@ class _Reader:
             left, right = (self._term(frame, k) for k in range(2))
             return compare(head, left, right)
         if head in ("and", "or"):
-            formulas = [self._formula(frame, k) for k in range(len(frame.parts))]
+            formulas = self._formulas(frame)
             if not formulas:
                 raise ValueError(f"{head!r} joins nothing")
             return conjunction(formulas) if head == "and" else disjunction(formulas)
@@ -173,13 +184,16 @@ class _Reader:
 
     # -- terms and formulas ------------------------------------------------------------------------
 
-    def _short(self, token: re.Match[str], place: int) -> Formula | Case:
+    def _short(self, token: re.Match[str], kind: str) -> Formula | Bound:
         """The formula of a comparison of two words."""
-        sign, left, right = token["sign"], token["left"], token["compared"]
-        if _NUMBER.fullmatch(right) and not _NUMBER.fullmatch(left):
-            variable = self._variable(left, token.start("left"))
-            return bound(variable, sign, self._float(right, token.start("compared")))
-        frame = _Frame(place, sign, [left, right], [token.start("left"), token.start("compared")])
+        sign, left, right = token["sign"], token["left"], token[kind]
+        variable = self._variables.get(left)
+        if kind == "bounded" and variable is not None:
+            return variable, sign, self._float(right, token.start(kind))
+        places = [token.start("left"), token.start(kind)]
+        if kind == "bounded" and not _NUMBER.fullmatch(left):
+            return self._variable(left, places[0]), sign, self._float(right, places[1])
+        frame = _Frame(token.start("start"), sign, [left, right], places)
         return compare(sign, self._term(frame, 0), self._term(frame, 1))
 
     def _arithmetic(self, head: str, frame: _Frame) -> Term:
@@ -207,11 +221,11 @@ class _Reader:
             return {None: self._exact(part, place)}
         return {self._variable(part, place): Fraction(1)}
 
-    def _formula(self, frame: _Frame, k: int) -> Formula | Case:
-        part = frame.parts[k]
-        if not isinstance(part, (Formula, Case)):
-            self._fail(frame.places[k], f"{frame.head!r} joins comparisons, and this is none")
-        return part
+    def _formulas(self, frame: _Frame) -> list[Formula | Bound]:
+        for part, place in zip(frame.parts, frame.places, strict=True):
+            if not isinstance(part, (tuple, Formula)):
+                self._fail(place, f"{frame.head!r} joins comparisons, and this is none")
+        return frame.parts
 
     def _float(self, word: str, place: int) -> float:
         value = float(word)
@@ -251,19 +265,10 @@ class _Reader:
     # -- commands ----------------------------------------------------------------------------------
 
     def _command(self, head: str, frame: _Frame) -> None:
-        commands: dict[str, Callable[[_Frame], None]] = {
-            "assert": self._assert,
-            "declare-const": self._declare_constant,
-            "declare-fun": self._declare_constant,
-            "vnnlib-version": self._version,
-            "declare-network": self._network,
-            "declare-input": self._tensor,
-            "declare-output": self._tensor,
-        }
         if head in _TOP and self._open:
             raise ValueError(f"{head!r} belongs to the top level of a file")
-        if head in commands:
-            commands[head](frame)
+        if head in self._commands:
+            self._commands[head](frame)
         elif head in ("declare-hidden", "isomorphic-to", "equal-to"):
             raise ValueError(f"{head!r} is about more than the inputs and outputs of one network")
         elif head not in _IGNORED:
@@ -272,7 +277,7 @@ class _Reader:
     def _assert(self, frame: _Frame) -> None:
         if len(frame.parts) != 1:
             raise ValueError(f"'assert' has one formula, and here are {len(frame.parts)}")
-        self._query.asserted.append(self._formula(frame, 0))
+        self._query.asserted += self._formulas(frame)
 
     def _declare_constant(self, frame: _Frame) -> None:
         name = frame.parts[0] if frame.parts and isinstance(frame.parts[0], str) else ""
