@@ -365,6 +365,58 @@ def test_domains_of_an_exported_program(run: Run, here: Path, domain: list[str])
     assert float(part.domain.project(first)[1]) < 1e-5
 
 
+SLICE = ("--slice", "0,1,2", "35", "--box", "0", "1")
+PROPERTY = (
+    "".join(f"(declare-const X_{i} Real)" for i in range(36))
+    + "(declare-const Y_0 Real)(assert (<= Y_0 0))"
+    + "".join(f"(assert (and (>= X_{i} 0) (<= X_{i} 1)))" for i in range(36))
+)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [*SLICE, "--input-shape", "1,6,6"],
+        [*SLICE, "--at", "images.npy", "--pick", "2"],
+        [*SLICE[:4], *["0"] * 36, *["1"] * 36, "--input-shape", "1,6,6", "--at", *["0.5"] * 36],
+        ["--slice", "8", "-1", "--vnnlib", "box.vnnlib", "--input-shape", "1,6,6"],
+        ["--slice", "8", "35", "--vnnlib", "two.vnnlib", "--case", "1", "--input-shape", "1,6,6"],
+    ],
+)
+def test_slices_of_a_box(run: Run, here: Path, options: list[str]) -> None:
+    (here / "box.vnnlib").write_text(PROPERTY)
+    (here / "two.vnnlib").write_text(f"{PROPERTY}(assert (or (<= X_8 0.5) (>= X_8 0)))")
+    code, _, err = run("partition", "image.pt2", *options, "--out", "a", "--dpi", "30")
+    assert code == 0, err
+    domain = sc.load("a/partition.npz").domain
+    assert domain.input_shape == (1, 6, 6)
+    assert domain.corners.tolist() == [[0, 0], [1, 0], [1, 1], [0, 1]]
+    assert domain.basis.nonzero().tolist() == [[0, 8], [1, 35]]
+    at = torch.from_numpy(np.load("images.npy"))[2] if "images.npy" in options else None
+    if at is not None:
+        assert float(domain.project(at)[1]) == 0.0
+
+
+def test_slices_that_are_refused(run: Run, here: Path) -> None:
+    (here / "box.vnnlib").write_text(PROPERTY)
+    (here / "two.vnnlib").write_text(f"{PROPERTY}(assert (or (<= X_8 0.5) (>= X_8 0.7)))")
+    (here / "none.vnnlib").write_text(f"{PROPERTY}(assert (>= X_8 2))")
+    for words, message in (
+        ("--vnnlib box.vnnlib", "has 36 inputs: say which two of them to show, such as --slice"),
+        ("--vnnlib two.vnnlib --slice 0 1", "2 boxes of inputs: choose one with --case 0 to 1"),
+        ("--vnnlib two.vnnlib --slice 0 1 --case 2", "choose one with --case 0 to 1"),
+        ("--vnnlib none.vnnlib --slice 0 1", "0 boxes of inputs, and all are empty"),
+        ("--vnnlib images.npy --slice 0 1", "not a VNN-LIB file"),
+        ("--slice 0 1 --box 0 1", "Say which shape one input has: --input-shape 5"),
+        ("--slice 0 1 --box 0 1 --input-shape 6", "takes inputs of shape (1, 6, 6), but"),
+        ("--slice 0 1 --box 0 1 --at 3 3 3", "The plane misses the box: x[2] is 3 in --at"),
+        ("--slice 0 9 --box 0 1 --at 0 0 0", "--slice has 9, but inputs have 3 numbers there"),
+        ("--slice 1 1 --box 0 1 --at 0 0 0", "The two axes of --slice are the same"),
+    ):
+        code, _, err = run("partition", "image.pt2", *words.split(), "--out", "a", "--no-plot")
+        assert (code, message in err) == (1, True), err
+
+
 def test_pictures_of_several_formats(run: Run, here: Path) -> None:
     words = (
         "partition",

@@ -352,6 +352,14 @@ def test_axes_of_each_kind(part: sc.Partition) -> None:
     around = sc.Domain.around(torch.zeros(5), side=2.0)
     other = sc.partition(nn.Linear(5, 1), around, device="cpu", progress=False)
     assert other.plot(axes="ticks").get_xlabel() == "u"
+    for shape, axes, names in (
+        ((5,), (3, 0), ("x[3]", "x[0]")),
+        ((1, 5), (1, 4), ("x[0, 1]", "x[0, 4]")),
+        ((5,), ([1.0, 1, 0, 0, 0], 2), ("u", "v")),
+    ):
+        sliced = sc.Domain.slice((-1, 1), axes, input_shape=shape)
+        ax = sc.partition(nn.Linear(5, 1), sliced, device="cpu", progress=False).plot(axes="ticks")
+        assert (ax.get_xlabel(), ax.get_ylabel()) == names
     with pytest.raises(ValueError, match="choose one of 'scale'"):
         part.plot(axes="none")
 

@@ -21,7 +21,7 @@ __all__ = ["Console", "claim", "complain", "in_options", "plain", "printing", "w
 
 _PAUSE = 5.0  # seconds between two lines of progress
 
-_DOMAINS = r"(box|polygon|through|around)\b"
+_DOMAINS = r"(box|slice|polygon|through|around)\b"
 # What messages of the library name, and the options that do the same.
 _OPTIONS = (
     (r"\b([Cc]hoose one with) output='?([\w.-]+)'?", r"\1 --result \2"),
@@ -35,6 +35,13 @@ _OPTIONS = (
     (r"\bdevice '([\w:]+)'", r"--device \1"),
     (r"\bsplinecam\.op_table\(\)", "splinecam ops"),
     (r"\bsc\.load\(path, model=model\), or part\.attach\(model\)", "--model MODEL"),
+    (r"\bGive lo or hi as an array, or say which\b", "Say which"),
+    (r"\binput_shape=(\d+)", r"--input-shape \1"),
+    (r"\b(input_shape) is \(([\d, ]+?),?\)", r"--input-shape is \2"),
+    (r"\b(as|in|Give) at\b", r"\1 --at"),
+    (r"\bat has shape\b", "--at has shape"),
+    (r"\baxes has\b", "--slice has"),
+    (r"\bThe two directions of axes are parallel\b", "The two axes of --slice are the same"),
     (r"\bThe samples a and b are\b", "The first two of the three samples (--pick) are"),
     (r"\bThe samples a, b and c lie\b", "The three samples (--pick) lie"),
 )

@@ -32,6 +32,8 @@ examples:
   splinecam partition net.onnx --box -1 1 --out out
   splinecam partition cnn.pt2 --through digits.npz --key x --pick 3 8 14 --out out
   splinecam partition cnn.pt2 --around digits.npy --pick 7 --side 0.5 --out out
+  splinecam partition net.py:build --slice 0 3 --box 0 1 --at 0.5,0.2,0.9,0.5,0.1 --out out
+  splinecam partition net.pt2 --slice 0 1 --vnnlib prop_1.vnnlib.gz --out out
 """
 
 PLOT = """\

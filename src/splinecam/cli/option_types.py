@@ -8,6 +8,7 @@ import re
 from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from splinecam._util.amounts import amount_of, bytes_of
@@ -15,6 +16,7 @@ from splinecam._util.amounts import amount_of, bytes_of
 __all__ = [
     "amount",
     "argument",
+    "axis",
     "bytes_of_memory",
     "count",
     "device",
@@ -23,6 +25,7 @@ __all__ = [
     "not_negative",
     "number",
     "numbers",
+    "numbers_or_file",
     "port",
     "positive",
     "resolution",
@@ -71,6 +74,22 @@ def numbers(word: str) -> list[float]:
         return [number(part) for part in word.split(",")]
     except ArgumentTypeError as error:
         raise ArgumentTypeError(f"{error}; MODEL goes before --box") from None
+
+
+def numbers_or_file(word: str) -> list[float] | Path:
+    """One number or several with commas between them, or else the name of a file."""
+    try:
+        return [number(part) for part in word.split(",")]
+    except ArgumentTypeError:
+        return Path(word)
+
+
+def axis(word: str) -> int | tuple[int, ...]:
+    """The index of a feature: a number, or numbers with commas, one for each dimension."""
+    whole = re.fullmatch(r"-?\d+(,-?\d+)*", word) is not None
+    _require(whole, f"{word!r} is not the index of a feature, such as 0 or 0,3,5")
+    index = tuple(map(int, word.split(",")))
+    return index if len(index) > 1 else index[0]
 
 
 def positive(word: str) -> float:

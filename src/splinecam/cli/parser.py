@@ -195,7 +195,7 @@ def _reproduce(parser: ArgumentParser) -> None:
 _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
     "demo": ("[options]", "train a small classifier and show its regions", help_texts.DEMO, _demo),
     "partition": (
-        "MODEL (--box|--through|--around|--polygon) ... --out DIR [options]",
+        "MODEL (--box|--vnnlib|--through|--around|--polygon) ... --out DIR [options]",
         "compute, check, draw and save a partition",
         help_texts.PARTITION,
         _partition,
@@ -214,7 +214,7 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
         _export,
     ),
     "view": (
-        "SUBJECT ... [--box|--through|--around|--polygon ...] [options]",
+        "SUBJECT ... [--box|--vnnlib|--through|--around|--polygon ...] [options]",
         "look at regions in the browser: point, zoom, compare",
         help_texts.VIEW,
         _view,
@@ -274,10 +274,19 @@ def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
     )
     which = group.add_mutually_exclusive_group(required=required)
     text = "a rectangle, for models with two inputs: LO HI, or XMIN YMIN XMAX YMAX"
+    text += "; with --slice: LO HI for all features, or all LO and then all HI"
     _option(which, "--box", option_types.numbers, "X", text, nargs="+")
+    text = "the box of inputs of a property, a .vnnlib or .vnnlib.gz file; with --slice"
+    _option(which, "--vnnlib", Path, "FILE", text)
     _option(which, "--through", Path, "FILE", "a square in the plane through three samples")
     _option(which, "--around", Path, "FILE", "a square in a random plane around a sample")
     _option(which, "--polygon", Path, "FILE", "the convex polygon with these corners")
+    text = "which two features of a box to show, counted from 0; of images such as 0,3,5 0,3,6"
+    _option(group, "--slice", option_types.axis, "I", text, nargs=2)
+    text = "with --slice: the values of all features, or FILE (the centre of the box)"
+    _option(group, "--at", option_types.numbers_or_file, "X", text, nargs="+")
+    text = "with --vnnlib: which of its boxes, counted from 0, if there are several"
+    _option(group, "--case", int, "K", text)
     _add_pick(group, "the first ones; of --polygon all")
     text = "the shape of one input, if the samples in FILE have another one"
     _option(group, "--input-shape", option_types.shape, "1,28,28", text)

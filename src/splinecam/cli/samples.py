@@ -14,13 +14,16 @@ from torch import Tensor
 from splinecam.cli.tensor_files import load_numpy, load_safetensors, load_torch
 from splinecam.errors import DomainError, FileError
 from splinecam.geometry.domain import Domain
+from splinecam.importing.vnnlib import read_vnnlib
 
 __all__ = ["domain_of", "picked", "read_labels", "read_samples", "require_shape"]
 
 
 def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
-    """Return the domain of --box, --through, --around or --polygon, and the samples in it."""
+    """Return the domain that the options describe, and the samples in it."""
     shape = options.input_shape
+    if options.slice is not None or options.vnnlib is not None:
+        return _slice_of(options)
     if options.box is not None:
         return Domain.box(*options.box, input_shape=shape), None
     path = options.through or options.around or options.polygon
@@ -37,6 +40,45 @@ def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
         anchors = picked(samples, options.pick or (0,), path)
         return Domain.around(anchors[0], side=options.side or 1.0, seed=options.seed or 0), anchors
     return Domain.polygon(picked(samples, options.pick, path)), None
+
+
+def _slice_of(options: Namespace) -> tuple[Domain, Tensor | None]:
+    """Return the slice of --box or of the box of --vnnlib, and the sample of --at."""
+    at = None
+    if isinstance(options.at, Path):
+        samples = read_samples(options.at, key=options.key, input_shape=options.input_shape)
+        (at,) = picked(samples, options.pick or (0,), options.at)
+    elif options.at is not None:
+        at = torch.tensor(options.at, dtype=torch.float64)
+    shape = options.input_shape
+    if options.vnnlib is not None:
+        lo, hi = _property_box(options)
+    else:
+        lo, hi = (torch.tensor(each, dtype=torch.float64) for each in options.box)
+        if len(lo) == 1:  # for all features
+            lo, hi = lo[0], hi[0]
+            shape = shape if at is None or shape is not None else tuple(at.shape)
+    if options.slice is None and lo.numel() != 2:
+        raise DomainError(
+            f"{options.vnnlib} has {lo.numel():,} inputs: say which two of them to show, such as "
+            "--slice 0 1."
+        )
+    domain = Domain.slice((lo, hi), options.slice or (0, 1), at, input_shape=shape)
+    return domain, None if at is None else at.reshape(1, *domain.input_shape)
+
+
+def _property_box(options: Namespace) -> tuple[Tensor, Tensor]:
+    """Return the box of inputs of --vnnlib, the one of --case if there are several."""
+    prop = read_vnnlib(options.vnnlib)
+    count = len(prop.cases)
+    if options.case is None and count == 1:
+        return prop.box
+    if options.case is None or not 0 <= options.case < count:
+        raise DomainError(
+            f"{options.vnnlib} has {count:,} box{'es' * (count != 1)} of inputs"
+            + (f": choose one with --case 0 to {count - 1}." if count else ", and all are empty.")
+        )
+    return prop.cases[int(options.case)].box
 
 
 def require_shape(model: str, known: tuple[int, ...] | None, domain: Domain) -> None:

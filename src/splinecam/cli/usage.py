@@ -16,8 +16,11 @@ __all__ = ["NOT_FOR", "parse"]
 
 # Each of these options needs one of the others.
 _NEEDS = {
-    "pick": ("through", "around", "polygon", "points"),
-    "key": ("through", "around", "polygon", "points"),
+    "pick": ("through", "around", "polygon", "points", "at"),
+    "key": ("through", "around", "polygon", "points", "at"),
+    "slice": ("box", "vnnlib"),
+    "at": ("slice",),
+    "case": ("vnnlib",),
     "margin": ("through",),
     "tight": ("through",),
     "side": ("around",),
@@ -56,6 +59,8 @@ def _problems(options: Namespace) -> Iterator[str]:
             yield f"{_option(name)} goes with {_either(known)}"
     if "box" in given:
         yield from _box(options)
+    if "at" in given:
+        yield from _slice(options)
     for name, samples in _SAMPLES.items():
         if name in given and len(options.pick or range(samples)) != samples:
             yield f"--pick takes {samples} number{'s' * (samples > 1)} with --{name}"
@@ -85,15 +90,25 @@ def _either(words: Sequence[str]) -> str:
 
 def _box(options: Namespace) -> Iterator[str]:
     corners = list(chain.from_iterable(options.box))
-    if len(corners) not in (2, 4):
+    sliced = options.slice is not None
+    if sliced and len(corners) % 2:
+        yield f"--box takes two numbers (LO HI), or all LO and then all HI, not {len(corners)}"
+    elif len(corners) not in (2, 4) and not sliced:
         yield f"--box takes two numbers (LO HI) or four (XMIN YMIN XMAX YMAX), not {len(corners)}"
     half = len(corners) // 2
     for low, high in zip(corners[:half], corners[half:], strict=True):
-        if low >= high:
+        if low > high or (low == high and not sliced):
             yield f"--box: {low:g} must be below {high:g}"
     options.box = corners[:half], corners[half:]
-    if options.input_shape is not None and prod(options.input_shape) != 2:
-        yield "--box is for inputs of two numbers; use --through, --around or --polygon"
+    if options.input_shape is not None and prod(options.input_shape) != 2 and not sliced:
+        yield "--box is for inputs of two numbers; use --slice, --through, --around or --polygon"
+
+
+def _slice(options: Namespace) -> Iterator[str]:
+    files = [each for each in options.at if not isinstance(each, list)]
+    if files and len(options.at) > 1:
+        yield f"--at takes numbers or one file, and {str(files[0])!r} is no number"
+    options.at = files[0] if files else list(chain.from_iterable(options.at))
 
 
 def _picture(options: Namespace, given: dict[str, Any]) -> Iterator[str]:

@@ -79,7 +79,7 @@ def _subject(word: str, options: Namespace, domain: Domain | None) -> list[Any]:
     if domain is None:
         raise SplineCamError(
             f"Say which of its inputs to show for {word}: --box -1 1 for inputs of two numbers, "
-            "else --through, --around or --polygon and a file of samples."
+            "--slice 0 1 --box -1 1 for more, or --through, --around or --polygon and samples."
         )
     require_shape(word, found.input_shape, domain)
     network = capture(found.model, domain.input_shape, output=options.result, device=options.device)

@@ -19,7 +19,7 @@ from matplotlib.transforms import IdentityTransform
 
 from splinecam.geometry.domain import Domain
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.figures import is_input_plane
+from splinecam.plot.figures import is_input_plane, sliced_features
 from splinecam.plot.lines import figure_of
 from splinecam.plot.palette import background, ink_on, text_color, tick_colors
 from splinecam.plot.scale_bar import PLAIN, ScaleBar, letters, scale_of
@@ -102,7 +102,13 @@ def _set_ticks(ax: Axes, domain: Domain) -> None:
 
 def axis_names(domain: Domain) -> tuple[str, str]:
     """The names of the plane's coordinates: those of the inputs where they are the same."""
-    return ("x₁", "x₂") if is_input_plane(domain) else ("u", "v")
+    if is_input_plane(domain):
+        return "x₁", "x₂"
+    features = sliced_features(domain)
+    if features is None:
+        return "u", "v"
+    first, second = (", ".join(map(str, index)) for index in features)
+    return f"x[{first}]", f"x[{second}]"
 
 
 def _color_ticks(ax: Axes, axis: Any) -> None:

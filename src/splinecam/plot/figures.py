@@ -28,6 +28,7 @@ __all__ = [
     "plain_spines",
     "require_matplotlib",
     "shown_once",
+    "sliced_features",
 ]
 
 
@@ -132,3 +133,14 @@ def plain_spines(ax: Axes, color: str) -> None:
 def is_input_plane(domain: Domain) -> bool:
     """Whether the coordinates in the plane are the inputs themselves."""
     return domain.dim == 2 and not domain.origin.any() and bool(domain.basis.diagonal().eq(1).all())
+
+
+def sliced_features(domain: Domain) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The indices of the two features that are the coordinates in the plane, or None."""
+    if not bool((domain.basis == 1).any(1).all()):
+        return None
+    axes = domain.basis.argmax(1)
+    if bool(domain.origin[axes].any()) or int(domain.basis.count_nonzero()) != 2:
+        return None
+    first, second = (np.unravel_index(axis, domain.input_shape) for axis in axes.tolist())
+    return tuple(map(int, first)), tuple(map(int, second))
