@@ -36,7 +36,7 @@ nitpick_ignore_regex = [
     ),
     (
         "py:.*",
-        r"(AffineMaps|AxesStyle|PartitionData|Every|Floats|Output|Point|Title|Program|Regions|Kind|Units|Extrapolate|optional)",
+        r"(AffineMaps|AxesStyle|PartitionData|Every|Floats|Output|Point|Title|Program|Regions|Kind|Units|Extrapolate|Columns|Heights|Space|optional)",
     ),
 ]
 

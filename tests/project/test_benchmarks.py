@@ -21,7 +21,18 @@ from splinecam.network.capture import capture
 from splinecam.testing import Abs
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-NAMES = ("common", "floor", "networks", "sweeps", "against", "bench", "tables", "fuzz", "calls")
+NAMES = (
+    "common",
+    "floor",
+    "networks",
+    "sweeps",
+    "against",
+    "bench",
+    "tables",
+    "fuzz",
+    "calls",
+    "exports",
+)
 CPU = torch.device("cpu")
 
 
@@ -319,3 +330,27 @@ def test_chains_and_modules_are_the_same_networks(modules: SimpleNamespace) -> N
     x = domain.embed(domain.corners)
     assert domain == same
     assert torch.equal(chain(x), module(x))
+
+
+def test_exports_are_measured_one_by_one(
+    modules: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("shapely", "pyarrow"):
+        pytest.importorskip(name)
+    clock = itertools.count()  # each look at it takes a second
+    for name in ("perf_counter", "process_time"):
+        monkeypatch.setattr(modules.exports, name, lambda: float(next(clock)))
+    monkeypatch.setattr(modules.exports, "with_peak", lambda work, device: (work(), 3 << 20))
+    workload = modules.common.mlp(20, side=2.0)
+    partition, maps, *rows = modules.exports.measure("lines20", workload, 2, CPU)
+    assert (partition["what"], maps["what"]) == ("partition", "maps")
+    assert [row["what"] for row in rows] == [
+        *("shapely", "geojson", "ply", "vtp", "vtk", "parquet", "networkx")
+    ]
+    assert {row["ratio"] for row in rows} == {1.0}
+    assert {row["MiB"] for row in rows} == {3.0}
+    assert [row["what"] for row in rows if row["MB"] is not None] == [
+        *("geojson", "ply", "vtp", "vtk", "parquet")
+    ]
+    assert rows[-1]["estimate"] == "1 s, 1 MB"
+    assert modules.exports.TABLE.line(rows[-1]).startswith("lines20 ")
