@@ -42,20 +42,21 @@ def saved(model: Any, folder: Path, name: str = "net.onnx") -> Path:
     return path
 
 
-def reference(path: Path, x: Any) -> list[Any]:
-    """What onnxruntime computes in this file, without its optimisations."""
+def reference(path: Path, *inputs: Any) -> list[Any]:
+    """The first output that onnxruntime computes for each of the inputs, not optimised."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-    found: list[Any] = session.run(None, {session.get_inputs()[0].name: x})
-    return found
+    name = session.get_inputs()[0].name
+    return [session.run(None, {name: x})[0] for x in inputs]
 
 
 def node(kind: str, inputs: str, outputs: str = "y", **attributes: Any) -> Any:
     """A node; names are separated by blanks, and ``-`` stands for none."""
     names = ["" if name == "-" else name for name in inputs.split()]
-    return helper.make_node(kind, names, outputs.split(), name=f"/{kind}", **attributes)
+    made = outputs.split()
+    return helper.make_node(kind, names, made, name=f"/{made[0]}/{kind}", **attributes)
 
 
 def dense_file(folder: Path, *, shape: Sequence[Any] = ("batch", 2)) -> Path:

@@ -79,7 +79,7 @@ def test_several_outputs(tmp_path):
         "c": [[1.0, 2.0]],
     }
     domain = sc.Domain.box(-1, 1)
-    assert sc.partition(path, domain, output="a").layers == ("/Relu",)
+    assert sc.partition(path, domain, output="a").layers == ("/a/Relu",)
     assert sc.partition(path, domain, output=1).layers == ("c",)
     with pytest.raises(sc.CaptureError, match="choose one with output='a'"):
         sc.partition(path, domain)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from splinecam.errors import CaptureError, FileError, SplineCamError
 from splinecam.importing.onnx_file import damaged, opset_of, read_message
@@ -60,10 +64,46 @@ def _read(path: Path, input_shape: tuple[int, ...] | None) -> OnnxModule:
 
     if batch is None:
         return imported(shape, None)
+    return _of_batch(imported, shape, graph)
+
+
+def _of_batch(
+    imported: Callable[[tuple[int, ...], int | None], OnnxModule],
+    shape: tuple[int, ...],
+    graph: Any,
+) -> OnnxModule:
+    """The network of a file whose input has a fixed first size: a batch, or part of the input.
+
+    It is a batch if the network computes each row as it computes a row alone.
+    """
+    batch = shape[0]
     try:
+        whole = imported(shape, None)
+    except CaptureError:
+        sizes = [item.type.tensor_type.shape.dim[:1] for item in graph.output]
+        if not all(size and size[0].dim_value == batch for size in sizes):
+            raise
         return imported((1, *shape[1:]), batch)
-    except (CaptureError, FileError):
-        return imported(shape, None)
+    with suppress(CaptureError, FileError):
+        single = imported((1, *shape[1:]), batch)
+        if _same(whole, single, shape):
+            return single
+    return whole
+
+
+def _same(whole: OnnxModule, single: OnnxModule, shape: tuple[int, ...]) -> bool:
+    """Whether rows together, and each row alone, have the same results."""
+    generator = torch.Generator().manual_seed(0)
+    dtype = next((t.dtype for t in whole.state_dict().values() if t.is_floating_point()), None)
+    rows = torch.randn(shape, generator=generator, dtype=dtype or torch.float32)
+    with torch.no_grad():
+        together, alone = whole(rows[None]), single(rows)
+    many = together if isinstance(together, dict) else {"": together}
+    each = alone if isinstance(alone, dict) else {"": alone}
+    return all(
+        many[name][0].shape == found.shape and torch.allclose(many[name][0], found, 1e-3, 1e-5)
+        for name, found in each.items()
+    )
 
 
 def _whole_shape(

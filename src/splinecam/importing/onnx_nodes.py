@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from splinecam.importing.onnx_tensors import bounded
 from splinecam.network.layer_graph import Call, Input, LayerGraph, Link, Weight
+from splinecam.network.layer_shapes import blank_result
 
 __all__ = ["Eager", "Node", "Refused", "Value", "Writer", "layout"]
 
@@ -72,7 +73,7 @@ class Writer:
         module.eval()
         inner = self._name(label, kind)
         name = f"{inner}:"  # unlike any name of a submodule
-        self.tensors[name] = _shaped(module, [self.tensors[key] for key in inputs])
+        self.tensors[name] = blank_result(module, [self.tensors[key] for key in inputs])
         bounded(tuple(self.tensors[name].shape[1:]), f"The result of {label} ({kind})")
         self.layers[inner] = module
         self.links.append(Link(inner, tuple(inputs), name, label, kind))
@@ -98,21 +99,12 @@ class Eager(Writer):
     def add(self, module: nn.Module, inputs: Sequence[str], label: str, kind: str) -> str:
         """Run a layer and return the name of its result."""
         found = [self.tensors[key] for key in inputs]
-        shape = _shaped(module, [tensor.to("meta") for tensor in found]).shape
+        shape = blank_result(module, [tensor.to("meta") for tensor in found]).shape
         bounded(tuple(shape), f"The result of {label} ({kind})")
         name = str(len(self.tensors))
         with torch.no_grad():
             self.tensors[name] = module.eval()(*found)
         return name
-
-
-def _shaped(module: nn.Module, inputs: list[Tensor]) -> Tensor:
-    """What a layer makes of tensors without data."""
-    held = dict(module.named_parameters()) | dict(module.named_buffers())
-    state = {key: torch.empty_like(tensor, device="meta") for key, tensor in held.items()}
-    with torch.no_grad():
-        result: Tensor = torch.func.functional_call(module, state, tuple(inputs))
-    return result
 
 
 @dataclass

@@ -156,6 +156,10 @@ class LayerGraph(nn.Module):
             layer = self._modules[link.module]
             assert layer is not None
             values[link.result] = layer(*(values[name] for name in link.inputs))
+        return self.returned(values)
+
+    def returned(self, values: Mapping[str, Any]) -> Any:
+        """What the graph returns of all its values: one, or a dict of several."""
         found = {name: values[value] for name, value in self.outputs.items()}
         return found if len(found) > 1 else next(iter(found.values()))
 

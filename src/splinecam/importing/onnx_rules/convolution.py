@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from splinecam.importing.onnx_nodes import Node, Refused, Value
+from splinecam.importing.onnx_rules.layers import filled, unfilled
 from splinecam.importing.onnx_rules.registry import rule
 from splinecam.importing.onnx_rules.shaping import sliced
 from splinecam.network.ops.rejected import PRODUCT
@@ -97,14 +98,6 @@ def _weights(node: Node, x: Value) -> tuple[Tensor, Tensor | None]:
     return weight, bias
 
 
-def _filled(layer: Any, weight: Tensor, bias: Tensor | None) -> nn.Module:
-    module: nn.Module = layer
-    module.weight = nn.Parameter(weight)
-    if bias is not None:
-        module.bias = nn.Parameter(bias)
-    return module
-
-
 @rule("Conv", "1 to 3 dimensions; strided, padded, dilated, grouped; constant weights")
 def _conv(node: Node) -> Value:
     x = node.value()
@@ -119,7 +112,8 @@ def _conv(node: Node) -> Value:
     tensor, padding = x.tensor, windows.before
     if windows.before != windows.after:
         tensor, padding = padded(node, tensor, windows), (0,) * len(windows.kernel)
-    layer = _CONVOLUTIONS[len(windows.kernel)](
+    layer = unfilled(
+        _CONVOLUTIONS[len(windows.kernel)],
         inputs,
         outputs,
         windows.kernel,
@@ -128,9 +122,8 @@ def _conv(node: Node) -> Value:
         windows.dilation,
         groups,
         bias is not None,
-        device="meta",
     )
-    tensor = node.emit(_filled(layer, weight, bias), tensor)
+    tensor = node.emit(filled(layer, weight, bias), tensor)
     return node.make(tensor, (1, *node.shape_of(tensor)))
 
 
@@ -149,7 +142,8 @@ def _conv_transpose(node: Node) -> Value:
     if min(*before, *after) < 0 or any(n >= most for n, most in zip(extra, limits, strict=True)):
         raise Refused("its output_shape or output_padding asks for more than its windows reach")
     symmetric = before == after
-    layer = _TRANSPOSED[space](
+    layer = unfilled(
+        _TRANSPOSED[space],
         weight.shape[0],
         weight.shape[1] * groups,
         windows.kernel,
@@ -159,9 +153,8 @@ def _conv_transpose(node: Node) -> Value:
         groups,
         bias is not None,
         windows.dilation,
-        device="meta",
     )
-    tensor = node.emit(_filled(layer, weight, bias), x.tensor)
+    tensor = node.emit(filled(layer, weight, bias), x.tensor)
     if not symmetric:
         for i, size in enumerate(node.shape_of(tensor)[1:]):
             tensor = sliced(node, tensor, i + 2, before[i], size - after[i])

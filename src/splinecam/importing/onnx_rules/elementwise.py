@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.importing.onnx_nodes import Node, Refused, Value, named, operands
+from splinecam.importing.onnx_rules.layers import filled, unfilled
 from splinecam.importing.onnx_rules.registry import rule
 from splinecam.importing.onnx_tensors import bounded, broadcast
 from splinecam.network.ops.rejected import POWER, PRODUCT
@@ -217,9 +218,7 @@ def _prelu(node: Node) -> Value:
 
 
 def _prelu_layer(slope: Tensor) -> nn.PReLU:
-    layer = nn.PReLU(slope.numel(), device="meta")
-    layer.weight = nn.Parameter(slope.reshape(-1).contiguous())
-    return layer
+    return filled(unfilled(nn.PReLU, slope.numel()), slope.reshape(-1), None)
 
 
 @rule("Clip", "bounds that are constants or values")

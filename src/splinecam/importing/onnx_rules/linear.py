@@ -9,22 +9,13 @@ from torch import Tensor, nn
 
 from splinecam.importing.onnx_nodes import Node, Refused, Value, named
 from splinecam.importing.onnx_rules.elementwise import added, bias_of
+from splinecam.importing.onnx_rules.layers import dense, filled, unfilled
 from splinecam.importing.onnx_rules.registry import rule
 from splinecam.network.ops.rejected import PRODUCT
 
-__all__ = ["along_axis", "dense"]
+__all__ = ["along_axis"]
 
 _TRAINING = "it is in training mode, where it uses the statistics of the batch"
-
-
-def dense(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """A linear layer with this weight, (outputs, inputs)."""
-    outputs, inputs = weight.shape
-    layer = nn.Linear(inputs, outputs, bias is not None, device="meta")
-    layer.weight = nn.Parameter(weight.contiguous())
-    if bias is not None:
-        layer.bias = nn.Parameter(bias.contiguous())
-    return layer
 
 
 def along_axis(node: Node, tensor: str, dim: int, matrix: Tensor) -> str:
@@ -141,15 +132,19 @@ def _batch_norm(node: Node) -> Value:
     channels = x.shape[1] if len(x.shape) > 1 else 1
     if any(item.shape != (channels,) for item in (scale, bias, mean, var)):
         raise Refused(f"its statistics are not one for each of {channels} channels")
-    kinds = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+    kinds: dict[int, Any] = {
+        2: nn.BatchNorm1d,
+        3: nn.BatchNorm1d,
+        4: nn.BatchNorm2d,
+        5: nn.BatchNorm3d,
+    }
     if x.shape[0] != 1 or len(x.shape) not in kinds:
         wide = (channels, *[1] * (len(x.shape) - 2))
         factor = scale / torch.sqrt(var + eps)
         tensor = node.call("mul.Tensor", named(node.extended(x)), factor.reshape(wide))
         shift = (bias - mean * factor).reshape(wide)
         return node.make(node.call("add.Tensor", named(tensor), shift), x.shape)
-    layer = kinds[len(x.shape)](channels, eps=eps, device="meta")
-    layer.weight, layer.bias = nn.Parameter(scale), nn.Parameter(bias)
+    layer = filled(unfilled(kinds[len(x.shape)], channels, eps=eps), scale, bias)
     layer.running_mean, layer.running_var = mean.clone(), var.clone()
     layer.num_batches_tracked = torch.tensor(0)
     return Value(node.emit(layer, x.tensor), x.shape)

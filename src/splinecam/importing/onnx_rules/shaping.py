@@ -58,6 +58,8 @@ def _identity(node: Node) -> Value:
 
 @rule("Cast CastLike", "between floating types, or of a comparison")
 def _cast(node: Node) -> Value | Tensor:
+    if isinstance(node.given(0), Tensor):  # a constant as a value, which is a floating-point number
+        return node.constant(0, "input").to(node.writer.dtype)
     x = node.value()
     dtype = dtype_of_code(node.get("to", 1)) if node.kind == "Cast" else None
     if node.kind == "CastLike":

@@ -23,6 +23,7 @@ from splinecam.network.capture.isolation import any_mode
 from splinecam.network.capture.outputs import Output, selected
 from splinecam.network.capture.tracing.flat_graph import FirstDimension, FlatGraph
 from splinecam.network.layer_graph import Call, LayerGraph
+from splinecam.network.layer_shapes import call_result
 from splinecam.network.ops import target_name
 from splinecam.network.ops.register import rule_of_class
 
@@ -121,13 +122,11 @@ def _follow_graph(recorder: _Recorder, graph: LayerGraph, path: str, x: fx.Node)
     for link in graph.links:
         layer: Any = graph._modules[link.module]
         recorder.label = (f"{prefix}{link.label}", link.kind)
-        where, inputs = f"{prefix}{link.module}", [values[name] for name in link.inputs]
-        if type(layer) is Call:
-            recorder.inputs = inputs
-        values[link.result] = _follow(recorder, layer, where, inputs[0])
+        recorder.inputs = [values[name] for name in link.inputs]
+        where = f"{prefix}{link.module}"
+        values[link.result] = _follow(recorder, layer, where, recorder.inputs[0])
         recorder.label = None
-    found = {name: values[value] for name, value in graph.outputs.items()}
-    return found if len(found) > 1 else next(iter(found.values()))
+    return graph.returned(values)
 
 
 def _unchanged(kind: type) -> bool:
@@ -159,7 +158,7 @@ class _Recorder:
     def call(self, target: Any, *args: Any, value: Any = None) -> fx.Node:
         """Add a call of an operation; without a value it is run on tensors without data."""
         if value is None:
-            value = target(*fx.node.map_arg(args, self._example))
+            value = target(*fx.node.map_arg(args, self.example))
         name = target_name(target).rpartition(".")[2]
         node = self._node(name, "call_function", target, args)
         node.meta["val"] = value
@@ -200,7 +199,8 @@ class _Recorder:
         self.nodes.append(node)
         return node
 
-    def _example(self, node: fx.Node) -> Tensor:
+    def example(self, node: fx.Node) -> Tensor:
+        """A tensor without data in the shape of a value."""
         if node in self.constants:
             return torch.empty(self.constants[node][1].shape, device=_META)
         value: Tensor = node.meta["val"]
@@ -299,7 +299,9 @@ def _linear(recorder: _Recorder, m: nn.Linear, x: fx.Node) -> fx.Node:
 
 @_layer(Call)
 def _call(recorder: _Recorder, m: Call, x: fx.Node) -> fx.Node:
-    return recorder.call(m.target, *m.bound(recorder.inputs, recorder.weight))
+    arguments = m.bound(recorder.inputs, recorder.weight)
+    blank = fx.node.map_arg(tuple(arguments), recorder.example)
+    return recorder.call(m.target, *arguments, value=call_result(m.operation, m.target, blank))
 
 
 @_spatial("Conv")
