@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from splinecam.analysis.class_regions import ClassRegions
     from splinecam.analysis.comparison import Comparison, compare
     from splinecam.analysis.neurons import NeuronCurves
+    from splinecam.analysis.path_partition import PathPartition
+    from splinecam.analysis.segment_partitions import SegmentPartitions
     from splinecam.analysis.stats import Stats
     from splinecam.errors import (
         CaptureError,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from splinecam.geometry.domain import Domain
+    from splinecam.geometry.paths import Path, SegmentBatch
     from splinecam.importing.loading import load_model
     from splinecam.importing.properties import OutputCondition, Property, PropertyCase
     from splinecam.importing.scikit_learn import from_sklearn
@@ -61,10 +64,14 @@ __all__ = [
     "NeuronCurves",
     "OutputCondition",
     "Partition",
+    "Path",
+    "PathPartition",
     "Property",
     "PropertyCase",
     "Region",
     "Run",
+    "SegmentBatch",
+    "SegmentPartitions",
     "Selection",
     "Snapshot",
     "SplineCamError",
@@ -102,8 +109,11 @@ _MODULES = {
     "analysis.boundary": ("Boundary", "LevelSet"),
     "analysis.class_regions": ("ClassRegions",),
     "analysis.comparison": ("Comparison", "compare"),
+    "analysis.path_partition": ("PathPartition",),
+    "analysis.segment_partitions": ("SegmentPartitions",),
     "geometry.domain": ("Domain",),
     "importing.loading": ("load_model",),
+    "geometry.paths": ("Path", "SegmentBatch"),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "importing.scikit_learn": ("from_sklearn",),
     "analysis.neurons": ("NeuronCurves",),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from math import prod
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 import torch
 from torch import nn
@@ -27,12 +27,16 @@ from splinecam.analysis import validate as _validate
 from splinecam.analysis.class_names import names_of
 from splinecam.analysis.layers import layer_count, regions_by_layer
 from splinecam.analysis.partition_data import PartitionData, Unresolved
+from splinecam.analysis.path_partition import PathPartition
+from splinecam.analysis.pieces import Pieces
 from splinecam.analysis.regions import Region
 from splinecam.analysis.sampling import sample_regions
+from splinecam.engine.along_segments import run_segments
 from splinecam.engine.plan import Plan, first_device
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
+from splinecam.geometry.paths import Path, SegmentBatch
 from splinecam.network.capture import FirstLayers, capture
 from splinecam.network.capture.isolation import dtype_of
 from splinecam.network.capture.outputs import Output, check_output
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
 
 
+@overload
 def partition(
     model: nn.Module | Captured | str | os.PathLike[str],
     domain: Domain,
@@ -56,8 +61,34 @@ def partition(
     max_regions: float | None = None,
     names: Sequence[str] | None = None,
     progress: bool = True,
-) -> Partition:
+) -> Partition: ...
+@overload
+def partition(
+    model: nn.Module | Captured | str | os.PathLike[str],
+    domain: Path,
+    *,
+    output: Output = None,
+    device: str | torch.device = "auto",
+    memory: float | str | None = None,
+    max_regions: float | None = None,
+    names: Sequence[str] | None = None,
+    progress: bool = True,
+) -> PathPartition: ...
+def partition(
+    model: nn.Module | Captured | str | os.PathLike[str],
+    domain: Domain | Path,
+    *,
+    output: Output = None,
+    device: str | torch.device = "auto",
+    memory: float | str | None = None,
+    max_regions: float | None = None,
+    names: Sequence[str] | None = None,
+    progress: bool = True,
+) -> Partition | PathPartition:
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
+
+    A path, such as ``Domain.segment(a, b)``, is divided into pieces: the result is a
+    ``PathPartition``.
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
     changed. A network from ``capture`` stands for its model as it is now, and the path of an ONNX
@@ -80,10 +111,16 @@ def partition(
     """
     network, output, device = model_of(model, output, device)
     require_module(network)
-    if not isinstance(domain, Domain):
+    if isinstance(domain, SegmentBatch):
+        raise TypeError("a batch of segments is for sc.sweep; sc.partition takes a single one")
+    if not isinstance(domain, Domain | Path):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_output(output)
     memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
+    if isinstance(domain, Path):
+        with progress_bar(len(domain.points) - 1, "segment", progress) as bar:
+            limits = memory, max_regions
+            return _along(network, domain, output, device, *limits, names, bar.update)
     with torch.inference_mode(False):
         first = first_device(device, network, domain.input_shape)
         program = capture(network, domain.input_shape, device=first, output=output)
@@ -97,6 +134,34 @@ def partition(
 
             outcome = run(program, domain, max_regions=max_regions, report=report, plan=plan)
         return assemble(network, plan.last.program, domain, outcome, output=output, names=names)
+
+
+def _along(
+    model: nn.Module,
+    path: Path,
+    output: Output,
+    device: str | torch.device,
+    memory: int | None,
+    max_regions: int | None,
+    names: Sequence[str] | None,
+    report: Callable[[int], object],
+) -> PathPartition:
+    """The partition of a path."""
+    with torch.inference_mode(False), torch.no_grad():
+        place = first_device(device, model, path.input_shape)
+        program = capture(model, path.input_shape, device=place, output=output)
+        points = path.points.to(program.device)
+        breaks = run_segments(
+            program,
+            points[:-1],
+            points[1:],
+            memory=memory,
+            max_points=max_regions,
+            report=report,
+        )
+        dtype = dtype_of(model)
+        pieces = Pieces(points[:-1], points[1:], breaks, model, program, output, dtype)
+        return PathPartition(path, pieces, names)
 
 
 def require_module(model: object) -> None:

@@ -28,7 +28,8 @@ class Backend:
     are found in a block; moduli: entries of a matrix whose moduli are taken in a block; faces:
     faces in a block of a check; chord_pairs: pairs of chords in a block; envelope_members: units
     along auxiliary lines that are compared in a block, however few most lines have; batch_bytes:
-    memory beyond which a batch of domains is halved, as larger batches are no faster.
+    memory beyond which a batch of domains is halved, as larger batches are no faster;
+    segment_numbers: numbers in a table of values at points along segments.
 
     Strategies. asynchronous: operations are queued, so that fewer operations, and fewer results
     that the host waits for, are worth more work. numpy_memory: tensors can share their memory with
@@ -49,6 +50,7 @@ class Backend:
     chord_pairs: int
     envelope_members: int
     batch_bytes: int
+    segment_numbers: int
     asynchronous: bool
     numpy_memory: bool
     slow_windows: bool
@@ -69,6 +71,7 @@ CPU = Backend(
     chord_pairs=1 << 22,
     envelope_members=1 << 14,
     batch_bytes=1 << 30,
+    segment_numbers=1 << 20,
     asynchronous=False,
     numpy_memory=True,
     slow_windows=True,
@@ -88,6 +91,7 @@ CUDA = Backend(
     chord_pairs=1 << 27,
     envelope_members=1 << 22,
     batch_bytes=1 << 33,
+    segment_numbers=1 << 28,
     asynchronous=True,
     numpy_memory=False,
     slow_windows=False,

@@ -16,7 +16,7 @@ from splinecam.geometry.frame import Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.program import Program
 
-__all__ = ["AffineMaps", "affine_maps", "derivative", "gradients"]
+__all__ = ["AffineMaps", "affine_maps", "derivative", "directional_derivative", "gradients"]
 
 _WITNESSES = 32  # corners from which on the rounding error is estimated from them
 _ENOUGH = 1 << 18  # corners after which no more are looked at
@@ -157,6 +157,20 @@ def derivative(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Te
             both = torch.func.jvp(program, (torch.cat([x, x]),), (axes.contiguous(),))[1]
             out.append(both.view(2, x.shape[0], -1).permute(1, 2, 0))
     return torch.cat(out) * frame.scale
+
+
+def directional_derivative(program: Program, x: Tensor, way: Tensor) -> Tensor:
+    """Derivative (N, n) of the network at inputs x (N, ...) along directions (N, D)."""
+    units = [way.shape[1], *(math.prod(layer.shape) for layer in program.layers)]
+    rows = max(_FEWEST, backend_of(x.device).traced_activations // max(units))
+    outputs, out = math.prod(program.output_shape), []
+    for at, along in zip(torch.split(x, rows), torch.split(way, rows), strict=True):
+        if outputs <= _FEW:
+            out.append((gradients(program, at).flatten(2) @ along[:, :, None])[:, :, 0])
+        else:
+            made = torch.func.jvp(program, (at,), (along.reshape(at.shape).contiguous(),))[1]
+            out.append(made.reshape(at.shape[0], -1))
+    return torch.cat(out)
 
 
 def gradients(program: Program, x: Tensor) -> Tensor:

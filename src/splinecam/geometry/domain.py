@@ -22,6 +22,7 @@ from splinecam._util.points import (
 )
 from splinecam._util.tolerances import PLANAR
 from splinecam.errors import DomainError
+from splinecam.geometry import paths
 from splinecam.geometry.convex import convex_corners, cross, fan, require_size
 from splinecam.geometry.planes import (
     axis_of,
@@ -282,6 +283,11 @@ class Domain:
         angle = torch.arange(corners, dtype=torch.float64) * (2 * math.pi / corners)
         ring = radius * torch.stack([angle.cos(), angle.sin()], 1)
         return cls(center, frame, ring, input_shape)
+
+    # Domains of one dimension are classes of their own.
+    segment = staticmethod(paths.segment)
+    path = staticmethod(paths.path)
+    segments = staticmethod(paths.segments)
 
     # -- the plane and the input space -----------------------------------------------------------
 

@@ -7,6 +7,7 @@ from splinecam.plot.histograms import plot_histograms
 from splinecam.plot.images import image_grid, plot_samples
 from splinecam.plot.layers import plot_layers
 from splinecam.plot.palette import CLASSES, INK, class_colors
+from splinecam.plot.paths import plot_path
 from splinecam.plot.polygons import plot_partition
 from splinecam.plot.regions import plot
 from splinecam.plot.slices import plot_slices
@@ -25,6 +26,7 @@ __all__ = [
     "plot_histograms",
     "plot_layers",
     "plot_partition",
+    "plot_path",
     "plot_samples",
     "plot_slices",
     "plot_surface",

@@ -18,11 +18,13 @@ from splinecam.testing.oracle.modules import (
     Minimum,
     Residual,
 )
+from splinecam.testing.oracle.segments import ExactPiece, exact_pieces
 
 __all__ = [
     "Abs",
     "ExactCell",
     "ExactPartition",
+    "ExactPiece",
     "GroupSort",
     "Max",
     "Maximum",
@@ -31,4 +33,5 @@ __all__ = [
     "Minimum",
     "Residual",
     "exact_partition",
+    "exact_pieces",
 ]

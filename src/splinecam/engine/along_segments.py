@@ -1,0 +1,294 @@
+"""Run a captured network along many segments at once: breakpoints, and outputs at them.
+
+The points of all segments are the rows of one table, in order. Between neighbouring points of a
+segment every value before a layer is affine. A layer adds the points at which it switches, whose
+values are interpolated; the next affine stage is then run at all points. No mesh is made.
+
+A table that is too large is cut in two, which are carried to the end of the network one after the
+other. New points are interpolated after the cut only, so that a wide layer needs little memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import torch
+from torch import Tensor
+
+from splinecam._util.backend import backend_of
+from splinecam._util.csr import counts_of, offsets_of, take
+from splinecam._util.tolerances import EPS
+from splinecam.engine.plan import free_memory
+from splinecam.engine.segment_crossings import (
+    CLOSE,
+    UNCLEAR,
+    Crossings,
+    UnitValues,
+    find_crossings,
+)
+from splinecam.errors import LimitError
+from splinecam.network.nonlinearities import Nonlinearity
+from splinecam.network.ops import Bound
+from splinecam.network.program import Program
+
+__all__ = ["Breaks", "Doubt", "run_segments"]
+
+_TABLES = 12  # tables of live values that exist at a time, at most
+_FEWEST = 32  # points of a part, however wide the layers
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Places that rounding leaves open: segments (N,), positions (N,), the layer, the reason."""
+
+    segment: Tensor
+    t: Tensor
+    layer: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Breaks:
+    """The points of S segments, in order: both ends, and the breakpoints between them.
+
+    offsets: (S + 1,) where the points of each segment begin; t: (P,) positions from 0 to 1; values:
+    (P, n_out) outputs; error: (n_out,) their rounding error; layer_errors: (n,) that of the units
+    of each layer, by its name.
+    """
+
+    offsets: Tensor
+    t: Tensor
+    values: Tensor
+    error: Tensor
+    layer_errors: dict[str, Tensor]
+    doubts: list[Doubt]
+
+
+@dataclass(frozen=True)
+class _State:
+    """The points before a stage, and what their values follow from.
+
+    segment, t: (P,) of the points; before: (P,) the row at or before each point, and s: (P,) the
+    fraction of the way to the next row; rows: values by name; layer: to be applied to them, if any.
+    joined: whether the first point is the last one of the part before.
+    """
+
+    index: int
+    segment: Tensor
+    t: Tensor
+    before: Tensor
+    s: Tensor
+    rows: dict[str, Tensor]
+    bounds: dict[str, Bound]
+    layer: Nonlinearity | None = None
+    joined: bool = False
+
+    @property
+    def count(self) -> int:
+        return int(self.t.shape[0])
+
+    def live(self, names: tuple[str, ...]) -> dict[str, Tensor]:
+        """The values at all points."""
+        layer, known = self.layer, next(iter(self.rows.values())).shape[0]
+        needed = {layer.argument if layer and layer.result == name else name for name in names}
+        values = {name: self.rows[name] for name in needed}
+        if known < self.count:
+            new = self.s.nonzero()[:, 0]
+            values = {name: self._interpolate(value, new) for name, value in values.items()}
+        if layer is not None and layer.result in names:
+            values[layer.result] = layer.apply(values[layer.argument])
+        return {name: values[name] for name in names}
+
+    def _interpolate(self, rows: Tensor, new: Tensor) -> Tensor:
+        values, p = take(rows, self.before), take(self.before, new)
+        s = take(self.s, new).view(-1, *[1] * (rows.dim() - 1))
+        made = take(rows, p).lerp_(take(rows, p + 1), s)
+        return values.index_copy_(0, new, made)
+
+    def halves(self) -> tuple[_State, _State]:
+        """Two parts that share a point if that lies inside a segment."""
+        middle = self.count // 2
+        shared = bool(self.segment[middle - 1] == self.segment[middle])
+        return self._part(0, middle + shared, self.joined), self._part(middle, self.count, shared)
+
+    def _part(self, begin: int, end: int, joined: bool) -> _State:
+        first, last = self.before[[begin, end - 1]].tolist()
+        # The last point may lie between its row and the next one.
+        rows = {name: value[first : last + 2] for name, value in self.rows.items()}
+        return replace(
+            self,
+            segment=self.segment[begin:end],
+            t=self.t[begin:end],
+            before=self.before[begin:end] - first,
+            s=self.s[begin:end],
+            rows=rows,
+            joined=joined,
+        )
+
+
+Report = Callable[[int], object]
+"""Is called with the number of segments that are finished, since the last call."""
+
+
+@dataclass
+class _Run:
+    """One computation: what stays the same while parts are carried through the stages."""
+
+    program: Program
+    numbers: int
+    memory: int
+    max_points: int | None
+    layer_errors: dict[str, Tensor] = field(default_factory=dict)
+    doubts: list[Doubt] = field(default_factory=list)
+    points: int = 0
+
+    def finish(self, state: _State, report: Report) -> list[tuple[_State, Tensor, Tensor]]:
+        """Carry points to the end: the parts with their outputs, and the errors of the outputs."""
+        waiting, done = [state], []
+        while waiting:
+            part = waiting.pop()
+            while part.index < len(self.program.stages):
+                if part.count > 2 and self._too_large(part):
+                    part, other = part.halves()
+                    waiting.append(other)
+                else:
+                    part = self._advance(part)
+            name = self.program.output_name
+            output = part.rows[name].reshape(part.count, -1)
+            done.append((part, output, part.bounds[name].error.reshape(-1)))
+            report(0)
+        return done
+
+    def _too_large(self, state: _State) -> bool:
+        before = sum(prod(value.shape[1:]) for value in state.rows.values())
+        width = max(before, self.program.widths[state.index])
+        numbers = state.count * width
+        if numbers > self.memory // (8 * _TABLES):
+            return True
+        return numbers > self.numbers and state.count > 2 * _FEWEST
+
+    def _advance(self, state: _State) -> _State:
+        """Run one stage, and find where the layer after it switches."""
+        program, i = self.program, state.index
+        stage = program.stages[i]
+        values = program.advance(i, state.live(stage.live_in))
+        bounds = program.bounds(i, {name: state.bounds[name] for name in stage.live_in})
+        layer, each = stage.layer, torch.arange(state.count, device=state.t.device)
+        known = replace(state, index=i + 1, before=each, s=torch.zeros_like(state.t), rows=values)
+        if layer is None:
+            return replace(known, bounds=bounds, layer=None)
+        z = values[layer.source].reshape(state.count, -1)
+        low, high = z.amin(0), z.amax(0)
+        error = bounds[layer.source].error.reshape(-1)
+        error = error + EPS * torch.maximum(low.abs(), high.abs())
+        inside = state.segment[1:] == state.segment[:-1]
+        found = find_crossings(layer, UnitValues(z, error, low, high, state.t, inside))
+        self._note(layer.name, error, state, found)
+        bounds = {name: Bound(m, e + EPS * m) for name, (m, e) in bounds.items()}
+        bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
+        return _with_points(replace(known, bounds=bounds, layer=layer), found)
+
+    def _note(self, name: str, error: Tensor, state: _State, found: Crossings) -> None:
+        """Keep the errors of a layer's units and its doubts, and count the points."""
+        known = self.layer_errors.get(name)
+        self.layer_errors[name] = error if known is None else torch.maximum(known, error)
+        if found.unclear.shape[0]:
+            at = found.unclear
+            self.doubts.append(Doubt(state.segment[at], state.t[at], name, UNCLEAR))
+        if found.close.shape[0]:
+            piece, s = found.piece[found.close], found.s[found.close]
+            t = torch.lerp(state.t[piece], state.t[piece + 1], s)
+            self.doubts.append(Doubt(state.segment[piece], t, name, CLOSE))
+        self.points += int(found.piece.shape[0])
+        if self.max_points is not None and self.points > self.max_points:
+            raise LimitError(
+                f"There are more than {self.max_points:,} breakpoints at layer {name!r} already. "
+                "Raise max_regions, or choose shorter or fewer segments."
+            )
+
+
+def _with_points(state: _State, found: Crossings) -> _State:
+    """The state with new points between its rows."""
+    old, new = state.count, int(found.piece.shape[0])
+    if not new:
+        return state
+    counts = counts_of(found.piece, old)
+    place_old = state.before + offsets_of(counts)[:-1]
+    place_new = found.piece + torch.arange(1, new + 1, device=found.piece.device)
+    t = torch.lerp(take(state.t, found.piece), take(state.t, found.piece + 1), found.s)
+
+    def merged(at_old: Tensor, at_new: Tensor) -> Tensor:
+        both = at_old.new_empty(old + new)
+        both[place_old], both[place_new] = at_old, at_new
+        return both
+
+    return replace(
+        state,
+        segment=merged(state.segment, take(state.segment, found.piece)),
+        t=merged(state.t, t),
+        before=merged(state.before, found.piece),
+        s=merged(state.s, found.s),
+    )
+
+
+def run_segments(
+    program: Program,
+    first: Tensor,
+    last: Tensor,
+    *,
+    memory: int | None = None,
+    max_points: int | None = None,
+    report: Report = lambda count: None,
+) -> Breaks:
+    """The breakpoints of a network along the segments from ``first`` to ``last``: (S, ...) inputs.
+
+    memory: bytes to stay within, apart from the result. max_points: a ``LimitError`` beyond so many
+    breakpoints. report: is called with the number of segments that are done.
+    """
+    device = program.device
+    memory = free_memory(device) if memory is None else memory
+    numbers = backend_of(device).segment_numbers
+    run = _Run(program, numbers, memory, max_points)
+    step = max(1, numbers // (2 * max(1, *program.widths[:1], prod(program.input_shape))))
+    parts = []
+    with torch.inference_mode():
+        for start in range(0, first.shape[0], step):
+            a, b = first[start : start + step].to(device), last[start : start + step].to(device)
+            parts += run.finish(_first_state(program, a, b, start), lambda _: None)
+            report(a.shape[0])
+    return _joined(parts, first.shape[0], run)
+
+
+def _first_state(program: Program, a: Tensor, b: Tensor, start: int) -> _State:
+    """The ends of segments, as they are before the first stage."""
+    count, device = a.shape[0], program.device
+    x = torch.stack([a, b], 1).to(torch.float64).view(2 * count, *program.input_shape)
+    magnitude = x.abs().amax(0, keepdim=True)
+    segment = torch.arange(start, start + count, device=device).repeat_interleave(2)
+    t = torch.tensor([0.0, 1.0], dtype=torch.float64, device=device).repeat(count)
+    return _State(
+        index=0,
+        segment=segment,
+        t=t,
+        before=torch.arange(2 * count, device=device),
+        s=torch.zeros_like(t),
+        rows={program.input_name: x},
+        bounds={program.input_name: Bound(magnitude, EPS * magnitude)},
+    )
+
+
+def _joined(parts: list[tuple[_State, Tensor, Tensor]], segments: int, run: _Run) -> Breaks:
+    """The points of all parts, in ordinary tensors, as these are made outside of inference mode."""
+    skip = [int(part.joined) for part, _, _ in parts]
+    owner = torch.cat([part.segment[k:] for k, (part, _, _) in zip(skip, parts, strict=True)])
+    t = torch.cat([part.t[k:] for k, (part, _, _) in zip(skip, parts, strict=True)])
+    values = torch.cat([value[k:] for k, (_, value, _) in zip(skip, parts, strict=True)])
+    error = torch.stack([error for _, _, error in parts]).amax(0)
+    offsets = offsets_of(counts_of(owner, segments))
+    errors = {name: error.clone() for name, error in run.layer_errors.items()}
+    doubts = [
+        replace(doubt, segment=doubt.segment.clone(), t=doubt.t.clone()) for doubt in run.doubts
+    ]
+    return Breaks(offsets, t, values, error, errors, doubts)
