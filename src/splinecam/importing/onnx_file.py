@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ __all__ = ["OLDEST_OPSET", "damaged", "opset_of", "read_message", "require_onnx"
 
 OLDEST_OPSET = 7
 _MOST_BYTES = 2**31 - 1  # of one protobuf message
-_MOST_NODES = 1_000_000  # after functions are written out
+_MOST_NODES = 20_000  # after functions are written out
+_DEEPEST = 100  # calls of functions within functions
 _STANDARD = ("", "ai.onnx")
 
 
@@ -57,18 +58,24 @@ def read_message(path: Path) -> Any:
         raise damaged(path, "there is no graph in it")
     if model.functions:
         _refuse_large_functions(model, path)
+        import onnx.inliner
+
         model = onnx.inliner.inline_local_functions(model)
     return model
 
 
 def _refuse_large_functions(model: Any, path: Path) -> None:
-    """Raise an error if functions call themselves, or grow beyond bounds when written out."""
+    """Raise an error if functions call themselves, or grow beyond bounds when written out.
+
+    What is not called counts, too, and so do calls in graphs within graphs: the program that writes
+    functions out follows all of them.
+    """
     bodies = {(f.domain, f.name): f.node for f in model.functions}
     sizes: dict[tuple[str, str], int] = {}
 
     def size(nodes: Sequence[Any], outer: tuple[Any, ...]) -> int:
         total = 0
-        for node in nodes:
+        for node in _with_inner(nodes):
             key = (node.domain, node.op_type)
             if key not in bodies:
                 total += 1
@@ -76,6 +83,8 @@ def _refuse_large_functions(model: Any, path: Path) -> None:
             if key in outer:
                 raise damaged(path, f"the function {node.op_type} calls itself")
             if key not in sizes:
+                if len(outer) > _DEEPEST:
+                    raise damaged(path, f"its functions call each other {_DEEPEST} deep")
                 sizes[key] = size(bodies[key], (*outer, key))
             total += sizes[key]
         if total > _MOST_NODES:
@@ -83,6 +92,19 @@ def _refuse_large_functions(model: Any, path: Path) -> None:
         return total
 
     size(model.graph.node, ())
+    for key, nodes in bodies.items():
+        size(nodes, (key,))
+
+
+def _with_inner(nodes: Sequence[Any]) -> Iterator[Any]:
+    """The nodes, and those of the graphs in their attributes."""
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                waiting.extend(graph.node)
 
 
 def opset_of(model: Any, path: Path) -> int:

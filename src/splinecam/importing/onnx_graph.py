@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam.errors import CaptureError, OffendingOp, UnsupportedOpError
+from splinecam.errors import CaptureError, FileError, OffendingOp, UnsupportedOpError
 from splinecam.importing.onnx_file import damaged
 from splinecam.importing.onnx_nodes import Eager, Node, Refused, Value, Writer
 from splinecam.importing.onnx_rules import FOLDS, REJECTED, RULES
-from splinecam.importing.onnx_tensors import TensorReader
+from splinecam.importing.onnx_tensors import MOST_ENTRIES, TensorReader
 
 __all__ = ["Imported", "import_graph", "input_of"]
 
@@ -81,6 +81,7 @@ class _Importer:
         self.source = input_of(graph, path)
         self.read = TensorReader(path)
         self.offending: list[OffendingOp] = []
+        self.made = 0  # entries of constants that nodes have made
         self.nodes = _needed(graph, path)
         self.uses = Counter(name for node in self.nodes for name in node.input)
         self.uses.update(item.name for item in graph.output)
@@ -140,6 +141,7 @@ class _Importer:
         else:
             try:
                 results = self._results(self._node(proto, kind, label, inputs))
+                self._count(results)
             except Refused as error:
                 self._reject(label, kind, standard, str(error))
         for item in inputs:  # another use of a product, so that it cannot take a bias
@@ -149,6 +151,15 @@ class _Importer:
             if name in self.values and name:
                 raise damaged(self.path, f"the value {name!r} is made twice")
             self.values[name] = result if name else None
+
+    def _count(self, results: list[Any]) -> None:
+        """Raise an error when constants that are not in the file become too many."""
+        self.made += sum(item.numel() for item in results if isinstance(item, Tensor))
+        if self.made > 2 * MOST_ENTRIES:
+            raise FileError(
+                f"The constants that nodes of {self.path} make have more than {2 * MOST_ENTRIES} "
+                "entries together, which is more than is made while a file is read."
+            )
 
     def _node(self, proto: Any, kind: str, label: str, inputs: list[Any]) -> Node:
         attributes = {item.name: self._attribute(item, label) for item in proto.attribute}

@@ -13,6 +13,7 @@ from splinecam.errors import CaptureError, FileError, SplineCamError
 from splinecam.importing.onnx_file import damaged, opset_of, read_message
 from splinecam.importing.onnx_graph import Imported, import_graph, input_of
 from splinecam.importing.onnx_nodes import layout
+from splinecam.importing.onnx_tensors import bounded
 from splinecam.network.layer_graph import LayerGraph
 
 __all__ = ["OnnxModule", "read_onnx"]
@@ -123,6 +124,7 @@ def _whole_shape(
     if any(size <= 0 for size in sizes):
         raise CaptureError(_unknown(path, f"the shape {_words(tensor)}"))
     batch = sizes[0] if len(sizes) > 1 and sizes[0] > 1 else None
+    bounded(tuple(sizes[1:] if batch else sizes), f"The input of the network in {path}")
     return tuple(sizes), batch
 
 

@@ -59,6 +59,7 @@ class Writer:
         self.dtype = dtype
         self.layers: dict[str, nn.Module] = {}
         self.links: list[Link] = []
+        self.numbers: dict[str, int] = {}  # that names of several layers end with
         self.linear: dict[str, nn.Linear] = {}  # products of one use, which may take a bias still
         self.tensors: dict[str, Tensor] = {
             source: torch.empty(
@@ -85,7 +86,11 @@ class Writer:
         name = f"{kind}_{name}" if name[0].isdigit() else name
         if name not in self.layers and name not in _TAKEN:
             return name
-        return next(f"{name}_{i}" for i in range(2, 10**9) if f"{name}_{i}" not in self.layers)
+        while True:  # on from the number that was given last, as thousands may have one name
+            self.numbers[name] = self.numbers.get(name, 1) + 1
+            numbered = f"{name}_{self.numbers[name]}"
+            if numbered not in self.layers:
+                return numbered
 
 
 class Eager(Writer):

@@ -22,6 +22,7 @@ __all__ = ["MOST_ENTRIES", "TensorReader", "bounded", "broadcast", "dtype_of_cod
 MOST_ENTRIES = 1 << 26
 """So many numbers may a value have that is made while a file is read: 512 MB in float64."""
 
+_MOST_AXES = 64  # as in NumPy
 _BFLOAT16 = 16
 # Codes of TensorProto.DataType, the field that holds the entries, and their type as raw bytes.
 _KINDS: dict[int, tuple[str, Any, torch.dtype]] = {
@@ -49,6 +50,8 @@ def dtype_of_code(code: int) -> torch.dtype | None:
 
 def bounded(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
     """The same shape, or an error if a value of that shape would be gigantic."""
+    if len(shape) > _MOST_AXES:
+        raise FileError(f"{what} would have {len(shape)} axes: at most {_MOST_AXES} can be read.")
     if any(size < 0 for size in shape) or prod(shape) > MOST_ENTRIES:
         raise FileError(
             f"{what} would have the shape {tuple(shape)}: a value that is made while a file is "

@@ -2,7 +2,7 @@
 
 Tensors without data (on the device ``meta``) tell the shape of any result. But for many simple
 operations torch then imports its compiler, which takes seconds; for these, shapes are computed
-here.
+here. Where inputs do not fit a layer, torch is asked, and says so.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def call_result(operation: str, target: Any, arguments: Sequence[Any]) -> Tensor
         gone = {dim % x.dim() for dim in dims}
         left = [size for i, size in enumerate(x.shape) if i not in gone]
         return torch.empty(left, dtype=x.dtype, device=_META)
-    if operation == "cat":
+    if operation == "cat" and _fit_together(*arguments):
         parts, dim = arguments
         sizes = list(parts[0].shape)
         sizes[dim] = sum(part.shape[dim] for part in parts)
@@ -73,9 +73,9 @@ def blank_result(layer: nn.Module, inputs: Sequence[Tensor]) -> Tensor:
         }
         arguments = layer.bound(inputs, blank.__getitem__)
         return call_result(layer.operation, layer.target, arguments)
-    if isinstance(layer, _SAME):
+    if isinstance(layer, _SAME) and _channels(layer) in (None, *x.shape[1:2]):
         return x
-    if isinstance(layer, nn.Linear):
+    if isinstance(layer, nn.Linear) and x.shape[-1] == layer.in_features:
         return torch.empty((*x.shape[:-1], layer.out_features), dtype=x.dtype, device=_META)
     if isinstance(layer, _ADAPTIVE) and layer.output_size == 1:
         shape = (*x.shape[:2], *[1] * (x.dim() - 2))
@@ -85,3 +85,18 @@ def blank_result(layer: nn.Module, inputs: Sequence[Tensor]) -> Tensor:
     with torch.no_grad():
         result: Tensor = torch.func.functional_call(layer, state, tuple(inputs))
     return result
+
+
+def _channels(layer: nn.Module) -> int | None:
+    """How many channels the inputs of a layer must have; None if any number will do."""
+    if isinstance(layer, nn.PReLU):
+        return layer.num_parameters if layer.num_parameters > 1 else None
+    count = getattr(layer, "num_features", None)
+    return None if count is None else int(count)
+
+
+def _fit_together(parts: Sequence[Tensor], dim: int) -> bool:
+    """Whether tensors have the same sizes but for that along which they are joined."""
+    rank = parts[0].dim()
+    others = {tuple(size for i, size in enumerate(part.shape) if i != dim % rank) for part in parts}
+    return len(others) == 1
