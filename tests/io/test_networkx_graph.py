@@ -6,6 +6,7 @@ import gc
 import io
 import logging
 import sys
+from typing import Any
 
 import networkx
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import splinecam as sc
-from export_cases import CASES, partition_of
+from export_cases import CASES, mlp, partition_of
 
 
 @pytest.fixture(params=CASES)
@@ -81,22 +82,33 @@ def test_regions_that_share_two_edges_have_one_edge_of_the_graph() -> None:
 def test_names_of_layers_and_classes_are_there() -> None:
     part = partition_of("classifier")
     graph = part.to_networkx()
-    assert graph.graph == {"layers": ["1", "3"], "names": ["ash", "oak", 'e"lm']}
     assert part.names is not None
     assert all(node["class_name"] == part.names[node["class"]] for node in graph.nodes.values())
     assert "class_name" not in partition_of("one output").to_networkx().nodes[0]
 
 
-def test_plain_attributes_go_into_files_of_networkx() -> None:
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("graphml", {"node_type": int}),
+        ("gexf", {"node_type": int}),
+        ("gml", {"label": "id"}),
+    ],
+)
+def test_plain_attributes_go_into_files_of_networkx(kind: str, options: dict[str, Any]) -> None:
     part = partition_of("classifier")
     graph = part.to_networkx(maps=False, ends=False)
-    del graph.graph["layers"], graph.graph["names"]  # lists
     file = io.BytesIO()
-    networkx.write_graphml(graph, file)
+    getattr(networkx, f"write_{kind}")(graph, file)
     file.seek(0)
-    again = networkx.read_graphml(file, node_type=int)
-    assert {k: dict(again.nodes[k]) for k in again} == {k: dict(graph.nodes[k]) for k in graph}
-    assert all(again.edges[pair] == graph.edges[pair] for pair in graph.edges)
+    again = getattr(networkx, f"read_{kind}")(file, **options)
+    extra = {"label", "id"}  # that some formats add
+    for k in graph:
+        node = {name: x for name, x in again.nodes[k].items() if name not in extra}
+        assert node == graph.nodes[k]
+    for pair in graph.edges:
+        edge = {name: x for name, x in again.edges[pair].items() if name not in extra}
+        assert edge == graph.edges[pair]
 
 
 def test_what_is_left_out() -> None:
@@ -149,11 +161,23 @@ def test_without_networkx(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_from_a_gpu() -> None:
-    part = partition_of("classifier")
-    model = part.model.cuda()
-    there = sc.partition(model, part.domain, device="cuda", progress=False)
-    graph = there.to_networkx()
-    assert len(graph) == len(part)
-    assert sum(graph.nodes[k]["area"] for k in graph) == pytest.approx(4.0)
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_what_is_on_a_gpu_is_exported_as_from_the_cpu() -> None:
+    there = sc.partition(
+        mlp(2, 16, 16, 3).cuda(), sc.Domain.box(-1, 1), device="cuda", progress=False
+    )
+    saved = io.BytesIO()
+    there.save(saved)
+    saved.seek(0)
+    here = sc.load(saved)
+    assert (there.mesh.uv.device.type, here.mesh.uv.device.type) == ("cuda", "cpu")
+    graphs = [part.to_networkx() for part in (there, here)]
+    assert graphs[0].edges == graphs[1].edges
+    contents = []
+    for part in (there, here):
+        files = io.BytesIO(), io.BytesIO(), io.BytesIO()
+        part.to_geojson(files[0], columns=["class", "layer"])
+        part.to_ply(files[1], output=0, columns=["class", "layer"])
+        part.to_vtk(files[2], output=0, columns=["class", "layer"])
+        contents.append([file.getvalue() for file in files])
+    assert contents[0] == contents[1]

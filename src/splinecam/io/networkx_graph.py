@@ -49,8 +49,7 @@ def to_networkx(
     names of classes also ``class_name``. An edge of the graph has the ``length`` of what the two
     regions share, and of the edge of the partition that it is: ``edge`` (its number), ``layer``
     and ``unit`` that drew it, and ``layer_name``. If two regions share several edges, which are
-    then on one line, ``edge``, ``layer`` and ``unit`` are those of the first. The graph itself has
-    ``layers`` and ``names``.
+    then on one line, ``edge``, ``layer`` and ``unit`` are those of the first.
 
     A graph of Python objects takes about twenty times the memory of the partition: above
     ``max_regions`` a ``LimitError`` says beforehand how much memory and time it takes.
@@ -71,7 +70,7 @@ def to_networkx(
     """
     networkx = optional("networkx", "to_networkx", "dev")
     _tell_cost(part, maps, ends, limit_of("max_regions", max_regions))
-    graph = networkx.Graph(layers=list(part.layers), names=class_names(part))
+    graph = networkx.Graph()
     with torch.no_grad():
         shared = _shared_edges(part)
         nodes, edges = _nodes(part, maps), _edges(part, shared, ends)
