@@ -379,8 +379,9 @@ PROPERTY = (
         [*SLICE, "--input-shape", "1,6,6"],
         [*SLICE, "--at", "images.npy", "--pick", "2"],
         [*SLICE[:4], *["0"] * 36, *["1"] * 36, "--input-shape", "1,6,6", "--at", *["0.5"] * 36],
+        [*SLICE[:1], "8", "35", *SLICE[3:], "--at", *["0.5"] * 36],
         ["--slice", "8", "-1", "--vnnlib", "box.vnnlib", "--input-shape", "1,6,6"],
-        ["--slice", "8", "35", "--vnnlib", "two.vnnlib", "--case", "1", "--input-shape", "1,6,6"],
+        ["--slice", "8", "35", "--vnnlib", "two.vnnlib", "--case", "1"],
     ],
 )
 def test_slices_of_a_box(run: Run, here: Path, options: list[str]) -> None:
@@ -409,6 +410,7 @@ def test_slices_that_are_refused(run: Run, here: Path) -> None:
         ("--vnnlib images.npy --slice 0 1", "not a VNN-LIB file"),
         ("--slice 0 1 --box 0 1", "Say which shape one input has: --input-shape 5"),
         ("--slice 0 1 --box 0 1 --input-shape 6", "takes inputs of shape (1, 6, 6), but"),
+        ("--slice 0 1 --box 0 1 --input-shape 36", "Say --input-shape 1,6,6"),
         ("--slice 0 1 --box 0 1 --at 3 3 3", "The plane misses the box: x[2] is 3 in --at"),
         ("--slice 0 9 --box 0 1 --at 0 0 0", "--slice has 9, but inputs have 3 numbers there"),
         ("--slice 1 1 --box 0 1 --at 0 0 0", "The two axes of --slice are the same"),

@@ -23,7 +23,7 @@ from splinecam.cli.console import Console, claim, plain, printing, write_text
 from splinecam.cli.models import Found, find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
 from splinecam.cli.region_files import export_command, write_table
-from splinecam.cli.samples import domain_of, picked, read_samples, require_shape
+from splinecam.cli.samples import domain_of, fitted, picked, read_samples
 from splinecam.cli.viewing import view_command
 from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
 from splinecam.geometry.domain import Domain
@@ -50,6 +50,8 @@ def _partition(options: Namespace) -> int:
     assert found is not None  # the parser sees to it
     domain, anchors = found
     part = _computed(options, domain, console)
+    if anchors is not None:
+        anchors = anchors.reshape(-1, *part.domain.input_shape)
     with writing(options.out):
         options.out.mkdir(parents=True, exist_ok=True)
     with console.timed("statistics"):
@@ -64,7 +66,7 @@ def _partition(options: Namespace) -> int:
         "seconds": console.seconds,
     }
     write_text(numbers, _json(about))
-    write_text(text, f"{options.model}\n{part!r}\n{domain!r}\n\n{stats}\n")
+    write_text(text, f"{options.model}\n{part!r}\n{part.domain!r}\n\n{stats}\n")
     try:
         with console.timed("picture"):
             draw(part, pictures, options, anchors=anchors)
@@ -84,7 +86,7 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
     """Return the partition of a model, checked unless --no-validate is given."""
     with console.timed("model"):
         found = _model_of(options)
-    require_shape(options.model, found.input_shape, domain)
+    domain = fitted(options.model, found.input_shape, domain, options)
     if options.output is not None or options.level is not None or options.color == "output":
         program = capture(found.model, domain.input_shape, output=options.result)
         require_outputs(options, prod(program.output_shape))
@@ -210,9 +212,9 @@ def _model_of(options: Namespace) -> Found:
 def _check(options: Namespace) -> int:
     console = Console()
     chosen, found = domain_of(options), _model_of(options)
+    shape = options.input_shape or found.input_shape
     if chosen is not None:
-        require_shape(options.model, found.input_shape, chosen[0])
-    shape = chosen[0].input_shape if chosen else options.input_shape or found.input_shape
+        shape = fitted(options.model, found.input_shape, chosen[0], options).input_shape
     if shape is None:
         raise CaptureError(
             f"Say which shape one input of {options.model} has: --input-shape 2, or 1,28,28."

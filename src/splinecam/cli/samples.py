@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from splinecam.errors import DomainError, FileError
 from splinecam.geometry.domain import Domain
 from splinecam.importing.vnnlib import read_vnnlib
 
-__all__ = ["domain_of", "picked", "read_labels", "read_samples", "require_shape"]
+__all__ = ["domain_of", "fitted", "picked", "read_labels", "read_samples"]
 
 
 def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
@@ -81,12 +82,19 @@ def _property_box(options: Namespace) -> tuple[Tensor, Tensor]:
     return prop.cases[int(options.case)].box
 
 
-def require_shape(model: str, known: tuple[int, ...] | None, domain: Domain) -> None:
-    """Raise an error if a model takes inputs of another shape than those of a domain."""
+def fitted(model: str, known: tuple[int, ...] | None, domain: Domain, options: Namespace) -> Domain:
+    """Return a domain with the input shape of a model; if it has another one, raise an error.
+
+    A slice has the shape of the model, unless --input-shape gives it one: what bounds a box on the
+    command line or in a file is often flat.
+    """
     if known is None or known == domain.input_shape:
-        return
+        return domain
     hint = "Choose a domain of this shape."
     if prod(known) == domain.dim:
+        boxed = options.slice is not None or options.vnnlib is not None
+        if boxed and options.input_shape is None:
+            return replace(domain, input_shape=known)
         hint = f"Say --input-shape {','.join(map(str, known))}."
     raise DomainError(
         f"{model} takes inputs of shape {known}, but those of the domain have shape "

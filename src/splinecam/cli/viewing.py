@@ -15,7 +15,7 @@ from splinecam._util.options import device_of
 from splinecam.cli.console import Console, claim
 from splinecam.cli.models import find_model
 from splinecam.cli.pictures import are_images
-from splinecam.cli.samples import domain_of, picked, read_labels, read_samples, require_shape
+from splinecam.cli.samples import domain_of, fitted, picked, read_labels, read_samples
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.network.model_files import kind_of_file
@@ -81,7 +81,7 @@ def _subject(word: str, options: Namespace, domain: Domain | None) -> list[Any]:
             f"Say which of its inputs to show for {word}: --box -1 1 for inputs of two numbers, "
             "--slice 0 1 --box -1 1 for more, or --through, --around or --polygon and samples."
         )
-    require_shape(word, found.input_shape, domain)
+    domain = fitted(word, found.input_shape, domain, options)
     network = capture(found.model, domain.input_shape, output=options.result, device=options.device)
     return [network, domain]
 
@@ -99,6 +99,8 @@ def _look(
     if options.through is not None:
         look["anchors"] = anchors
     points = anchors
+    if anchors is not None and options.at is not None and shape is not None:
+        points = anchors.reshape(-1, *shape)
     if options.points is not None:
         points = read_samples(options.points, key=options.key, input_shape=shape)
         if anchors is None:
