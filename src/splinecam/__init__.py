@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from splinecam import nn
     from splinecam._captured import Captured, capture
+    from splinecam._difference import difference
     from splinecam._partition import Partition, Region, Unresolved, load, partition
     from splinecam._sweep import sweep
     from splinecam.analysis.boundary import Boundary, LevelSet
     from splinecam.analysis.class_regions import ClassRegions
     from splinecam.analysis.comparison import Comparison, compare
+    from splinecam.analysis.difference import Difference
+    from splinecam.analysis.disagreement import Disagreement
     from splinecam.analysis.neurons import NeuronCurves
     from splinecam.analysis.path_partition import PathPartition
     from splinecam.analysis.segment_partitions import SegmentPartitions
@@ -55,6 +58,8 @@ __all__ = [
     "ClassRegions",
     "Comparison",
     "DataError",
+    "Difference",
+    "Disagreement",
     "Domain",
     "DomainError",
     "FileError",
@@ -83,6 +88,7 @@ __all__ = [
     "Watch",
     "capture",
     "compare",
+    "difference",
     "from_sklearn",
     "load",
     "load_model",
@@ -104,11 +110,14 @@ __all__ = [
 # command line's help, and who interrupts it, need not wait for.
 _MODULES = {
     "_captured": ("Captured", "capture"),
+    "_difference": ("difference",),
     "_partition": ("Partition", "Region", "Unresolved", "load", "partition"),
     "_sweep": ("sweep",),
     "analysis.boundary": ("Boundary", "LevelSet"),
     "analysis.class_regions": ("ClassRegions",),
     "analysis.comparison": ("Comparison", "compare"),
+    "analysis.difference": ("Difference",),
+    "analysis.disagreement": ("Disagreement",),
     "analysis.path_partition": ("PathPartition",),
     "analysis.segment_partitions": ("SegmentPartitions",),
     "geometry.domain": ("Domain",),

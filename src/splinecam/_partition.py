@@ -164,10 +164,10 @@ def _along(
         return PathPartition(path, pieces, names)
 
 
-def require_module(model: object) -> None:
-    """Raise a ``TypeError`` unless the model is a module."""
+def require_module(model: object, name: str = "model") -> None:
+    """Raise a ``TypeError`` unless the model, an argument of this name, is a module."""
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
+        raise TypeError(f"{name} must be an nn.Module, not {instead_of(model)}")
 
 
 def assemble(

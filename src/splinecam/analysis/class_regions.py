@@ -17,9 +17,11 @@ from splinecam.analysis.class_names import class_number
 from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.analysis.winners import Winners
 from splinecam.errors import SplineCamError
+from splinecam.geometry.frame import Frame
 from splinecam.geometry.rings import Outlines, outlines
+from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["ClassPolygon", "ClassRegions", "class_regions"]
+__all__ = ["ClassPolygon", "ClassRegions", "class_regions", "piece_polygons"]
 
 
 @dataclass(frozen=True)
@@ -123,20 +125,9 @@ class ClassRegions:
         number: the number or the name of the class.
         """
         chosen = class_number(number, self.partition.names, self.n_classes)
-        found, mesh, frame = self._outlines, self.winners.overlay.mesh, self.partition.frame
-        piece = found.ring_piece
-        uv = frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
-        areas = self.cell_areas.new_zeros(found.piece_label.shape)
-        areas.index_add_(0, piece, found.ring_area * frame.scale**2)
-        rings: dict[int, list[Tensor]] = {}
-        for ring in (found.piece_label[piece] == chosen).nonzero()[:, 0].tolist():
-            line = uv[found.offsets[ring] : found.offsets[ring + 1]]
-            rings.setdefault(int(piece[ring]), []).append(line)
-        pieces = [  # the first ring of a piece is the outer one
-            ClassPolygon(outline, tuple(holes), float(areas[index]))
-            for index, (outline, *holes) in rings.items()
-        ]
-        return sorted(pieces, key=lambda piece: -piece.area)
+        found = self._outlines
+        mesh, frame = self.winners.overlay.mesh, self.partition.frame
+        return piece_polygons(mesh, frame, found, found.piece_label == chosen)
 
     def to_shapely(self) -> NDArray[Any]:
         """The classes as an array of shapely's MultiPolygons in plane coordinates, (n_classes,).
@@ -174,6 +165,23 @@ class ClassRegions:
         parts = [f"{names[k]}: {100 * share[k]:.3g} %" for k in top if share[k] > 0]
         more = ", ..." if self.n_classes > 5 and int((self.areas > 0).sum()) > 5 else ""
         return f"ClassRegions({', '.join(parts)}{more})"
+
+
+def piece_polygons(mesh: Mesh, frame: Frame, found: Outlines, chosen: Tensor) -> list[ClassPolygon]:
+    """Some of the pieces of labelled faces, which a mask (P,) chooses, the largest first."""
+    piece = found.ring_piece
+    uv = frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
+    areas = uv.new_zeros(found.piece_label.shape)
+    areas.index_add_(0, piece, found.ring_area * frame.scale**2)
+    rings: dict[int, list[Tensor]] = {}
+    for ring in chosen[piece].nonzero()[:, 0].tolist():
+        line = uv[found.offsets[ring] : found.offsets[ring + 1]]
+        rings.setdefault(int(piece[ring]), []).append(line)
+    pieces = [  # the first ring of a piece is the outer one
+        ClassPolygon(outline, tuple(holes), float(areas[index]))
+        for index, (outline, *holes) in rings.items()
+    ]
+    return sorted(pieces, key=lambda piece: -piece.area)
 
 
 def class_regions(

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map, tree_map_only
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import CONVOLUTION_PRECISION
 from splinecam.errors import SplineCamError
-from splinecam.network.capture import FirstLayers
+from splinecam.network.capture import Both, FirstLayers
 from splinecam.network.capture.isolation import EXCLUSIVE, private_copy, unwrap, widened
 from splinecam.network.capture.outputs import Output, selected
 from splinecam.network.capture.tracing.diagnosis import first_line
@@ -51,7 +51,7 @@ def run_real(
     names, while ``x.dtype`` still is the model's own ``dtype``; otherwise the copy runs as it is.
     The first layers of a model are run by the program that is captured from the model now.
     """
-    if isinstance(model, FirstLayers):
+    if isinstance(model, FirstLayers) or (isinstance(model, Both) and model.by_program):
         yield lambda x: model(x.to(device)).flatten(1)
         return
     with EXCLUSIVE:  # no module can run while another thread exports a model

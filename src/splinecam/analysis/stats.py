@@ -15,7 +15,7 @@ from splinecam.analysis.boundary import decision_boundary
 from splinecam.analysis.measures import centroid_values, measures
 from splinecam.analysis.partition_data import PartitionData
 
-__all__ = ["SHORT", "Stats", "stats"]
+__all__ = ["SHORT", "Stats", "few_rows", "stats"]
 
 # The names of the paper, and the longer ones.
 SHORT = {
@@ -239,16 +239,18 @@ def _groups(found: Stats) -> list[TextTable]:
             lipschitz_plane="within the plane",
             lipschitz_input="in input space",
         ),
-        TextTable("Edges by layer", (), _few([(k, [number_text(x)]) for k, x in layers.items()])),
+        TextTable(
+            "Edges by layer", (), few_rows([(k, [number_text(x)]) for k, x in layers.items()])
+        ),
         TextTable(
             "Output",
             ("mean", "min", "max"),
-            _few([(name, [number_text(x) for x in row]) for name, *row in outputs]),
+            few_rows([(name, [number_text(x) for x in row]) for name, *row in outputs]),
         ),
     ]
 
 
-def _few(rows: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+def few_rows(rows: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
     """The first rows, and the number of the others."""
     more = len(rows) - _PRINTED
     return rows if more <= 1 else [*rows[:_PRINTED], (f"... and {more:,} more", [])]

@@ -22,7 +22,7 @@ from splinecam.arrangement.overlay import Overlay, overlay
 from splinecam.arrangement.refinement import Refinement
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Borders", "Winners", "find_winners"]
+__all__ = ["CLOSE", "Borders", "Leads", "Scores", "Winners", "face_winners", "find_winners"]
 
 _BLOCK = 1 << 22  # numbers in a block
 
@@ -120,35 +120,51 @@ def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bo
     smallest: the smallest output wins. whole: overlay the whole mesh, not only the faces that have
     borders inside or along their edges.
     """
-    z, error = part.values, part.value_error
-    if z.shape[1] == 1:
-        z = torch.cat([torch.zeros_like(z), z - level], 1)
-        error = torch.cat([torch.zeros_like(error), error + EPS * abs(level)])
-    if smallest:
-        z = -z
-    low, high = z.amin(0), z.amax(0)
-    error = error + EPS * torch.maximum(low.abs(), high.abs())
-    groups = Groups(torch.arange(z.shape[1], device=z.device)[None], (1,))
-
-    def cut(mesh: Mesh, z: Tensor, layer: int) -> Refinement:
-        return refine_maxima(mesh, z, groups, error, low, high, layer)
-
-    leads = _Leads.of(z, error)
+    scores = Scores.of(part, smallest=smallest, level=level)
+    error = scores.error
+    leads = Leads.of(scores.z, error)
     faces, settled = None, torch.full_like(part.mesh.offsets[1:], -1)
     if not whole:
         faces = leads.disputed(part.mesh)
         settled = take(leads.winner, take(part.face_vertices, part.face_offsets[:-1]))
         settled[faces] = -1
-    made = overlay(part.mesh, z, cut, faces)
+    made = overlay(part.mesh, scores.z, scores.cut, faces)
     if leads.unclear.shape[0]:
         made.ambiguities.append(Ambiguities(part.mesh.uv[leads.unclear], CLOSE))
-    leads = _Leads.of(made.z, error)
-    decided = _face_winners(made.mesh, made.z, error, leads)
+    leads = Leads.of(made.z, error)
+    decided = face_winners(made.mesh, made.z, error, leads)
     return Winners(made, error, *decided, leads.close, settled)
 
 
 @dataclass(frozen=True)
-class _Leads:
+class Scores:
+    """Numbers of which the largest one wins: z: (V, n) at vertices; error, low, high: (n,)."""
+
+    z: Tensor
+    error: Tensor
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def of(cls, part: PartitionData, *, smallest: bool, level: float) -> Scores:
+        """From the outputs of a partition, see ``find_winners``."""
+        z, error = part.values, part.value_error
+        if z.shape[1] == 1:
+            z = torch.cat([torch.zeros_like(z), z - level], 1)
+            error = torch.cat([torch.zeros_like(error), error + EPS * abs(level)])
+        if smallest:
+            z = -z
+        low, high = z.amin(0), z.amax(0)
+        return cls(z, error + EPS * torch.maximum(low.abs(), high.abs()), low, high)
+
+    def cut(self, mesh: Mesh, z: Tensor, layer: int) -> Refinement:
+        """Divide the faces of a part of the mesh, with values z, where the winner changes."""
+        groups = Groups(torch.arange(z.shape[1], device=z.device)[None], (1,))
+        return refine_maxima(mesh, z, groups, self.error, self.low, self.high, layer)
+
+
+@dataclass(frozen=True)
+class Leads:
     """The winner at each vertex (V,), and whether another output equals it.
 
     unclear: (N,) vertices at which an output is too close to the winner to tell.
@@ -159,7 +175,7 @@ class _Leads:
     unclear: Tensor
 
     @classmethod
-    def of(cls, z: Tensor, error: Tensor) -> _Leads:
+    def of(cls, z: Tensor, error: Tensor) -> Leads:
         """From values z (V, n) and their errors (n,)."""
         rows = max(1, _BLOCK // z.shape[1])
         winner, close, unclear = zip(*(_lead(x, error) for x in torch.split(z, rows)), strict=True)
@@ -182,7 +198,7 @@ def _lead(z: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return winner, equal.sum(1) > 1, (equal & (gap > slack)).any(1)
 
 
-def _face_winners(mesh: Mesh, z: Tensor, error: Tensor, leads: _Leads) -> tuple[Tensor, Tensor]:
+def face_winners(mesh: Mesh, z: Tensor, error: Tensor, leads: Leads) -> tuple[Tensor, Tensor]:
     """The winner of each face, and whether another output equals it on all of the face."""
     corner, owner = mesh.corner_vertices(), mesh.owners()
     winner = take(leads.winner, take(corner, mesh.offsets[:-1]))

@@ -17,7 +17,7 @@ from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.refinement import Refinement
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Overlay", "overlay"]
+__all__ = ["Overlay", "overlay", "parents_of"]
 
 _LAYER = 0  # provenance of the new edges; the old ones have -1, and their own number as unit
 
@@ -55,7 +55,7 @@ def overlay(
     marked = replace(part, edge_layer=torch.full_like(number, -1), edge_unit=number)
     made = cut(marked, z, _LAYER)
     source = made.mesh.edge_unit.masked_fill(made.mesh.edge_layer == _LAYER, -1)
-    face = _parents(mesh, made.mesh, source)
+    face = parents_of(mesh, made.mesh, source)
     return Overlay(made.mesh, _carried(made, z), source, face, made.ambiguities)
 
 
@@ -67,8 +67,11 @@ def _carried(made: Refinement, z: Tensor) -> Tensor:
     return z if made.kept is None else z[made.kept]
 
 
-def _parents(old: Mesh, new: Mesh, source: Tensor) -> Tensor:
-    """The old face in which each new one lies, (F,)."""
+def parents_of(old: Mesh, new: Mesh, source: Tensor) -> Tensor:
+    """The face of an old mesh in which each face of a refined one lies, (F,).
+
+    source: (E,) the old edge of which each edge is a piece, -1 for new ones.
+    """
     beside, before = new.halfedge_face().view(-1, 2), old.halfedge_face().view(-1, 2)
     parent = source.new_full((new.num_faces,), -1)
     for side in (0, 1):

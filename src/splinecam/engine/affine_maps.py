@@ -16,7 +16,15 @@ from splinecam.geometry.frame import Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.program import Program
 
-__all__ = ["AffineMaps", "affine_maps", "derivative", "directional_derivative", "gradients"]
+__all__ = [
+    "AffineMaps",
+    "Fit",
+    "affine_maps",
+    "derivative",
+    "directional_derivative",
+    "fit_maps",
+    "gradients",
+]
 
 _WITNESSES = 32  # corners from which on the rounding error is estimated from them
 _ENOUGH = 1 << 18  # corners after which no more are looked at
@@ -44,7 +52,7 @@ def affine_maps(
     mesh: Mesh, output: Tensor, error: Tensor, program: Program, domain: Domain, frame: Frame
 ) -> AffineMaps:
     """Fit the map of every face: output (V, n) with rounding error (n,)."""
-    fit = _fit(mesh, output)
+    fit = fit_maps(mesh, output)
     noise = _noise(fit, output, error)
     slope_error = noise / fit.width
     weight = fit.weight
@@ -60,7 +68,7 @@ def affine_maps(
 
 
 @dataclass(frozen=True)
-class _Fit:
+class Fit:
     """Maps through three far-apart vertices of each face.
 
     anchor: (F, 2) and value: (F, n) means of the corners; weight: (F, n, 2); width: (F,) of the
@@ -76,7 +84,8 @@ class _Fit:
     witnesses: int
 
 
-def _fit(mesh: Mesh, output: Tensor) -> _Fit:
+def fit_maps(mesh: Mesh, output: Tensor) -> Fit:
+    """Maps through values (V, n) at three vertices of each face."""
     n, faces = output.shape[1], mesh.num_faces
     anchor, value = mesh.uv.new_empty((faces, 2)), output.new_empty((faces, n))
     weight, width = output.new_empty((faces, n, 2)), output.new_empty(faces)
@@ -91,7 +100,7 @@ def _fit(mesh: Mesh, output: Tensor) -> _Fit:
         if k > 3 and witnesses < _ENOUGH:
             found.append(_off_plane(uv, f, weight[face], triangle))
             witnesses += (k - 3) * face.shape[0]
-    return _Fit(anchor, value, weight, width, float(torch.stack(found).max()), witnesses)
+    return Fit(anchor, value, weight, width, float(torch.stack(found).max()), witnesses)
 
 
 def _through_triangles(uv: Tensor, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -128,7 +137,7 @@ def _off_plane(uv: Tensor, f: Tensor, weight: Tensor, first: Tensor) -> Tensor:
     return rise.abs().amax()
 
 
-def _noise(fit: _Fit, output: Tensor, error: Tensor) -> float:
+def _noise(fit: Fit, output: Tensor, error: Tensor) -> float:
     """The rounding error of the outputs: the bound, or what is measured where that is less.
 
     The corners of a face beyond the third show how far values are off a plane. The bounds of deep

@@ -37,7 +37,7 @@ from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, Piec
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
-__all__ = ["Outcome", "Report", "Run", "TooLarge", "first_state", "run"]
+__all__ = ["Outcome", "Report", "Run", "TooLarge", "first_state", "join_states", "run"]
 
 # Memory of the refinement per region, measured: mesh, new mesh and temporaries.
 _MESH_BYTES = 1000
@@ -152,9 +152,12 @@ class Run:
     def outcome(self, state: State, index: int, layer_input: LayerInput | None = None) -> Outcome:
         """Carry a state from a stage to the end; the result is where the plan wants it."""
         try:
-            state = self.finish(state, index, layer_input=layer_input)
+            return self.result(self.finish(state, index, layer_input=layer_input))
         except TooLarge as reason:
             raise LimitError(str(reason)) from None
+
+    def result(self, state: State) -> Outcome:
+        """The outcome of a state at the end of the network, where the plan wants it."""
         name = self.program.output_name
         output = state.rows[name].reshape(state.mesh.num_vertices, -1)
         error = state.bounds[name].error.reshape(-1)
@@ -245,19 +248,9 @@ class Run:
             ends.append(self.finish(part, index, share / 2, mine))
             self.finished += ends[-1].mesh.num_faces
         self.finished = done
-        refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
-        mesh, places = join_tiles(state.mesh, refined)
-        rows = {}
-        for name, value in ends[0].rows.items():
-            rows[name] = empty_table((mesh.num_vertices, *value.shape[1:]), value.device)
-            for end, place in zip(ends, places, strict=True):
-                rows[name][place] = end.rows[name]
-        bounds = {
-            name: Bound(*map(torch.maximum, bound, ends[1].bounds[name]))
-            for name, bound in ends[0].bounds.items()
-        }
-        ambiguities = state.ambiguities + ends[0].ambiguities + ends[1].ambiguities
-        return State(mesh, rows, bounds, ambiguities=ambiguities)
+        joined = join_states(state.mesh, tiles, ends)
+        joined.ambiguities[:0] = state.ambiguities
+        return joined
 
     def _refine(
         self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput
@@ -314,6 +307,22 @@ class Run:
             z, low, high = -z, -high, -low
         given = z, layer.groups, error, low, high, index
         return refine_maxima(mesh, *given, max_faces=max_faces, gpu=place.gpu)
+
+
+def join_states(mesh: Mesh, tiles: tuple[Tile, Tile], ends: list[State]) -> State:
+    """The state of a whole mesh at the end of the network, from those of its two tiles."""
+    refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
+    mesh, places = join_tiles(mesh, refined)
+    rows = {}
+    for name, value in ends[0].rows.items():
+        rows[name] = empty_table((mesh.num_vertices, *value.shape[1:]), value.device)
+        for end, place in zip(ends, places, strict=True):
+            rows[name][place] = end.rows[name]
+    bounds = {
+        name: Bound(*map(torch.maximum, bound, ends[1].bounds[name]))
+        for name, bound in ends[0].bounds.items()
+    }
+    return State(mesh, rows, bounds, ambiguities=ends[0].ambiguities + ends[1].ambiguities)
 
 
 def _more_memory(memory: int) -> str:

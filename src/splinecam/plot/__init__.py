@@ -2,6 +2,7 @@
 
 from splinecam.plot.bands import plot_bands, plot_distributions
 from splinecam.plot.curves import plot_curves
+from splinecam.plot.difference import plot_difference
 from splinecam.plot.figures import new_axes, require_matplotlib
 from splinecam.plot.histograms import plot_histograms
 from splinecam.plot.images import image_grid, plot_samples
@@ -22,6 +23,7 @@ __all__ = [
     "plot",
     "plot_bands",
     "plot_curves",
+    "plot_difference",
     "plot_distributions",
     "plot_histograms",
     "plot_layers",

@@ -54,6 +54,7 @@ _SHARES = (0.01, 0.99)  # of the domain's area that lie below the limits of a co
 # The default colour maps, and the part of each on which dark lines are seen.
 _LIGHT = {
     "magma_r": (0.0, 0.6),
+    "Blues": (0.0, 0.75),
     "YlGnBu_r": (0.17, 1.0),
     "viridis": (0.12, 1.0),
     "RdBu_r": (0.06, 0.94),

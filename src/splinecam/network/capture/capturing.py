@@ -1,6 +1,7 @@
 """The ways to a program: from the cache, by following known layers, or by ``torch.export``.
 
-A program may also be cut off after some layers: ``FirstLayers`` is the module of these.
+A program may also be cut off after some layers: ``FirstLayers`` is the module of these. ``Both`` is
+the module of two networks of one input.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from splinecam.errors import SplineCamError, UnsupportedOpError
 from splinecam.network.capture.cache import CachedCapture, Template, lookup, store, template_of
 from splinecam.network.capture.fingerprint import fingerprint
 from splinecam.network.capture.isolation import EXCLUSIVE, unwrap
-from splinecam.network.capture.outputs import Output, check_output, one_output
+from splinecam.network.capture.outputs import Output, check_output, one_output, selected
+from splinecam.network.capture.pairs import Shown, pair_of
 from splinecam.network.capture.reading.graph_errors import explained
 from splinecam.network.capture.reading.probe import probe
 from splinecam.network.capture.reading.reader import Reader
@@ -30,7 +32,7 @@ from splinecam.network.capture.tracing.walk import walk
 from splinecam.network.layer_graph import LayerGraph
 from splinecam.network.program import Program
 
-__all__ = ["FirstLayers", "capture", "captured_by_export", "captured_by_walk"]
+__all__ = ["Both", "FirstLayers", "capture", "captured_by_export", "captured_by_walk"]
 
 
 class FirstLayers(nn.Module):
@@ -57,6 +59,49 @@ class FirstLayers(nn.Module):
         return capture(self, x.shape[1:], device=x.device)(x).to(x.dtype)
 
 
+class Both(nn.Module):
+    """Two networks of one input as a module with one vector of outputs.
+
+    a, b: the networks; outputs: which of several outputs of each is meant. ``showing`` changes
+    what its outputs are.
+
+    >>> x, a, b = torch.rand(5, 2), nn.Linear(2, 3), nn.Linear(2, 3)
+    >>> Both(a, b)(x).equal(torch.cat([a(x), b(x)], 1))
+    True
+    >>> Both(a, b).showing("difference")(x).equal(a(x) - b(x))
+    True
+    """
+
+    def __init__(
+        self, a: nn.Module, b: nn.Module, outputs: tuple[Output, Output] = (None, None)
+    ) -> None:
+        super().__init__()
+        self.a, self.b, self.outputs = a, b, outputs
+        self.shown: Shown = "both"
+        self.by_program = False
+
+    def showing(self, shown: Shown, *, stripped: bool = False) -> Both:
+        """The same networks with other outputs: of both, of one, or the difference of both.
+
+        stripped: whether the networks end with a function that programs leave out, as softmax is.
+        The difference of such networks is that of their programs.
+        """
+        other = Both(self.a, self.b, self.outputs)
+        other.shown, other.by_program = shown, stripped and shown == "difference"
+        return other
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs that are shown at inputs (B, ...), (B, n)."""
+        if self.by_program:
+            return capture(self, x.shape[1:], device=x.device)(x).to(x.dtype)
+        made = [
+            selected(model(x), output).flatten(1)
+            for name, model, output in zip("ab", (self.a, self.b), self.outputs, strict=True)
+            if self.shown in (name, "both", "difference")
+        ]
+        return made[0] - made[1] if self.shown == "difference" else torch.cat(made, 1)
+
+
 def capture(
     model: nn.Module,
     input_shape: tuple[int, ...],
@@ -75,6 +120,12 @@ def capture(
     if isinstance(model, FirstLayers):
         whole = capture(model.model, input_shape, device=device, output=model.output)
         return first_layers(whole, model.count)
+    if isinstance(model, Both):
+        both = (
+            capture(each, input_shape, device=device, output=output)
+            for each, output in zip((model.a, model.b), model.outputs, strict=True)
+        )
+        return pair_of(*both).joined(model.shown)
     with EXCLUSIVE, torch.no_grad():
         followed = output is None or isinstance(model, LayerGraph)
         program = captured_by_walk(model, input_shape, device, output) if followed else None

@@ -1,0 +1,143 @@
+"""The exact difference of two networks on a domain."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from splinecam._captured import Captured, model_of
+from splinecam._partition import assemble, require_module
+from splinecam._util.options import device_of, kind_of, limit_of, memory_of
+from splinecam._util.progress import progress_bar, tell
+from splinecam.analysis.class_names import names_of
+from splinecam.analysis.difference import Difference
+from splinecam.engine.common import run_both
+from splinecam.engine.plan import Plan, first_device
+from splinecam.engine.run import Outcome
+from splinecam.errors import SplineCamError
+from splinecam.geometry.domain import Domain
+from splinecam.network.capture import Both, capture
+from splinecam.network.capture.outputs import Output, check_output
+from splinecam.network.capture.pairs import Pair, Shown, pair_of
+
+__all__ = ["difference"]
+
+_WHERE = "model_a", "model_b"
+
+
+def difference(
+    model_a: nn.Module | Captured | str | os.PathLike[str],
+    model_b: nn.Module | Captured | str | os.PathLike[str],
+    domain: Domain,
+    *,
+    output: Output = None,
+    device: str | torch.device = "auto",
+    memory: float | str | None = None,
+    max_regions: float | None = None,
+    names: Sequence[str] | None = None,
+    progress: bool = True,
+) -> Difference:
+    """Where and by how much two networks of equal shapes differ on a domain, exactly.
+
+    The domain is divided into regions on which both networks are affine. The difference of their
+    outputs is then affine too, so that its largest value is found at a vertex, and its mean by an
+    integral without sampling. Networks with the same weights have a difference of exactly zero.
+
+    Outputs are compared before a final softmax, sigmoid or tanh, which both models must have, or
+    neither.
+
+    model_a, model_b: two models, captured networks or files, as for ``partition``, with inputs and
+    outputs of the same shapes. The difference is the output of the first less that of the second.
+    output: which of several outputs of both models. device, memory, max_regions, progress: as for
+    ``partition``; the regions are those of both networks together, often four times as many as
+    those of one. names: of the classes.
+
+    >>> import copy
+    >>> a = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> b = copy.deepcopy(a)
+    >>> diff = difference(a, b, Domain.box(-1, 1), progress=False)
+    >>> diff.largest().value, diff.disagreement.area
+    (0.0, 0.0)
+    >>> _ = b[2].bias.data.add_(torch.tensor([0.0, 0.5, 0.0]))
+    >>> diff = difference(a, b, Domain.box(-1, 1), progress=False)
+    >>> [round(x, 6) for x in diff.mean.tolist()]
+    [0.0, 0.5, 0.0]
+    """
+    given = [model_of(model, output, device) for model in (model_a, model_b)]
+    networks, outputs = [network for network, _, _ in given], [chosen for _, chosen, _ in given]
+    device = next((wanted for _, _, wanted in given if wanted != "auto"), device)
+    for where, network, chosen in zip(_WHERE, networks, outputs, strict=True):
+        require_module(network, where)
+        check_output(chosen)
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
+    memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
+    with torch.inference_mode(False):
+        both = Both(networks[0], networks[1], (outputs[0], outputs[1]))
+        pair = _captured(both, domain, first_device(device, both, domain.input_shape))
+        names = names_of(names, prod(pair.a.output_shape))
+        last = device_of(device)
+        plans = Plan.of(pair.a, last, memory), Plan.of(pair.b_after_a, last, memory)
+        layers = len(pair.b_after_a.layers)
+        with progress_bar(layers, "layer", progress) as bar, torch.no_grad():
+
+            def report(name: str, regions: int, share: float) -> None:
+                tell(bar, name, regions)
+                bar.update(share)
+
+            outcome = run_both(pair, domain, plans, max_regions=max_regions, report=report)
+        return _assembled(both, pair, domain, outcome, names)
+
+
+def _captured(both: Both, domain: Domain, device: torch.device) -> Pair:
+    """The programs of two networks, whose shapes and last functions agree."""
+    programs = []
+    for where, model, output in zip(_WHERE, (both.a, both.b), both.outputs, strict=True):
+        try:
+            program = capture(model, domain.input_shape, device=device, output=output)
+        except SplineCamError as error:
+            error.args = (f"{where}: {error}", *error.args[1:])
+            raise
+        programs.append(program)
+    a, b = programs
+    if a.output_shape != b.output_shape:
+        raise SplineCamError(
+            f"model_a has outputs of the shape {a.output_shape}, and model_b of the shape "
+            f"{b.output_shape}: only networks with outputs of the same shape have a difference."
+        )
+    if a.stripped != b.stripped:
+        ends = [program.stripped or "no such function" for program in programs]
+        raise SplineCamError(
+            f"model_a ends with {ends[0]}, and model_b with {ends[1]}. Outputs are compared before "
+            "a last softmax, sigmoid or tanh: leave it out of both models, or out of neither."
+        )
+    return pair_of(a, b)
+
+
+def _assembled(
+    both: Both, pair: Pair, domain: Domain, outcome: Outcome, names: Sequence[str] | None
+) -> Difference:
+    """The difference from the outcome of a run, whose outputs are those of both networks."""
+    a, b = outcome.output.chunk(2, 1)
+    error_a, error_b = outcome.error.chunk(2)
+    # Networks that are equal bit by bit have no difference, and rounding has no part in this.
+    error = torch.zeros_like(error_a) if pair.equal else error_a + error_b
+    shown: dict[Shown, tuple[Tensor, Tensor]] = {
+        "both": (outcome.output, outcome.error),
+        "a": (a.contiguous(), error_a),
+        "b": (b.contiguous(), error_b),
+        "difference": (a - b, error),
+    }
+    parts = {}
+    for kind, (values, errors) in shown.items():
+        program = pair.joined(kind).to(outcome.mesh.uv.device)
+        model = both.showing(kind, stripped=pair.a.stripped is not None)
+        found = replace(outcome, output=values, error=errors)
+        named = names if kind in ("a", "b") else None
+        parts[kind] = assemble(model, program, domain, found, names=named)
+    return Difference(parts["both"], parts["a"], parts["b"], parts["difference"])

@@ -1,0 +1,312 @@
+"""The difference of two networks on a domain: how large it is, where, and on average.
+
+On every region of the common partition the difference is affine, and its modulus and its norms are
+convex, so that they are largest at vertices.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splinecam._util.text_table import TextTable, number_text
+from splinecam._util.tolerances import EPS
+from splinecam.analysis.boundary import Kind
+from splinecam.analysis.class_names import class_number
+from splinecam.analysis.disagreement import Disagreement, disagreement
+from splinecam.analysis.integrals import Integrals, integrals
+from splinecam.analysis.partition_data import PartitionData, Unresolved
+from splinecam.analysis.reference_model import run_real
+from splinecam.analysis.stats import few_rows
+from splinecam.analysis.winners import Scores
+from splinecam.arrangement.overlay import overlay
+from splinecam.engine.affine_maps import fit_maps
+from splinecam.geometry.subdivision import Mesh
+
+__all__ = ["Difference", "LargestDifference", "Magnitude"]
+
+_NORMS = (1.0, 2.0, math.inf)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LargestDifference:
+    """The largest difference of two networks on a domain, and where it is attained.
+
+    value: the largest modulus of one output's difference, or the largest norm of that of all;
+    error: the bound of its rounding error; output: the index of the output, None for a norm; norm:
+    1, 2 or inf; place: the plane coordinates; input: the input there, in the first model's
+    floating-point type; outputs: what the two models themselves return for this input, as float64
+    vectors, after a final softmax, sigmoid or tanh.
+    """
+
+    value: float
+    error: float
+    output: int | None
+    norm: float
+    place: tuple[float, float]
+    input: Tensor
+    outputs: tuple[Tensor, Tensor]
+
+    @property
+    def measured(self) -> float:
+        """The same difference, or norm, of what the models return."""
+        off = self.outputs[0] - self.outputs[1]
+        return float(off[self.output].abs() if self.output is not None else off.norm(p=self.norm))
+
+    def __repr__(self) -> str:
+        what = f"norm {self.norm:g}" if self.output is None else f"output {self.output}"
+        place = ", ".join(f"{x:.6g}" for x in self.place)
+        return f"LargestDifference({self.value:.6g} +- {self.error:.1g}, {what}, at ({place}))"
+
+
+@dataclass(frozen=True, eq=False)
+class Magnitude:
+    """The largest modulus of some functions as one function, which is affine on each of C cells.
+
+    mesh: the cells, in local coordinates; values: (V,) at its vertices; on a cell the function is
+    origin + slopes @ uv, with origin: (C,) and slopes: (C, 2).
+    """
+
+    mesh: Mesh
+    values: Tensor
+    origin: Tensor
+    slopes: Tensor
+
+    @classmethod
+    def of(cls, mesh: Mesh, values: Tensor, error: Tensor) -> Magnitude:
+        """Of functions (V, n) with rounding errors (n,) that are affine on the faces of a mesh."""
+        z = torch.cat([values, -values], 1)
+        error = torch.cat([error, error]) + EPS * z.abs().amax(0)
+        scores = Scores(z, error, z.amin(0), z.amax(0))
+        found = overlay(mesh, z, scores.cut)
+        values = found.z.amax(1)
+        fit = fit_maps(found.mesh, values[:, None])
+        slopes = fit.weight[:, 0]
+        return cls(found.mesh, values, fit.value[:, 0] - (slopes * fit.anchor).sum(1), slopes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Difference:
+    """Two networks on one domain, which is divided into regions on which both are affine.
+
+    partition: the common partition, whose outputs are those of the first network followed by those
+    of the second; its layers have the names ``a.1``, ``b.1``, or ``both.1`` where the networks
+    begin with equal layers. a, b: the same regions with the outputs of one network, for its
+    decision boundary, class regions and pictures. delta: the same regions with the difference of
+    the outputs, the first less the second, for its level sets, slopes and statistics.
+    """
+
+    partition: PartitionData
+    a: PartitionData
+    b: PartitionData
+    delta: PartitionData
+
+    def __len__(self) -> int:
+        return len(self.delta)
+
+    @property
+    def error(self) -> Tensor:
+        """The bound of the rounding error of the difference of each output, (n_out,)."""
+        return self.delta.value_error
+
+    @property
+    def unresolved(self) -> tuple[Unresolved, ...]:
+        """Places of the common partition that float64 could not settle, usually none."""
+        return self.partition.unresolved
+
+    # -- how large ------------------------------------------------------------------------------
+
+    @cached_property
+    def maxima(self) -> Tensor:
+        """The largest modulus of the difference of each output, (n_out,)."""
+        return self.delta.values.abs().amax(0)
+
+    def largest(
+        self, norm: float | str = math.inf, *, output: int | str | None = None
+    ) -> LargestDifference:
+        """The largest difference on the domain, with its place and an input that shows it.
+
+        norm: 1, 2 or inf, the norm of the differences of all outputs. output: only this output, by
+        its number or by the name of its class.
+        """
+        values, error = self.delta.values, self.error
+        size = _norm_of(norm)
+        index = None if output is None else self.output_index(output)
+        if index is not None:
+            values, error = values[:, index : index + 1], error[index : index + 1]
+        norms = torch.linalg.vector_norm(values, size, dim=1)
+        vertex = int(norms.argmax())
+        place = self.delta.vertices[vertex]
+        rounding = EPS * values.shape[1] * float(norms[vertex])
+        bound = float(torch.linalg.vector_norm(error, size)) + (rounding if size < math.inf else 0)
+        x = self.a.inputs(place[None])
+        u, v = place.tolist()
+        shown = self._outputs_at(x)
+        return LargestDifference(float(norms[vertex]), bound, index, size, (u, v), x[0], shown)
+
+    def output_index(self, output: int | str) -> int:
+        """The number of an output that is given by its number or by the name of its class."""
+        n = int(self.delta.values.shape[1])
+        return class_number(output, None if n == 1 else self.a.names, n)
+
+    def _outputs_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What the models themselves return for one input."""
+        made = []
+        for part in (self.a, self.b):
+            options = part.model, part.output, part.dtype
+            with run_real(*options, wide=False, device=x.device) as forward, torch.no_grad():
+                made.append(forward(x)[0])
+        return made[0], made[1]
+
+    def magnitude(self, output: int | str | None = None) -> Magnitude:
+        """The largest difference of an output, or that of one, as a function on the domain."""
+        values, error = self.delta.values, self.error
+        if output is not None:
+            index = self.output_index(output)
+            values, error = values[:, index : index + 1], error[index : index + 1]
+        with torch.no_grad():
+            return Magnitude.of(self.delta.mesh, values, error)
+
+    # -- on average -----------------------------------------------------------------------------
+
+    @cached_property
+    def _integrals(self) -> Integrals:
+        """Means over the domain."""
+        with torch.no_grad():
+            found = integrals(self.delta.mesh, self.delta.values)
+            area = self.delta.areas.sum() / self.delta.frame.scale**2
+            return Integrals(*(part / area for part in found))
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean modulus of the difference of each output over the domain, (n_out,)."""
+        return self._integrals.modulus
+
+    @property
+    def bias(self) -> Tensor:
+        """The mean difference of each output over the domain, with its sign, (n_out,)."""
+        return self._integrals.signed
+
+    @property
+    def rms(self) -> Tensor:
+        """The root of the mean squared difference of each output over the domain, (n_out,)."""
+        return self._integrals.square.sqrt()
+
+    # -- decisions ------------------------------------------------------------------------------
+
+    @cached_property
+    def disagreement(self) -> Disagreement:
+        """Where the decisions differ; that of a single output is whether it exceeds 0."""
+        return self.decisions()
+
+    def decisions(self, *, kind: Kind = "argmax", level: float = 0.0) -> Disagreement:
+        """Where the decisions differ, for other kinds of decisions.
+
+        kind: the class of a point is its largest output (``"argmax"``) or its smallest
+        (``"argmin"``). level: with one output, class 1 is above this number, and class 0 is the
+        rest.
+        """
+        return disagreement(self.a, self.b, kind=kind, level=level)
+
+    # -- in short -------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, float]:
+        """The numbers in short, as a flat dict.
+
+        - ``regions`` of both networks together, ``domain_area``, ``unresolved`` places
+        - ``largest_1``, ``largest_2``, ``largest_inf``: the largest norms of the difference
+        - ``largest.0``, ``mean.0``, ``rms.0``, ``bias.0``, ...: of each output, see ``maxima``,
+          ``mean``, ``rms`` and ``bias``; outputs go by the names of the classes, if they have some
+        - ``disagreement_area``, ``disagreement_share``: where the decisions differ
+        """
+        found: dict[str, float] = {
+            "regions": len(self),
+            "domain_area": float(self.delta.domain.area),
+            "unresolved": len(self.unresolved),
+        }
+        values = self.delta.values
+        for size in _NORMS:
+            norms = torch.linalg.vector_norm(values, size, dim=1)
+            found[f"largest_{size:g}"] = float(norms.max())
+        for key, column in self._columns().items():
+            found |= {f"{key}.{name}": x for name, x in zip(self._names, column, strict=True)}
+        found["disagreement_area"] = self.disagreement.area
+        found["disagreement_share"] = self.disagreement.share
+        return found
+
+    @property
+    def _names(self) -> list[str]:
+        """The outputs by name, or by number."""
+        count = int(self.delta.values.shape[1])
+        names = self.a.names if count > 1 else None
+        return [str(k) for k in range(count)] if names is None else list(names)
+
+    def _columns(self) -> dict[str, list[float]]:
+        """Numbers of each output."""
+        columns = {"largest": self.maxima, "mean": self.mean, "rms": self.rms, "bias": self.bias}
+        return {name: column.tolist() for name, column in columns.items()}
+
+    def _tables(self) -> list[TextTable]:
+        """The numbers in short as tables: of all outputs, of each, and of pairs of classes."""
+        numbers, columns = self.stats(), self._columns()
+        singles = {
+            "regions of both networks": numbers["regions"],
+            "largest difference of an output": numbers["largest_inf"],
+            "largest 2-norm of all outputs": numbers["largest_2"],
+            "largest 1-norm of all outputs": numbers["largest_1"],
+            "rounding error at most": float(self.error.max()),
+            "decisions differ on (share of the area)": numbers["disagreement_share"],
+            "unresolved places": numbers["unresolved"],
+        }
+        whole = TextTable("Difference", (), [(k, [number_text(x)]) for k, x in singles.items()])
+        lines = list(zip(self._names, *columns.values(), strict=True))
+        rows = [(name, [number_text(x) for x in line]) for name, *line in lines]
+        names = self.a.names or [str(k) for k in range(self.disagreement.n_classes)]
+        pairs = [
+            (f"{names[i]} -> {names[j]}", [number_text(area)])
+            for (i, j), area in self.disagreement.pairs().items()
+        ]
+        outputs = TextTable("Output", tuple(columns), few_rows(rows))
+        return [whole, outputs, *([TextTable("Area", (), few_rows(pairs))] if pairs else [])]
+
+    def __str__(self) -> str:
+        tables = self._tables()
+        wide = 2 + max(len(label) for table in tables for label, _ in table.rows)
+        return "\n\n".join(table.text(wide) for table in tables)
+
+    def _repr_html_(self) -> str:
+        return "".join(table.html() for table in self._tables())
+
+    def __repr__(self) -> str:
+        n = int(self.delta.values.shape[1])
+        parts = [
+            f"{len(self):,} region{'s' * (len(self) != 1)}",
+            f"{n} output{'s' * (n != 1)}",
+            f"largest difference {float(self.maxima.max()):.4g}",
+            f"decisions differ on {100 * self.disagreement.share:.3g} % of the domain",
+        ]
+        if self.unresolved:
+            parts.append(f"{len(self.unresolved):,} unresolved places")
+        return f"Difference({', '.join(parts)})"
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the difference and both decision boundaries; see ``plot.plot_difference``."""
+        from splinecam.plot import plot_difference
+
+        return plot_difference(self, ax=ax, **options)
+
+
+def _norm_of(norm: float | str) -> float:
+    """One of the norms that are known."""
+    try:
+        size = float(norm)
+    except (TypeError, ValueError):
+        size = math.nan
+    if size not in _NORMS:
+        raise ValueError(f"norm must be 1, 2 or inf, not {norm!r}")
+    return size
