@@ -58,6 +58,13 @@ def test_their_union_is_the_domain(name: str) -> None:
     assert union.hausdorff_distance(whole) <= 1e-9 * part.domain.corners.abs().max()
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name not in CROWDED])
+def test_neighbours_share_their_corners_exactly(name: str) -> None:
+    if shapely.geos_version < (3, 12, 0) or not hasattr(shapely, "coverage_is_valid"):
+        pytest.skip("an earlier shapely or GEOS")
+    assert shapely.coverage_is_valid(partition_of(name).to_shapely())
+
+
 def test_what_is_not_valid_can_be_mended() -> None:
     part = partition_of("crowded")
     assert part.unresolved
