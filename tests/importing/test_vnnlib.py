@@ -290,7 +290,7 @@ def test_any_formula(formula: str, tmp_path_factory: Any) -> None:
         (declared(1, 1) + "(assert (<= (* 1e300 1e300 Y_0) 1))", "beyond the range of float64"),
         (declared(1, 1) + "(assert (<= X_0 nan))", "'nan' is not declared"),
         (declared(1, 1) + "<= X_0 1", "line 3, column 1: '<=' is outside of all parentheses"),
-        (declared(1, 1) + "(<= X_0 1)", "is not expected here"),
+        (declared(1, 1) + "(<= X_0 1)", r"column 1: expected \(assert \(<= X_0 1\)\)"),
         (declared(1, 1) + "(frobnicate)", "'frobnicate' is no command: expected assert, declare"),
         (declared(1, 1) + "(assert (and (assert (<= X_0 1))))", "'assert' belongs to the top"),
         (declared(2, 1).replace("X_1", "X_5"), "2 variables X_i are declared, but X_1 is not"),

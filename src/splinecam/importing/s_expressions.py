@@ -2,7 +2,7 @@
 
 Files of properties hold millions of comparisons of two words, such as ``(<= X_12 0.5)``. Each of
 them is one token here, so that they are read in a fraction of the time: "bounded" if the second
-word is a number, else "compared".
+word is a number, else "compared". The group "asserted" is there if it is all that is asserted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d++)?+"
 _WORD = r"""[^\s()\[\]";<>=]++(?:\[[^\]()";]*+\])?+"""
 _TOKEN = re.compile(
     rf"""(?:\s++|;[^\n]*+)*+(?:
+    (?:(?P<asserted>\()\s*+assert\s*+)?+
     (?P<start>\()\s*+(?P<sign><=|>=|<|>)\s++(?P<left>{_WORD})\s++
         (?:(?P<bounded>{NUMBER})|(?P<compared>{_WORD}))\s*+\)
+        (?(asserted)\s*+\))
     |(?P<open>\()
     |(?P<close>\))
     |(?P<string>"[^"]*+")
@@ -33,8 +35,10 @@ _TOKEN = re.compile(
 def tokens(text: str) -> Iterator[re.Match[str]]:
     r"""Yield the tokens of a text; ``lastgroup`` tells the kind of each.
 
-    >>> [token.lastgroup for token in tokens("(assert ; a bound\n (<= X_0 1))")]
-    ['open', 'word', 'bounded', 'close', 'end']
+    >>> [token.lastgroup for token in tokens("(assert ; bounds\n (and (<= X_0 1) (<= X_0 X_1)))")]
+    ['open', 'word', 'open', 'word', 'bounded', 'compared', 'close', 'close', 'end']
+    >>> [token["asserted"] for token in tokens("(assert (<= X_0 1))(<= X_0 1)")]
+    ['(', None, None]
     """
     return _TOKEN.finditer(text)
 

@@ -93,8 +93,8 @@ class _Reader:
         for token in tokens(self._text):
             kind = token.lastgroup or ""
             place = token.start(kind)
-            if kind in ("bounded", "compared") and self._open:
-                self._push(self._short(token, kind), token.start("start"))
+            if kind in ("bounded", "compared"):
+                self._compared(token, kind)
             elif kind in ("word", "string", "index"):
                 self._word(token[kind], place)
             elif kind == "open":
@@ -183,6 +183,18 @@ class _Reader:
         return None
 
     # -- terms and formulas ------------------------------------------------------------------------
+
+    def _compared(self, token: re.Match[str], kind: str) -> None:
+        """Take over a comparison of two words, which may be all that is asserted."""
+        formula = self._short(token, kind)
+        if token["asserted"]:
+            if self._open:
+                self._fail(token.start("asserted"), "'assert' belongs to the top level of a file")
+            self._query.asserted.append(formula)
+        else:
+            if not self._open:
+                self._fail(token.start("start"), f"expected (assert {token[0].strip()[:40]})")
+            self._push(formula, token.start("start"))
 
     def _short(self, token: re.Match[str], kind: str) -> Formula | Bound:
         """The formula of a comparison of two words."""
