@@ -80,6 +80,9 @@ def blank_result(layer: nn.Module, inputs: Sequence[Tensor]) -> Tensor:
     if isinstance(layer, _ADAPTIVE) and layer.output_size == 1:
         shape = (*x.shape[:2], *[1] * (x.dim() - 2))
         return torch.empty(shape, dtype=x.dtype, device=_META)
+    windowed = _windowed(layer, tuple(x.shape))
+    if windowed is not None and min(windowed) > 0:
+        return torch.empty(windowed, dtype=x.dtype, device=_META)
     held = dict(layer.named_parameters()) | dict(layer.named_buffers())
     state = {name: torch.empty_like(tensor, device=_META) for name, tensor in held.items()}
     with torch.no_grad():
@@ -100,3 +103,41 @@ def _fit_together(parts: Sequence[Tensor], dim: int) -> bool:
     rank = parts[0].dim()
     others = {tuple(size for i, size in enumerate(part.shape) if i != dim % rank) for part in parts}
     return len(others) == 1
+
+
+# -- layers with windows ----------------------------------------------------------------------
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+
+
+def _windowed(layer: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape of what a convolution or a pooling returns; None if torch must say it."""
+    if isinstance(layer, (*_CONVOLUTIONS, *_TRANSPOSED)):
+        if shape[1] != layer.in_channels or isinstance(layer.padding, str):
+            return None
+        sizes = [_size_of(layer, i, size) for i, size in enumerate(shape[2:])]
+        return (shape[0], layer.out_channels, *sizes)
+    if isinstance(layer, _POOLS):
+        space = range(len(shape) - 2)
+        wide = any(2 * _along(layer, "padding", i) > _along(layer, "kernel_size", i) for i in space)
+        if layer.ceil_mode or wide:
+            return None
+        return (*shape[:2], *(_size_of(layer, i, shape[2 + i]) for i in space))
+    return None
+
+
+def _size_of(layer: nn.Module, axis: int, size: int) -> int:
+    """The size of the result along an axis of space."""
+    stride, pad = _along(layer, "stride", axis), _along(layer, "padding", axis)
+    reach = _along(layer, "dilation", axis) * (_along(layer, "kernel_size", axis) - 1)
+    if isinstance(layer, _TRANSPOSED):
+        return (size - 1) * stride - 2 * pad + reach + _along(layer, "output_padding", axis) + 1
+    return (size + 2 * pad - reach - 1) // stride + 1
+
+
+def _along(layer: nn.Module, name: str, axis: int) -> int:
+    """A number that a layer has for each axis, or for all of them; means have no dilation."""
+    given: Any = getattr(layer, name, 1)
+    return int(given if isinstance(given, int) else given[axis])
