@@ -156,7 +156,7 @@ def test_collection_goes_on_as_before(collects: bool) -> None:
 
 def test_without_networkx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
-    with pytest.raises(sc.SplineCamError, match=r"needs networkx.*pip install"):
+    with pytest.raises(sc.SplineCamError, match=r"needs networkx.*pip install networkx"):
         partition_of("one region").to_networkx()
 
 

@@ -86,6 +86,19 @@ def test_some_regions_only() -> None:
         part.to_shapely([len(part)])
 
 
+def test_regions_with_equal_maps_are_united_by_their_pieces() -> None:
+    model = mlp(2, 12, 1)
+    with torch.no_grad():
+        model[2].weight[:, :6] = 0.0  # half of the units draw edges, and change nothing
+    part = found(model)
+    merged, polygons = part.merged(), part.to_shapely()
+    assert len(merged) < len(part)
+    for k in range(len(merged)):
+        piece = shapely.union_all(polygons[merged.labels.numpy() == k])
+        assert piece.geom_type == "Polygon"
+        assert piece.area == pytest.approx(float(merged.areas[k]))
+
+
 # -- curves ---------------------------------------------------------------------------------------
 
 

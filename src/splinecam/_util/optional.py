@@ -10,10 +10,11 @@ from splinecam.errors import SplineCamError
 __all__ = ["optional"]
 
 
-def optional(module: str, purpose: str, extra: str) -> Any:
+def optional(module: str, purpose: str, extra: str | None = None) -> Any:
     """Import a module; if it is missing, an error says what to install.
 
-    purpose: what needs the module, which begins the message. extra: the extra that brings it.
+    purpose: what needs the module, which begins the message. extra: the extra that brings it, if
+    there is one.
 
     >>> optional("json", "Reading", "plot").dumps([1])
     '[1]'
@@ -25,7 +26,7 @@ def optional(module: str, purpose: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         library = module.partition(".")[0]
+        wanted = library if extra is None else f"'splinecam[{extra}]'"
         raise SplineCamError(
-            f"{purpose} needs {library}, which is not installed. "
-            f"Run: pip install 'splinecam[{extra}]'"
+            f"{purpose} needs {library}, which is not installed. Run: pip install {wanted}"
         ) from error

@@ -68,7 +68,7 @@ def to_networkx(
     >>> graph.number_of_nodes(), graph.number_of_edges(), graph.nodes[0]["area"]
     (4, 4, 1.0)
     """
-    networkx = optional("networkx", "to_networkx", "dev")
+    networkx = optional("networkx", "to_networkx")
     _tell_cost(part, maps, ends, limit_of("max_regions", max_regions))
     graph = networkx.Graph()
     with torch.no_grad():
