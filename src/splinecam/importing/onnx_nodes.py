@@ -56,6 +56,7 @@ class Writer:
     """The layers so far, and tensors without data in the shapes of their results."""
 
     def __init__(self, source: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        bounded(shape, "The input")
         self.dtype = dtype
         self.layers: dict[str, nn.Module] = {}
         self.links: list[Link] = []

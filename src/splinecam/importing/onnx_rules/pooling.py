@@ -41,6 +41,7 @@ def _usual(windows: Windows) -> bool:
 def _places(windows: Windows, i: int, size: int, ceil: bool) -> Any:
     """The places that each window covers along an axis, (O, K); they may lie in the padding."""
     before, after, stride = windows.before[i], windows.after[i], windows.stride[i]
+    bounded((size + before + after, windows.kernel[i]), "The windows of a pooling")
     room = size + before + after - windows.extent[i]
     if room < 0:
         raise Refused("its windows are larger than its input")
