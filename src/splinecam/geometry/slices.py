@@ -72,6 +72,7 @@ def box_of(box: Any, input_shape: Sequence[int] | None) -> Box:
     except (TypeError, ValueError):
         shape = tuple(getattr(box, "shape", ()))
         hint = " Yours has a row for each feature: give box.T." if shape[1:] == (2,) else ""
+        hint = " Of a property, that is .box." if hasattr(box, "box") else hint
         raise DomainError(
             f"box is not a pair: give (lo, hi), two arrays of the input shape.{hint}"
         ) from None
