@@ -17,7 +17,16 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("src/splinecam/kernels")
-SOURCES = ("refine.c", "edges.c", "chords.c", "faces.c", "rows.c", "loops.c", "pool.c")
+SOURCES = (
+    "refine.c",
+    "edges.c",
+    "chords.c",
+    "faces.c",
+    "rows.c",
+    "segments.c",
+    "loops.c",
+    "pool.c",
+)
 # Of the processor only what all of its kind have: loops.c chooses among instructions at run time.
 FLAGS = [
     "-std=c11",

@@ -222,8 +222,9 @@ def _sweep_segments(
             # The context ends before a result is yielded, or it would hold for the caller, too.
             with torch.inference_mode(False), torch.no_grad():
                 a, b = some.starts.to(program.device), some.ends.to(program.device)
-                limits = {"memory": memory, "max_points": max_regions}
-                breaks = run_segments(program, a, b, report=bar.update, **limits)
+                breaks = run_segments(
+                    program, a, b, memory=memory, max_points=max_regions, report=bar.update
+                )
                 pieces = Pieces(a, b, breaks, model, program, output, dtype)
                 made = SegmentPartitions(some, pieces, names)
             yield made

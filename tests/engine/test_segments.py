@@ -13,7 +13,10 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam._util.backend import using
-from splinecam.testing import Abs
+from splinecam.engine.along_segments import run_segments
+from splinecam.kernels import Kernel, available
+from splinecam.network.capture import capture
+from splinecam.testing import Abs, Residual
 from splinecam.testing.oracle import exact_pieces
 from strategies import ImageNet, Net, examples, image_nets, maxima_nets, mlp, nets
 
@@ -315,3 +318,41 @@ def test_a_gpu_finds_the_same_pieces() -> None:
         assert torch.equal(gpu.offsets.cpu(), cpu.offsets), name
         assert torch.allclose(gpu.t.cpu(), cpu.t, rtol=0, atol=1e-11), name
         assert torch.allclose(gpu.values.cpu(), cpu.values, rtol=0, atol=1e-11), name
+
+
+KERNEL = {
+    **MODELS,
+    "relu": lambda: mlp(6, 20, 70, 20, 3),
+    "residual": lambda: nn.Sequential(
+        nn.Linear(6, 9), Residual(nn.Sequential(nn.Linear(9, 9), nn.ReLU())), nn.Linear(9, 2)
+    ),
+    "conv": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Conv1d(4, 2, 3), nn.LeakyReLU(),
+        nn.Flatten(), nn.Linear(4, 2),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNEL)
+def test_the_compiled_kernel_finds_the_same_points(name: str) -> None:
+    program = capture(KERNEL[name]().double().eval(), (6,))
+    segments = batch(40, 6)
+    with torch.no_grad():
+        found = [
+            run_segments(program, segments.starts, segments.ends, compiled=compiled)
+            for compiled in (True, False)
+        ]
+    assert torch.equal(found[0].offsets, found[1].offsets)
+    assert torch.allclose(found[0].t, found[1].t, rtol=0, atol=1e-13)
+    assert torch.allclose(found[0].values, found[1].values, rtol=0, atol=1e-12)
+
+
+@pytest.mark.skipif(not available(), reason="the compiled kernel is not there")
+def test_malformed_points_are_an_error_and_not_a_crash() -> None:
+    kernel, table = Kernel(1), torch.ones(2, 3, dtype=torch.float64)
+    s = torch.tensor([0.0, 0.5], dtype=torch.float64)
+    for before in ([0, 1], [-1, 0], [7, 0]):
+        with pytest.raises(ValueError, match="do not fit together"):
+            kernel.rows_between(table, torch.tensor(before), s, rectified=False)
+    made = kernel.rows_between(table, torch.tensor([1, 0]), s, rectified=True)
+    assert torch.equal(made, table)

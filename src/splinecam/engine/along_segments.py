@@ -19,8 +19,10 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.csr import counts_of, offsets_of, take
-from splinecam._util.tolerances import EPS
-from splinecam.engine.plan import free_memory
+from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.arrangement.signs import Signs, SignWriter
+from splinecam.engine.activations import LayerInput, empty_table
+from splinecam.engine.plan import finds_signs, free_memory
 from splinecam.engine.segment_crossings import (
     CLOSE,
     UNCLEAR,
@@ -29,6 +31,7 @@ from splinecam.engine.segment_crossings import (
     find_crossings,
 )
 from splinecam.errors import LimitError
+from splinecam.kernels import Dense, Kernel, PointsAlong, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
@@ -89,23 +92,33 @@ class _State:
     def count(self) -> int:
         return int(self.t.shape[0])
 
-    def live(self, names: tuple[str, ...]) -> dict[str, Tensor]:
+    def live(self, names: tuple[str, ...], kernel: Kernel | None) -> dict[str, Tensor]:
         """The values at all points."""
-        layer, known = self.layer, next(iter(self.rows.values())).shape[0]
-        needed = {layer.argument if layer and layer.result == name else name for name in names}
-        values = {name: self.rows[name] for name in needed}
-        if known < self.count:
-            new = self.s.nonzero()[:, 0]
-            values = {name: self._interpolate(value, new) for name, value in values.items()}
-        if layer is not None and layer.result in names:
-            values[layer.result] = layer.apply(values[layer.argument])
-        return {name: values[name] for name in names}
+        layer = self.layer
+        if layer is None or layer.result not in names:
+            return {name: self._at_points(name, kernel) for name in names}
+        if layer.rectifies and layer.argument not in names:
+            made = self._at_points(layer.argument, kernel, rectified=True)
+            known = {layer.result: made}
+        else:
+            argument = self._at_points(layer.argument, kernel)
+            known = {layer.argument: argument, layer.result: layer.apply(argument)}
+        return {
+            name: known[name] if name in known else self._at_points(name, kernel) for name in names
+        }
 
-    def _interpolate(self, rows: Tensor, new: Tensor) -> Tensor:
+    def _at_points(self, name: str, kernel: Kernel | None, *, rectified: bool = False) -> Tensor:
+        """One value at all points, or its positive part."""
+        rows = self.rows[name]
+        if rows.shape[0] == self.count:  # no layer has added any since
+            return rows.clamp(min=0) if rectified else rows
+        if kernel is not None and rows.is_contiguous():
+            return kernel.rows_between(rows, self.before, self.s, rectified=rectified)
+        new = self.s.nonzero()[:, 0]
         values, p = take(rows, self.before), take(self.before, new)
         s = take(self.s, new).view(-1, *[1] * (rows.dim() - 1))
-        made = take(rows, p).lerp_(take(rows, p + 1), s)
-        return values.index_copy_(0, new, made)
+        values.index_copy_(0, new, take(rows, p).lerp_(take(rows, p + 1), s))
+        return values.clamp_(min=0) if rectified else values
 
     def halves(self) -> tuple[_State, _State]:
         """Two parts that share a point if that lies inside a segment."""
@@ -128,6 +141,19 @@ class _State:
         )
 
 
+@dataclass(frozen=True)
+class _Values:
+    """The results of a stage at all points, with their bounds, and what the layer after it needs.
+
+    The layer's input has signs if the layer switches where units change their sign, and if they
+    are known.
+    """
+
+    rows: dict[str, Tensor]
+    bounds: dict[str, Bound]
+    layer_input: LayerInput | None = None
+
+
 Report = Callable[[int], object]
 """Is called with the number of segments that are finished, since the last call."""
 
@@ -140,6 +166,7 @@ class _Run:
     numbers: int
     memory: int
     max_points: int | None
+    kernel: Kernel | None
     layer_errors: dict[str, Tensor] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
     points: int = 0
@@ -171,29 +198,88 @@ class _Run:
 
     def _advance(self, state: _State) -> _State:
         """Run one stage, and find where the layer after it switches."""
-        program, i = self.program, state.index
-        stage = program.stages[i]
-        values = program.advance(i, state.live(stage.live_in))
-        bounds = program.bounds(i, {name: state.bounds[name] for name in stage.live_in})
-        layer, each = stage.layer, torch.arange(state.count, device=state.t.device)
-        known = replace(state, index=i + 1, before=each, s=torch.zeros_like(state.t), rows=values)
-        if layer is None:
-            return replace(known, bounds=bounds, layer=None)
-        z = values[layer.source].reshape(state.count, -1)
-        low, high = z.amin(0), z.amax(0)
-        error = bounds[layer.source].error.reshape(-1)
-        error = error + EPS * torch.maximum(low.abs(), high.abs())
-        inside = state.segment[1:] == state.segment[:-1]
-        found = find_crossings(layer, UnitValues(z, error, low, high, state.t, inside))
-        self._note(layer.name, error, state, found)
-        bounds = {name: Bound(m, e + EPS * m) for name, (m, e) in bounds.items()}
+        i, layer = state.index, self.program.stages[state.index].layer
+        made = self._by_kernel(state) or self._by_steps(state)
+        each = torch.arange(state.count, device=state.t.device)
+        none = torch.zeros_like(state.t)
+        known = replace(
+            state, index=i + 1, before=each, s=none, rows=made.rows, bounds=made.bounds, layer=layer
+        )
+        if layer is None or made.layer_input is None:
+            return known
+        low, high, signs = made.layer_input.low, made.layer_input.high, made.layer_input.signs
+        error = made.bounds[layer.source].error.reshape(-1)
+        if signs is None:  # the difference from a level, or from another unit, is rounded
+            error = error + EPS * torch.maximum(low.abs(), high.abs())
+        noted = self.layer_errors.get(layer.name)
+        self.layer_errors[layer.name] = error if noted is None else torch.maximum(noted, error)
+        z = made.rows[layer.source].reshape(state.count, -1)
+        points = None
+        if self.kernel is not None and signs is not None and signs.clear:
+            place = state.segment.contiguous(), state.t.contiguous()
+            points = self.kernel.points_along(z, signs.positive, error.contiguous(), *place)
+        bounds = {name: Bound(m, e + EPS * m) for name, (m, e) in made.bounds.items()}
         bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
-        return _with_points(replace(known, bounds=bounds, layer=layer), found)
+        known = replace(known, bounds=bounds)
+        if points is None:
+            inside = state.segment[1:] == state.segment[:-1]
+            found = find_crossings(layer, UnitValues(z, error, low, high, state.t, inside))
+            self._note(layer.name, state, found)
+            after = _with_points(known, found)
+        else:
+            after = replace(known, **points._asdict())
+        self._count(layer.name, after.count - state.count)
+        return after
 
-    def _note(self, name: str, error: Tensor, state: _State, found: Crossings) -> None:
-        """Keep the errors of a layer's units and its doubts, and count the points."""
-        known = self.layer_errors.get(name)
-        self.layer_errors[name] = error if known is None else torch.maximum(known, error)
+    def _by_steps(self, state: _State) -> _Values:
+        """The values of a stage, by the steps of the program."""
+        program, stage = self.program, self.program.stages[state.index]
+        rows = program.advance(state.index, state.live(stage.live_in, self.kernel))
+        bounds = program.bounds(state.index, {x: state.bounds[x] for x in stage.live_in})
+        layer = stage.layer
+        if layer is None:
+            return _Values(rows, bounds)
+        z = rows[layer.source].reshape(state.count, -1)
+        if self.kernel is None or not finds_signs(layer) or not z.is_contiguous():
+            return _Values(rows, bounds, LayerInput(z.amin(0), z.amax(0)))
+        writer = SignWriter(state.count, SAFETY * bounds[layer.source].error.reshape(-1))
+        seen = writer.sign_range()
+        self.kernel.scan(z, 0, state.count, seen)
+        signs = replace(writer.signs, clear=not seen.zeros())
+        return _Values(rows, bounds, LayerInput(*seen.range(), signs))
+
+    def _by_kernel(self, state: _State) -> _Values | None:
+        """The same for a product with a constant matrix, in one call, if the kernel can do it."""
+        stage, dense = self.program.stages[state.index], self.program.dense(state.index)
+        if self.kernel is None or dense is None or (stage.layer and not finds_signs(stage.layer)):
+            return None
+        (name, step), pending = dense, state.layer
+        if pending is not None and not (pending.result == name and pending.rectifies):
+            return None
+        rows = state.rows[name if pending is None else pending.argument]
+        weight, bias = step.args[1], step.args[2] if len(step.args) > 2 else None
+        if prod(rows.shape[1:]) != weight.shape[1] or not rows.is_contiguous():
+            return None
+        given = Dense(
+            z=rows.view(rows.shape[0], weight.shape[1]),
+            rectified=pending is not None,
+            columns=weight.T.contiguous(),
+            bias=None if bias is None else bias.contiguous(),
+            magnitude=state.bounds[name].magnitude.contiguous(),
+            error=state.bounds[name].error.contiguous(),
+        )
+        table = empty_table((state.count, weight.shape[0]), weight.device)
+        place = PointsAlong(state.segment, state.t, state.before.contiguous(), state.s.contiguous())
+        seen = self.kernel.dense_along(place, given, table, signs=stage.layer is not None)
+        bounds = {step.name: Bound(seen.modulus, seen.error)}
+        if seen.signs is None:
+            return _Values({step.name: table}, bounds)
+        positive, negative = seen.signs
+        signs = Signs(positive, negative, positive[:0], seen.clear)
+        return _Values({step.name: table}, bounds, LayerInput(seen.low[0], seen.high[0], signs))
+
+    def _note(self, name: str, state: _State, found: Crossings) -> None:
+        """Keep what a layer leaves open."""
         if found.unclear.shape[0]:
             at = found.unclear
             self.doubts.append(Doubt(state.segment[at], state.t[at], name, UNCLEAR))
@@ -201,7 +287,10 @@ class _Run:
             piece, s = found.piece[found.close], found.s[found.close]
             t = torch.lerp(state.t[piece], state.t[piece + 1], s)
             self.doubts.append(Doubt(state.segment[piece], t, name, CLOSE))
-        self.points += int(found.piece.shape[0])
+
+    def _count(self, name: str, new: int) -> None:
+        """Count new points, and raise an error if there are too many."""
+        self.points += new
         if self.max_points is not None and self.points > self.max_points:
             raise LimitError(
                 f"There are more than {self.max_points:,} breakpoints at layer {name!r} already. "
@@ -241,16 +330,18 @@ def run_segments(
     memory: int | None = None,
     max_points: int | None = None,
     report: Report = lambda count: None,
+    compiled: bool = True,
 ) -> Breaks:
     """The breakpoints of a network along the segments from ``first`` to ``last``: (S, ...) inputs.
 
     memory: bytes to stay within, apart from the result. max_points: a ``LimitError`` beyond so many
-    breakpoints. report: is called with the number of segments that are done.
+    breakpoints. report: is called with the number of segments that are done. compiled: use the
+    compiled kernel if it is installed.
     """
     device = program.device
     memory = free_memory(device) if memory is None else memory
     numbers = backend_of(device).segment_numbers
-    run = _Run(program, numbers, memory, max_points)
+    run = _Run(program, numbers, memory, max_points, kernel_for(device) if compiled else None)
     step = max(1, numbers // (2 * max(1, *program.widths[:1], prod(program.input_shape))))
     parts = []
     with torch.inference_mode():

@@ -7,7 +7,7 @@ needed. Without either everything works by tensor operations, only slower.
 
 from splinecam.kernels.gpu import GpuKernel, gpu_kernel_for
 from splinecam.kernels.inputs import Candidates, LayerFunctions, SelectedChords
-from splinecam.kernels.kernel import Dense, DenseResult, Kernel, available, kernel_for
+from splinecam.kernels.kernel import Dense, DenseResult, Kernel, PointsAlong, available, kernel_for
 from splinecam.kernels.refined import History
 from splinecam.kernels.rows import LineRows, SignRange
 
@@ -20,6 +20,7 @@ __all__ = [
     "Kernel",
     "LayerFunctions",
     "LineRows",
+    "PointsAlong",
     "SelectedChords",
     "SignRange",
     "available",

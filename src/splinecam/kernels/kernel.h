@@ -125,7 +125,9 @@ typedef struct {
     int64_t rectified;       /* 0: z itself is multiplied, not its positive part */
     const double *z;         /* (known, units); may be the memory of the result unless SC_DIRECT */
     const double *uv;        /* (rows, uv_width) coordinates, which decide the order of the rows */
-    int64_t uv_width;
+    int64_t uv_width;        /* uv may be NULL if neighbouring rows lie close together already */
+    const int64_t *before;   /* NULL, or (rows) the row of z at or before each row ... */
+    const double *s;         /* ... and (rows) the fraction of the way to the next row of z */
     const double *column;    /* (units, width) */
     const double *bias;      /* (width), or NULL */
     const double *magnitude, *error; /* (units) bounds on the factor */
@@ -140,6 +142,22 @@ typedef struct {
  * refinement, which interpolates; modulus and error of their positive parts. */
 enum sc_bound { SC_MODULUS, SC_ERROR, SC_LATER_ERROR, SC_POSITIVE_MODULUS, SC_POSITIVE_ERROR };
 
+/* Functions at points along segments, in order, that are affine between neighbouring points of a
+ * segment and vanish at no point. What is found has a row for every old and every new point. */
+typedef struct {
+    int64_t rows, units;
+    const double *z;          /* (rows, units) */
+    const uint64_t *positive; /* (rows, ceil(units / 64)) where they are positive */
+    const double *error;      /* (units) rounding error of z */
+    const int64_t *segment;   /* (rows) segment of each point */
+    const double *t;          /* (rows) position on it */
+    double uv_error, safety;  /* rounding error of t; tolerances are errors times safety */
+    int64_t *count;           /* written by sc_count_along, (rows): new points after each point */
+    const int64_t *offset;    /* (rows) new points before each point */
+    int64_t *new_segment, *before; /* written by sc_find_along: segment, and the point before */
+    double *new_t, *s;        /* position on the segment, and fraction of the way to the next point */
+} sc_crossings;
+
 typedef struct sc_pool sc_pool;
 
 SC_EXPORT int64_t sc_version(void);
@@ -152,5 +170,10 @@ SC_EXPORT int sc_scan(sc_pool *pool, const double *table, int64_t rows, int64_t 
                       sc_sign_range *sign_range);
 SC_EXPORT int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width,
                       const sc_lines *lines, int64_t method, sc_sign_range *sign_range);
+SC_EXPORT int sc_count_along(sc_pool *pool, const sc_crossings *crossings);
+SC_EXPORT int sc_find_along(sc_pool *pool, const sc_crossings *crossings);
+SC_EXPORT int sc_rows_between(sc_pool *pool, const double *table, int64_t rows, int64_t width,
+                              const int64_t *before, const double *s, int64_t count,
+                              int64_t rectified, double *out);
 SC_EXPORT int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table,
                              sc_sign_range *sign_range);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from ctypes import addressof, byref
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.inputs import MAX_CHORDS, LayerFunctions
 from splinecam.kernels.library import (
     STATUS,
+    CrossingsStruct,
     DenseStruct,
     LayerStruct,
     RefinedStruct,
@@ -26,7 +28,7 @@ from splinecam.kernels.library import (
 from splinecam.kernels.refined import History, KernelMesh, mesh_struct
 from splinecam.kernels.rows import LineRows, SignRange
 
-__all__ = ["Dense", "DenseResult", "Kernel", "Refined", "available", "kernel_for"]
+__all__ = ["Dense", "DenseResult", "Kernel", "PointsAlong", "Refined", "available", "kernel_for"]
 
 # How the values at new vertices are computed: see sc_method in kernel.h.
 _METHODS = {"direct": 0, "terms": 1, "sums": 2}
@@ -92,6 +94,19 @@ class DenseResult(NamedTuple):
     clear: bool
 
 
+class PointsAlong(NamedTuple):
+    """Old and new points along segments, in order, (P,) each.
+
+    segment, t: the segment and the position on it; before: the old point at or before each point;
+    s: the fraction of the way from there to the next old point.
+    """
+
+    segment: Tensor
+    t: Tensor
+    before: Tensor
+    s: Tensor
+
+
 class Kernel:
     """The compiled loops, with a pool of threads that lives as long as this object."""
 
@@ -125,17 +140,35 @@ class Kernel:
 
         signs: find the signs and the range as well.
         """
+        place = mesh_struct(mesh)
+        where = {"uv": place.uv, "uv_width": place.width}
+        lines: Any = ()
+        if layer.history is not None:
+            lines = layer.history.structs(_address(layer.columns), layer.columns.shape[0])
+        where |= dict(zip(("edges", "inside"), map(addressof, lines), strict=False))
+        return self._dense(layer, table, signs, where)
+
+    def dense_along(
+        self, points: PointsAlong, layer: Dense, table: Tensor, *, signs: bool
+    ) -> DenseResult:
+        """Write the values of a layer at points along segments into a table (P, m)."""
+        where = {"before": _address(points.before), "s": _address(points.s)}
+        return self._dense(layer, table, signs, where)
+
+    def _dense(
+        self, layer: Dense, table: Tensor, signs: bool, where: dict[str, Any]
+    ) -> DenseResult:
+        """Write the values of a layer; where: the places of the rows, in the library's words."""
         (rows, width), units = table.shape, layer.columns.shape[0]
         words = -(-width // 64)
         numbers = torch.empty((8, 1, width), dtype=torch.float64)
         found = torch.empty((2, rows, words), dtype=torch.int64) if signs else None
-        bounds, columns, place = numbers.data_ptr(), _address(layer.columns), mesh_struct(mesh)
+        bounds = numbers.data_ptr()
         sign_range: Any = SignRangeStruct()
         if found is not None:
             ranges = (bounds + 8 * width * k for k in (5, 6, 7))
             both = found.data_ptr(), found.data_ptr() + 8 * rows * words
             sign_range = SignRangeStruct(width, *ranges, *both)
-        lines: Any = () if layer.history is None else layer.history.structs(columns, units)
         dense = DenseStruct(
             rows=rows,
             known=layer.z.shape[0],
@@ -143,9 +176,7 @@ class Kernel:
             width=width,
             rectified=layer.rectified,
             z=_address(layer.z),
-            uv=place.uv,
-            uv_width=place.width,
-            column=columns,
+            column=_address(layer.columns),
             bias=None if layer.bias is None else _address(layer.bias),
             magnitude=_address(layer.magnitude),
             error=_address(layer.error),
@@ -154,7 +185,7 @@ class Kernel:
             edge_method=_METHODS[layer.methods[0]],
             inside_method=_METHODS[layer.methods[1]],
             bounds=bounds,
-            **dict(zip(("edges", "inside"), map(addressof, lines), strict=False)),
+            **where,
         )
         self._call("sc_dense_layer", byref(dense), _address(table), byref(sign_range))
         modulus, error, later, positive, later_positive, tolerance, low, high = numbers.unbind()
@@ -173,6 +204,57 @@ class Kernel:
             return reason
         made = KernelMesh(self._lib, refined, structs[0].width)
         return Refined(made, History(self._lib, refined, mesh))
+
+    def points_along(
+        self, z: Tensor, positive: Tensor, error: Tensor, segment: Tensor, t: Tensor
+    ) -> PointsAlong | None:
+        """Where functions z (P, n) change sign between neighbouring points of segments.
+
+        positive: (P, W) words of where they are positive, as they vanish nowhere; error: (n,) of
+        the functions; segment, t: (P,) segment and position of a point. The result is None where
+        new points are too close together.
+        """
+        rows, units = z.shape
+        counts = torch.empty(rows, dtype=torch.int64)
+        given = {
+            "rows": rows,
+            "units": units,
+            "z": _address(z),
+            "positive": _address(positive),
+            "error": _address(error),
+            "segment": _address(segment),
+            "t": _address(t),
+            "uv_error": UV_ERROR,
+            "safety": SAFETY,
+            "count": _address(counts),
+        }
+        if self._call("sc_count_along", byref(CrossingsStruct(**given))) != "done":
+            return None
+        offsets = torch.cumsum(counts, 0)
+        total = rows + (int(offsets[-1]) if rows else 0)
+        offsets -= counts
+        whole, real = torch.empty((2, total), dtype=torch.int64), z.new_empty((2, total))
+        given |= {
+            "offset": _address(offsets),
+            "new_segment": _address(whole[0]),
+            "before": _address(whole[1]),
+            "new_t": _address(real[0]),
+            "s": _address(real[1]),
+        }
+        if self._call("sc_find_along", byref(CrossingsStruct(**given))) != "done":
+            return None
+        return PointsAlong(whole[0], real[0], whole[1], real[1])
+
+    def rows_between(self, table: Tensor, before: Tensor, s: Tensor, *, rectified: bool) -> Tensor:
+        """Rows (P, ...) between rows of a table: a fraction s (P,) of the way from row ``before``.
+
+        rectified: take their positive parts.
+        """
+        out = table.new_empty((before.shape[0], *table.shape[1:]))
+        width = prod(table.shape[1:])
+        size = table.shape[0], width, _address(before), _address(s), before.shape[0]
+        self._call("sc_rows_between", _address(table), *size, int(rectified), _address(out))
+        return out
 
     def _call(self, name: str, *arguments: Any) -> str:
         status = STATUS[getattr(self._lib, name)(self._pool, *arguments)]

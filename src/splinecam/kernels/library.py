@@ -18,6 +18,7 @@ from splinecam.kernels.structures import declare, structures
 
 __all__ = [
     "STATUS",
+    "CrossingsStruct",
     "DenseStruct",
     "LayerStruct",
     "LinesStruct",
@@ -28,7 +29,7 @@ __all__ = [
     "library",
 ]
 
-VERSION = 3  # of the interface, as sc_version() returns it
+VERSION = 4  # of the interface, as sc_version() returns it
 
 STATUS = {
     0: "done",
@@ -43,7 +44,7 @@ _STRUCTURES = structures("kernel.h")
 MeshStruct, LayerStruct = _STRUCTURES["sc_mesh"], _STRUCTURES["sc_layer"]
 SettingsStruct, RefinedStruct = _STRUCTURES["sc_settings"], _STRUCTURES["sc_refined"]
 SignRangeStruct, LinesStruct = _STRUCTURES["sc_sign_range"], _STRUCTURES["sc_lines"]
-DenseStruct = _STRUCTURES["sc_dense"]
+DenseStruct, CrossingsStruct = _STRUCTURES["sc_dense"], _STRUCTURES["sc_crossings"]
 
 _log = logging.getLogger("splinecam")
 _ENDINGS = {"win32": "dll", "darwin": "dylib"}
