@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from splinecam._util.files import opened
 from splinecam._util.progress import progress_bar
-from splinecam.analysis.measures import MOST_OUTPUTS
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.io.region_columns import Columns
 from splinecam.io.surfaces import Heights, Space, Surface, surface_of
@@ -53,8 +52,8 @@ def to_ply(
     b'element vertex 9'
     """
     found = surface_of(part, output, space, columns)
+    # A property of a vertex is one number: an array of more than 16 outputs is left out.
     point_data = {name: x for name, x in found.point_data.items() if x.ndim == 1}
-    assert len(point_data) <= MOST_OUTPUTS + 1
     vertices = _fields(dict(zip("xyz", found.points.T, strict=True)) | point_data)
     faces = _fields(found.cell_data)
     count_type = "u1" if int(np.diff(found.offsets).max()) <= _MOST else "i4"
