@@ -16,14 +16,14 @@ from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis.class_names import names_of
 from splinecam.analysis.difference import Difference
-from splinecam.engine.common import run_both
+from splinecam.engine.common import Together, run_both
 from splinecam.engine.plan import Plan, first_device
-from splinecam.engine.run import Outcome
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture import Both, capture
 from splinecam.network.capture.outputs import Output, check_output
 from splinecam.network.capture.pairs import Pair, Shown, pair_of
+from splinecam.network.program import Program
 
 __all__ = ["difference"]
 
@@ -82,7 +82,6 @@ def difference(
         pair = _captured(both, domain, first_device(device, both, domain.input_shape))
         names = names_of(names, prod(pair.a.output_shape))
         last = device_of(device)
-        plans = Plan.of(pair.a, last, memory), Plan.of(pair.b_after_a, last, memory)
         layers = len(pair.b_after_a.layers)
         with progress_bar(layers, "layer", progress) as bar, torch.no_grad():
 
@@ -90,8 +89,11 @@ def difference(
                 tell(bar, name, regions)
                 bar.update(share)
 
-            outcome = run_both(pair, domain, plans, max_regions=max_regions, report=report)
-        return _assembled(both, pair, domain, outcome, names)
+            def plan(program: Program) -> Plan:
+                return Plan.of(program, last, memory)
+
+            found = run_both(pair, domain, plan, max_regions=max_regions, report=report)
+        return _assembled(both, pair, domain, found, names)
 
 
 def _captured(both: Both, domain: Domain, device: torch.device) -> Pair:
@@ -120,24 +122,28 @@ def _captured(both: Both, domain: Domain, device: torch.device) -> Pair:
 
 
 def _assembled(
-    both: Both, pair: Pair, domain: Domain, outcome: Outcome, names: Sequence[str] | None
+    both: Both, pair: Pair, domain: Domain, found: Together, names: Sequence[str] | None
 ) -> Difference:
     """The difference from the outcome of a run, whose outputs are those of both networks."""
+    outcome = found.outcome
     a, b = outcome.output.chunk(2, 1)
     error_a, error_b = outcome.error.chunk(2)
-    # Networks that are equal bit by bit have no difference, and rounding has no part in this.
-    error = torch.zeros_like(error_a) if pair.equal else error_a + error_b
+    rounding = error_a + error_b
+    # Outputs that are the same function have no difference, and rounding has no part in this. The
+    # models themselves round differently, unless they are equal bit by bit.
+    error = torch.where(found.same, 0.0, rounding)
+    rounding = torch.zeros_like(rounding) if pair.equal else rounding
     shown: dict[Shown, tuple[Tensor, Tensor]] = {
         "both": (outcome.output, outcome.error),
         "a": (a.contiguous(), error_a),
         "b": (b.contiguous(), error_b),
-        "difference": (a - b, error),
+        "difference": (a - b, rounding),
     }
     parts = {}
     for kind, (values, errors) in shown.items():
         program = pair.joined(kind).to(outcome.mesh.uv.device)
         model = both.showing(kind, stripped=pair.a.stripped is not None)
-        found = replace(outcome, output=values, error=errors)
+        chosen = replace(outcome, output=values, error=errors)
         named = names if kind in ("a", "b") else None
-        parts[kind] = assemble(model, program, domain, found, names=named)
-    return Difference(parts["both"], parts["a"], parts["b"], parts["difference"])
+        parts[kind] = assemble(model, program, domain, chosen, names=named)
+    return Difference(parts["both"], parts["a"], parts["b"], parts["difference"], error)

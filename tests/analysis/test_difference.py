@@ -146,15 +146,61 @@ def test_equal_networks_differ_by_exactly_zero() -> None:
     assert len(diff) == len(sc.partition(model, diff.delta.domain, device="cpu", progress=False))
 
 
-def test_a_permutation_of_units_leaves_differences_within_the_bound() -> None:
+def test_units_in_another_order_are_the_same_function() -> None:
     model = mlp(2, 16, 16, 3)
     diff = difference(model, permuted(model))
     check(diff)
-    largest = float(diff.maxima.max())
-    assert largest <= float(diff.error.max()) < 1e-12
-    assert diff.disagreement.area < 1e-12
+    assert diff.largest().value == diff.largest().error == 0
+    assert diff.disagreement.area == 0
     own = sc.partition(model, diff.delta.domain, device="cpu", progress=False)
     assert len(diff) == len(own)
+
+
+class Skip(nn.Module):
+    """A network that is no chain, so that it is not stacked."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x) + x.sum(1, keepdim=True)
+
+
+def test_rounding_leaves_differences_within_the_bound() -> None:
+    model = mlp(2, 16, 16, 3)
+    diff = difference(Skip(model), Skip(permuted(model)))
+    check(diff)
+    assert 0 < float(diff.maxima.max()) <= float(diff.error.max()) < 1e-12
+    assert diff.disagreement.area < 1e-12
+    own = sc.partition(Skip(model), diff.delta.domain, device="cpu", progress=False)
+    assert len(diff) == len(own)
+
+
+@pytest.mark.parametrize("change", [quantised, pruned, tuned])
+def test_stacked_chains_and_one_mesh_over_the_other_agree(
+    change: Callable[[nn.Module], nn.Module],
+) -> None:
+    model = mlp(2, 16, 16, 3)
+    stacked = difference(model, change(model))
+    other = difference(Skip(model), Skip(change(model)))
+    for diff in (stacked, other):
+        check(diff)
+        assert int(diff.partition.edge_layer.max()) < len(diff.partition.layers)
+    assert stacked.partition.layers == tuple(
+        name.replace("body.", "") for name in other.partition.layers
+    )
+    assert len(stacked) == len(other)
+    torch.testing.assert_close(stacked.maxima, other.maxima)
+    torch.testing.assert_close(stacked.mean, other.mean)
+    for one, two in ((stacked, other), (other, stacked)):  # the edges have the same units
+        ends = two.partition.vertices[two.partition.edges].mean(1)
+        where = two.partition.domain.embed(ends)
+        inner = two.partition.edge_layer >= 0
+        for layer, z in one.partition.program.walk(where):
+            index = one.partition.layers.index(layer.name)
+            mine = inner & (two.partition.edge_layer == index)
+            assert float(z[mine, two.partition.edge_unit[mine]].abs().max()) < 1e-12
 
 
 def test_the_witness_shows_the_difference_to_both_models() -> None:

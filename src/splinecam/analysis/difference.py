@@ -98,21 +98,19 @@ class Difference:
     of the second; its layers have the names ``a.1``, ``b.1``, or ``both.1`` where the networks
     begin with equal layers. a, b: the same regions with the outputs of one network, for its
     decision boundary, class regions and pictures. delta: the same regions with the difference of
-    the outputs, the first less the second, for its level sets, slopes and statistics.
+    the outputs, the first less the second, for its level sets, slopes and statistics. error:
+    (n_out,) the bound of the rounding error of the difference of each output, 0 where both networks
+    are seen to compute the same function.
     """
 
     partition: PartitionData
     a: PartitionData
     b: PartitionData
     delta: PartitionData
+    error: Tensor
 
     def __len__(self) -> int:
         return len(self.delta)
-
-    @property
-    def error(self) -> Tensor:
-        """The bound of the rounding error of the difference of each output, (n_out,)."""
-        return self.delta.value_error
 
     @property
     def unresolved(self) -> tuple[Unresolved, ...]:
@@ -179,7 +177,7 @@ class Difference:
         """Means over the domain."""
         with torch.no_grad():
             found = integrals(self.delta.mesh, self.delta.values)
-            area = self.delta.areas.sum() / self.delta.frame.scale**2
+            area = self.a.areas.sum() / self.a.frame.scale**2  # also used by decisions
             return Integrals(*(part / area for part in found))
 
     @property

@@ -1,14 +1,18 @@
-"""The common refinement of the partitions of two networks: one is run over the mesh of the other.
+"""The common refinement of the partitions of two networks.
 
-The first network divides the domain. The second one then starts with this mesh instead of the
-undivided domain, so that both keep all that makes a run fast. It begins after the layers that both
-networks share, whose edges the mesh has already. The outputs of the first network are affine on
-each of its own faces, from which they follow at the vertices that the second network adds.
+Two chains of dense layers are stacked into one, which is run like any network. Of other networks
+the first one divides the domain. The second one then starts with this mesh instead of the undivided
+domain, so that both keep all that makes a run fast. It begins after the layers that both networks
+share, whose edges the mesh has already. The outputs of the first network are affine on each of its
+own faces, from which they follow at the vertices that the second network adds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import prod
 
 import torch
 from torch import Tensor
@@ -27,10 +31,11 @@ from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture.pairs import Pair
+from splinecam.network.capture.stacking import Stacked, stacked
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
-__all__ = ["run_both"]
+__all__ = ["Together", "run_both"]
 
 # A value inside a face follows from those at three of its corners. The first lies farthest from the
 # middle, the second farthest from the first, and the third farthest from the line through both, so
@@ -40,32 +45,52 @@ _FITTED = 7
 _BYTES = 2 * 8  # of a number per vertex, before and after the first stage
 
 
+@dataclass(frozen=True)
+class Together:
+    """The outcome for two networks, whose outputs are side by side, (V, 2 n).
+
+    same: (n,) whether each output of both networks is known to be the same function.
+    """
+
+    outcome: Outcome
+    same: Tensor
+
+
 def run_both(
     pair: Pair,
     domain: Domain,
-    plans: tuple[Plan, Plan],
+    plan: Callable[[Program], Plan],
     *,
     max_regions: int | None = None,
     report: Report = lambda name, regions, share: None,
-) -> Outcome:
-    """Partition the domain by both networks together; the outputs are side by side, (V, 2 n).
+) -> Together:
+    """Partition the domain by both networks together.
 
-    plans: where to run ``pair.a``, and where to run ``pair.b_after_a``.
+    plan: where to run a program.
     """
-    first = run(pair.a, domain, max_regions=max_regions, report=report, plan=plans[0])
+    stack = stacked(pair)
+    if stack is not None:
+        found = run(
+            stack.program, domain, max_regions=max_regions, report=report, plan=plan(stack.program)
+        )
+        return _separated(found, stack, pair)
+    first = run(pair.a, domain, max_regions=max_regions, report=report, plan=plan(pair.a))
+    same = torch.full_like(first.error, pair.equal, dtype=torch.bool)
     if pair.equal:
         both = torch.cat([first.output, first.output], 1)
-        return replace(first, output=both, error=torch.cat([first.error, first.error]))
+        error = torch.cat([first.error, first.error])
+        return Together(replace(first, output=both, error=error), same)
     edges = torch.arange(first.mesh.num_edges, device=first.mesh.uv.device)
     # Pieces of an edge inherit its provenance, so the number of the edge travels with them.
     marked = replace(first.mesh, edge_layer=torch.full_like(edges, -1), edge_unit=edges)
     with torch.inference_mode():
-        second = _Overlaid(pair, domain, Run(plans[1], max_regions, report)).outcome(marked).kept()
+        second_run = Run(plan(pair.b_after_a), max_regions, report)
+        second = _Overlaid(pair, domain, second_run).outcome(marked).kept()
     mesh = second.mesh
     source = torch.where(mesh.edge_layer < 0, mesh.edge_unit, -1)
     output, error = _first_outputs(first, mesh, source)
     old = source.clamp(min=0)
-    return replace(
+    outcome = replace(
         second,
         mesh=replace(
             mesh,
@@ -77,6 +102,47 @@ def run_both(
         layer_errors=first.layer_errors | second.layer_errors,
         ambiguities=first.ambiguities + second.ambiguities,
     )
+    return Together(outcome, same)
+
+
+def _separated(found: Outcome, stack: Stacked, pair: Pair) -> Together:
+    """The outcome of stacked networks in terms of the units of each."""
+    device, mesh, shared = found.mesh.uv.device, found.mesh, pair.shared
+    units = [(a.to(device), b.to(device)) for a, b in stack.units]
+    sizes = [prod(layer.shape) for layer in stack.program.layers]
+    layers, numbers, errors = [], [], {}
+    for i, ((a, b), size) in enumerate(zip(units, sizes, strict=False)):
+        layer, number = (torch.full((size,), -1, device=device) for _ in range(2))
+        # Units that both have count as those of the first.
+        for places, index in ((b, len(pair.a.layers) + i - shared), (a, i)):
+            layer[places] = index
+            number[places] = torch.arange(places.shape[0], device=device)
+        layers.append(layer)
+        numbers.append(number)
+        error = found.layer_errors[stack.program.layers[i].name].to(device)
+        errors[pair.a.layers[i].name] = error[a]
+        if i >= shared:
+            errors[pair.b.layers[i].name] = error[b]
+    edge_layer, edge_unit = mesh.edge_layer, mesh.edge_unit
+    if layers:
+        first = torch.tensor([0, *accumulate(sizes)], device=device)
+        inner = edge_layer >= 0
+        place = (first[edge_layer.clamp(min=0)] + edge_unit).clamp(min=0)
+        edge_layer = torch.where(inner, torch.cat(layers)[place], edge_layer)
+        edge_unit = torch.where(inner, torch.cat(numbers)[place], edge_unit)
+    # A vertex is made by the last layer that draws an edge to it.
+    made = torch.full_like(mesh.vertex_layer, -1)
+    made.scatter_reduce_(0, mesh.edges.view(-1), edge_layer.repeat_interleave(2), "amax")
+    a, b = units[-1]
+    columns = torch.cat([a, b])
+    outcome = replace(
+        found,
+        mesh=replace(mesh, edge_layer=edge_layer, edge_unit=edge_unit, vertex_layer=made),
+        output=found.output[:, columns],
+        error=found.error[columns],
+        layer_errors=errors,
+    )
+    return Together(outcome, a == b)
 
 
 @dataclass(frozen=True)

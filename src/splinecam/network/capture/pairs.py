@@ -21,9 +21,9 @@ from splinecam.network.capture.reading.stages import make_stages
 from splinecam.network.nonlinearities import Nonlinearity, Operation
 from splinecam.network.ops import Affine
 from splinecam.network.program import Program, Stage, Step
-from splinecam.network.values import Ref, Rows
+from splinecam.network.values import Ref, Rows, map_tensors
 
-__all__ = ["Pair", "Shown", "pair_of"]
+__all__ = ["Pair", "Shown", "pair_of", "same_operation"]
 
 Shown = Literal["both", "a", "b", "difference"]
 """The output of the program of two networks: both, side by side, one, or the first less the other.
@@ -220,6 +220,18 @@ def _content(layer: Nonlinearity) -> dict[str, Any]:
     for name in ("name", "after", "result"):
         del found[name]
     return found | {name: Ref(found[name]) for name in ("source", "argument")}
+
+
+def same_operation(x: Operation, y: Operation) -> bool:
+    """Whether two operations are the same and have no tensors, which may belong to units."""
+    found: list[Tensor] = []
+
+    def see(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors((x.args, x.kwargs), see)
+    return not found and _same(x, y, {})
 
 
 def _same(x: Any, y: Any, names: Mapping[str, str]) -> bool:
