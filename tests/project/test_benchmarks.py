@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import itertools
 import json
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -354,3 +356,30 @@ def test_exports_are_measured_one_by_one(
     ]
     assert rows[-1]["estimate"] == "1 s, 1 MB"
     assert modules.exports.TABLE.line(rows[-1]).startswith("lines20 ")
+
+
+def test_files_of_others_are_measured(
+    modules: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnx")
+    # A folder of tests has the name of this script, which therefore is loaded from its path.
+    spec = importlib.util.spec_from_file_location("of_files", BENCHMARKS / "importing.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script: Any = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "of_files", script)
+    spec.loader.exec_module(script)
+    clock = itertools.count()  # each look at it takes a second
+    monkeypatch.setattr(script, "process_time", lambda: float(next(clock)))
+    monkeypatch.setattr(script, "fresh_process", lambda path: 2.0)
+    known = script.cases()
+    assert "acasxu_1_1" not in known
+    for name in ("mlp32x3", "residual64x3"):
+        small = replace(known[name], domain=lambda: modules.common.square(2, 0.1))
+        row = script.measure(name, small, 1, CPU)
+        assert (row["import"], row["fresh process"], row["ratio"]) == (1000, 2000, 1)
+        assert row["regions"] > 1
+        assert script.TABLE.line(row).startswith(name)
+    row = script.measure("acas_sized", known["acas_sized"], 1, CPU)
+    assert "regions" not in row
+    assert 0.05 < row["MB"] < 0.06
