@@ -85,7 +85,7 @@ def piece_inputs(pieces: Pieces, share: float = 0.5) -> tuple[Tensor, Tensor]:
 def rows_in_pass(program: Program) -> int:
     """How many points are run at a time where derivatives are taken."""
     widest = max(prod(program.input_shape), *program.widths)
-    return max(_FEWEST, backend_of(program.device).traced_activations // widest)
+    return max(_FEWEST, backend_of(program.device).numbers // widest)
 
 
 def mean_gradients(pieces: Pieces, output: int) -> Tensor:
