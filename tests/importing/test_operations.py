@@ -12,7 +12,7 @@ import torch
 import splinecam as sc
 from importing.onnx_cases import CASES, Case
 from importing.onnx_files import DOUBLE, reference, saved
-from splinecam.importing.onnx_rules import RULES
+from splinecam.importing.onnx_rules import RULES, onnx_table_markdown
 from splinecam.network.capture.capturing import captured_by_walk
 
 _EPS = float(np.finfo(np.float32).eps)
@@ -82,3 +82,8 @@ def test_vertices_have_the_values_of_onnxruntime(case: Case, tmp_path: Path):
 def test_every_rule_has_a_case():
     used = {node.op_type for case in CASES for node in case.nodes}
     assert set(RULES) <= used
+
+
+def test_the_page_lists_every_operation():
+    page = Path(__file__).parents[2] / "docs" / "howto" / "onnx.md"
+    assert onnx_table_markdown() in page.read_text()

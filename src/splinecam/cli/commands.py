@@ -211,7 +211,12 @@ def _model_of(options: Namespace) -> Found:
 
 def _check(options: Namespace) -> int:
     console = Console()
-    chosen, found = domain_of(options), _model_of(options)
+    chosen = domain_of(options)
+    try:
+        found = _model_of(options)
+    except UnsupportedOpError as error:  # of an ONNX file
+        console.out(_obstacles(options.model, error))
+        return 1
     shape = options.input_shape or found.input_shape
     if chosen is not None:
         shape = fitted(options.model, found.input_shape, chosen[0], options).input_shape
@@ -238,6 +243,8 @@ def _obstacles(model: str, error: UnsupportedOpError) -> str:
         where = f", {op.location}" if op.location else ""
         lines += [f"  {op.name:<{width}}  {op.target}{where}", f"  {'':<{width}}  {op.reason}", ""]
     found = f"{model} is not supported: {count} {stand} in the way.\n\n" + "\n".join(lines)
+    if error.advice is not None:
+        return f"{found}{error.advice}"
     if all(op.settled for op in error.ops):
         return found.rstrip()
     return (

@@ -13,6 +13,11 @@ from splinecam.importing.onnx_rules import (  # noqa: F401  (they register their
     resizing,
     shaping,
 )
-from splinecam.importing.onnx_rules.registry import FOLDS, REJECTED, RULES
+from splinecam.importing.onnx_rules.registry import (
+    FOLDS,
+    REJECTED,
+    RULES,
+    onnx_table_markdown,
+)
 
-__all__ = ["FOLDS", "REJECTED", "RULES"]
+__all__ = ["FOLDS", "REJECTED", "RULES", "onnx_table_markdown"]

@@ -10,7 +10,16 @@ from torch import Tensor
 
 from splinecam.importing.onnx_nodes import Node, Value
 
-__all__ = ["FOLDS", "REJECTED", "RULES", "Rule", "fold", "reject", "rule"]
+__all__ = [
+    "FOLDS",
+    "REJECTED",
+    "RULES",
+    "Rule",
+    "fold",
+    "onnx_table_markdown",
+    "reject",
+    "rule",
+]
 
 Result = Value | Tensor
 Function = Callable[[Node], Result | list[Result]]
@@ -33,6 +42,16 @@ FOLDS: dict[str, Fold] = {}
 
 REJECTED: dict[str, str] = {}
 """Operations that a piecewise-linear network cannot have, each with its reason."""
+
+
+def onnx_table_markdown() -> str:
+    """The operations that can be read, as a Markdown table: a row for those of one note."""
+    rows: dict[str, list[str]] = {}
+    for name, found in RULES.items():
+        rows.setdefault(found.notes, []).append(f"`{name}`")
+    rows["of constants, while the file is read"] = [f"`{x}`" for x in FOLDS if x not in RULES]
+    lines = sorted(f"| {', '.join(sorted(names))} | {notes} |" for notes, names in rows.items())
+    return "\n".join(["| operations | notes |", "|---|---|", *lines])
 
 
 def rule(names: str, notes: str = "") -> Callable[[Function], Function]:

@@ -35,7 +35,7 @@ _ROUNDINGS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@rule("Resize", "nearest and linear, all affine coordinate modes; constant scales or sizes")
+@rule("Resize", "nearest and linear, without crops and antialiasing; constant scales or sizes")
 def _resize(node: Node) -> Value:
     if node.get("antialias", 0):
         raise Refused("antialias is not supported")
