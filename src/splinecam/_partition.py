@@ -204,7 +204,7 @@ def assemble(
 def load(
     path: str | os.PathLike[str] | BinaryIO,
     *,
-    model: nn.Module | None = None,
+    model: nn.Module | str | os.PathLike[str] | None = None,
     output: Output = None,
     device: str | torch.device = "cpu",
     verify: bool = True,
@@ -214,12 +214,13 @@ def load(
     The file does not hold the network. A ``FileError`` says what is wrong with a file that cannot
     be read.
 
-    path: the name of the file, or an open file. model: the network that was partitioned, for the
-    methods that need it (``patterns``, ``neurons``, ``fixed_units``, ``jacobian``, ``validate``,
-    statistics in input space); it is compared with the file. output: needed again if it was a
-    function, which a file does not hold. device: where the tensors are stored. verify: check that
-    the regions are convex, fit together and cover the domain; without this check, loading takes a
-    fraction of the time, and only checksums, types, shapes and the range of indices are checked.
+    path: the name of the file, or an open file. model: the network that was partitioned, or the
+    path of its file, for the methods that need it (``patterns``, ``neurons``, ``fixed_units``,
+    ``jacobian``, ``validate``, statistics in input space); it is compared with the file. output:
+    needed again if it was a function, which a file does not hold. device: where the tensors are
+    stored. verify: check that the regions are convex, fit together and cover the domain; without
+    this check, loading takes a fraction of the time, and only checksums, types, shapes and the
+    range of indices are checked.
     """
     part = io.read(path, Partition, device=device_of(device), verify=verify)
     if model is not None:

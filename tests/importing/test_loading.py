@@ -12,6 +12,7 @@ from torch import nn
 
 import splinecam as sc
 from importing.onnx_files import dense_file, graph_model, helper, node, reference, saved
+from splinecam.viewer.subjects import session_of
 
 
 def test_module_is_readable(tmp_path):
@@ -97,3 +98,15 @@ def test_missing_file():
         sc.partition("absent.onnx", sc.Domain.box(-1, 1))
     with pytest.raises(TypeError, match=r"model must be an nn\.Module, not the string 'net'"):
         sc.partition("net", sc.Domain.box(-1, 1))
+
+
+def test_paths_for_models_elsewhere(tmp_path):
+    pytest.importorskip("matplotlib")
+    path, domain = dense_file(tmp_path), sc.Domain.box(-1, 1)
+    sc.partition(path, domain).save(tmp_path / "part.npz")
+    part = sc.load(tmp_path / "part.npz", model=path)
+    assert part.validate().ok
+    with pytest.raises(TypeError, match="the path of a Keras model"):
+        part.attach("net.h5")
+    (pane,) = session_of([path, domain]).panes
+    assert pane is not None

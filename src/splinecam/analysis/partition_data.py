@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,8 +22,10 @@ from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.geometry.point_location import Locator
 from splinecam.geometry.subdivision import Mesh
+from splinecam.importing.loading import loaded
 from splinecam.network.capture import capture
 from splinecam.network.capture.outputs import Lost, Output, check_output
+from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
 
 __all__ = ["PartitionData", "Unresolved"]
@@ -114,10 +117,11 @@ class PartitionData:
             raise SplineCamError(_ABSENT)
         return self._program
 
-    def attach(self, model: nn.Module, *, output: Output = None) -> None:
+    def attach(self, model: nn.Module | str | os.PathLike[str], *, output: Output = None) -> None:
         """Give a loaded partition its model back; an error if the model is another one.
 
-        output: which of several outputs, by default the one that was partitioned.
+        model: the module, or the path of its file for ``load_model``. output: which of several
+        outputs, by default the one that was partitioned.
         """
         check_output(output)
         output = self.output if output is None else output
@@ -126,9 +130,12 @@ class PartitionData:
                 f"The partition is of an output that the function {output.name} selects, and files "
                 "hold no functions. Give the function again: output=..., along with the model."
             )
+        network = loaded(model)
+        if not isinstance(network, nn.Module):
+            raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
         with torch.inference_mode(False), torch.no_grad():
             device = self.mesh.uv.device
-            program = capture(model, self.domain.input_shape, device=device, output=output)
+            program = capture(network, self.domain.input_shape, device=device, output=output)
             layers = tuple(layer.name for layer in program.layers)
             some = slice(None, None, max(1, self.mesh.num_vertices // _COMPARED))
             found = program(self.domain.embed(self.vertices[some])).flatten(1)
@@ -145,7 +152,7 @@ class PartitionData:
                 "The model is not the one that was partitioned: its outputs at the vertices differ "
                 f"by up to {float(off.max()):.3g}. Were its weights changed since?"
             )
-        self._model, self._program, self.output = model, program, output
+        self._model, self._program, self.output = network, program, output
 
     @cached_property
     def frame(self) -> Frame:

@@ -14,6 +14,7 @@ from splinecam._captured import Captured
 from splinecam._partition import Partition
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.importing.loading import loaded
 from splinecam.training.runs import Run
 from splinecam.training.watching import Watch
 from splinecam.viewer.panes import MAX_REGIONS, panes_of
@@ -81,9 +82,12 @@ def _check(session: Session, panes: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _paired(subjects: Sequence[Any]) -> list[Any]:
-    """Subjects with each model beside its domain, which is the next one that is given."""
+    """Subjects with each model beside its domain, which is the next one that is given.
+
+    A model may be given as the path of its file.
+    """
     paired, models = list[Any](), list[Any]()
-    for subject in subjects:
+    for subject in map(loaded, subjects):
         if isinstance(subject, nn.Module | Captured):
             models.append(subject)
         elif isinstance(subject, Domain) and models:
