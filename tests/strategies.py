@@ -336,3 +336,16 @@ def planes(draw: st.DrawFn, inputs: int) -> Domain:
     seed = draw(st.integers(0, 2**20))
     point = torch.randn(inputs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return Domain.around(point, side=draw(st.sampled_from([0.5, 2.0, 10.0])), seed=seed)
+
+
+@st.composite
+def lattice_networks(draw: st.DrawFn) -> nn.Sequential:
+    """Integer weights, with repeated and ignored units, so that many maps are equal."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**20)))
+    widths = [2, *draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))]
+    outputs = draw(st.integers(1, 3))
+    layers: list[nn.Module] = []
+    for a, b in zip(widths, [*widths[1:], outputs], strict=True):
+        weight = torch.randint(-1, 2, (b, a), generator=generator).double()
+        layers += [dense(weight, torch.randint(-1, 2, (b,), generator=generator)), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from splinecam.analysis.boundary import Boundary, LevelSet
     from splinecam.analysis.class_regions import ClassRegions
     from splinecam.analysis.comparison import Comparison, compare
+    from splinecam.analysis.counts import Counts
     from splinecam.analysis.difference import Difference
     from splinecam.analysis.disagreement import Disagreement
     from splinecam.analysis.neurons import NeuronCurves
     from splinecam.analysis.path_partition import PathPartition
     from splinecam.analysis.segment_partitions import SegmentPartitions
     from splinecam.analysis.stats import Stats
+    from splinecam.analysis.topology import Topology
     from splinecam.errors import (
         CaptureError,
         DataError,
@@ -57,6 +59,7 @@ __all__ = [
     "Captured",
     "ClassRegions",
     "Comparison",
+    "Counts",
     "DataError",
     "Difference",
     "Disagreement",
@@ -81,6 +84,7 @@ __all__ = [
     "Snapshot",
     "SplineCamError",
     "Stats",
+    "Topology",
     "Unresolved",
     "UnsupportedOpError",
     "ValidationError",
@@ -116,6 +120,7 @@ _MODULES = {
     "analysis.boundary": ("Boundary", "LevelSet"),
     "analysis.class_regions": ("ClassRegions",),
     "analysis.comparison": ("Comparison", "compare"),
+    "analysis.counts": ("Counts",),
     "analysis.difference": ("Difference",),
     "analysis.disagreement": ("Disagreement",),
     "analysis.path_partition": ("PathPartition",),
@@ -131,6 +136,7 @@ _MODULES = {
     "network.ops": ("op_table",),
     "network.ops.register": ("register_op", "unregister_op"),
     "analysis.stats": ("Stats",),
+    "analysis.topology": ("Topology",),
     "training": ("Movie", "Run", "Snapshot", "Watch", "movie", "open_run", "watch"),
     "viewer.page": ("to_html",),
     "viewer.viewer": ("Selection", "Viewer"),

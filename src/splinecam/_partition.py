@@ -20,9 +20,11 @@ from splinecam._util.progress import progress_bar, tell
 from splinecam._util.views import Views
 from splinecam.analysis import boundary, measures
 from splinecam.analysis import class_regions as classes
+from splinecam.analysis import counts as _counts
 from splinecam.analysis import density as _density
 from splinecam.analysis import neurons as _neurons
 from splinecam.analysis import stats as _stats
+from splinecam.analysis import topology as _topology
 from splinecam.analysis import validate as _validate
 from splinecam.analysis.class_names import names_of
 from splinecam.analysis.layers import layer_count, regions_by_layer
@@ -309,6 +311,8 @@ class Partition(PartitionData, Views[Region]):
     sample = sample_regions
     density = _density.density
     regions_by_layer = regions_by_layer
+    counts = _counts.counts
+    topology = _topology.topology
     stats = _stats.stats
     table = measures.table
     validate = _validate.validate
