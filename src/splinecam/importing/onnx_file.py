@@ -56,12 +56,23 @@ def read_message(path: Path) -> Any:
         raise damaged(path, "it cannot be decoded") from error
     if not model.graph.node and not model.graph.output:
         raise damaged(path, "there is no graph in it")
+    if not all(isinstance(name, str) for name in _names(model.graph)):
+        raise damaged(path, "a name in it is not valid UTF-8")
     if model.functions:
         _refuse_large_functions(model, path)
         import onnx.inliner
 
         model = onnx.inliner.inline_local_functions(model)
     return model
+
+
+def _names(graph: Any) -> Iterator[Any]:
+    """The names in a graph; protobuf gives one that is not valid UTF-8 as bytes."""
+    for item in (*graph.input, *graph.output, *graph.initializer):
+        yield item.name
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
 
 
 def _refuse_large_functions(model: Any, path: Path) -> None:

@@ -92,6 +92,9 @@ class _Importer:
         first = self._outer("input", "Input").make(self.source.name, shape)
         self.values: dict[str, Any] = {"": None, self.source.name: first}
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
+        self.sparse = {tensor.values.name for tensor in graph.sparse_initializer}
+        if len(self.constants) < len(graph.initializer):
+            raise damaged(path, "two of its initialisers have the same name")
 
     def run(self) -> Imported:
         """Import all nodes; one error lists all that cannot be imported."""
@@ -148,7 +151,7 @@ class _Importer:
             if isinstance(item, Value) and item.tensor in self.writer.linear:
                 del self.writer.linear[item.tensor]
         for name, result in zip(proto.output, results, strict=False):
-            if name in self.values and name:
+            if name and (name in self.values or name in self.constants):
                 raise damaged(self.path, f"the value {name!r} is made twice")
             self.values[name] = result if name else None
 
@@ -199,6 +202,11 @@ class _Importer:
 
     def _value(self, name: str) -> Any:
         if name not in self.values:
+            if name in self.sparse:
+                raise CaptureError(
+                    f"The initialiser {name!r} in {self.path} is sparse, which cannot be read: "
+                    "write the file with dense weights."
+                )
             if name not in self.constants:
                 raise damaged(self.path, f"the value {name!r} is used before it is made")
             self.values[name] = self._plain(self.read(self.constants.pop(name), repr(name)))

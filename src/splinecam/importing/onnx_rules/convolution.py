@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,11 +15,12 @@ from splinecam.importing.onnx_rules.registry import rule
 from splinecam.importing.onnx_rules.shaping import sliced
 from splinecam.network.ops.rejected import PRODUCT
 
-__all__ = ["Windows", "padded", "windows_of"]
+__all__ = ["Windows", "padded", "require_room", "windows_of"]
 
 _CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _TRANSPOSED: dict[int, Any] = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 _PADS: dict[int, Any] = {1: nn.ConstantPad1d, 2: nn.ConstantPad2d, 3: nn.ConstantPad3d}
+_LARGEST = 2**31 - 1  # of the numbers of a window, as in torch
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,25 @@ def windows_of(node: Node, x: Value, kernel: Any) -> Windows:
         raise Refused("its kernel, strides, dilations and pads do not fit")
     if min(*kernel, *stride, *dilation) < 1 or min(pads) < 0:
         raise Refused("its kernel, strides, dilations or pads are negative")
+    if max(*kernel, *stride, *dilation, *pads) > _LARGEST:
+        raise Refused("its kernel, strides, dilations or pads are gigantic")
+    if mode not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise Refused(f"its auto_pad {mode!r} is unknown")
     before, after = pads[:space], pads[space:]
     made = Windows(kernel, stride, dilation, before, after)
     if mode in ("SAME_UPPER", "SAME_LOWER"):
         before, after = _same(mode, x.shape[2:], made)
         return Windows(kernel, stride, dilation, before, after)
     return _valid(made, mode)
+
+
+def require_room(windows: Windows, sizes: Sequence[int]) -> None:
+    """Refuse windows that are larger than the input with its padding."""
+    around = map(add, windows.before, windows.after)
+    if any(
+        size + pad < extent for size, pad, extent in zip(sizes, around, windows.extent, strict=True)
+    ):
+        raise Refused(f"its windows {windows.kernel} are larger than its input {tuple(sizes)}")
 
 
 def _valid(windows: Windows, mode: str) -> Windows:
@@ -103,6 +119,7 @@ def _conv(node: Node) -> Value:
     x = node.value()
     weight, bias = _weights(node, x)
     windows = windows_of(node, x, weight.shape[2:])
+    require_room(windows, x.shape[2:])
     groups, outputs = node.get("group", 1), weight.shape[0]
     inputs = weight.shape[1] * groups
     if groups < 1 or inputs != x.shape[1] or outputs % groups:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from splinecam.importing.onnx_nodes import Node, Refused, Value, named
-from splinecam.importing.onnx_rules.convolution import Windows, windows_of
+from splinecam.importing.onnx_rules.convolution import Windows, require_room, windows_of
 from splinecam.importing.onnx_rules.linear import along_axis
 from splinecam.importing.onnx_rules.registry import rule
 from splinecam.importing.onnx_tensors import bounded
@@ -58,6 +58,7 @@ def _max_pool(node: Node) -> Value:
         raise Refused("its indices are discontinuous")
     x = node.value()
     windows = windows_of(node, x, node.get("kernel_shape"))
+    require_room(windows, x.shape[2:])
     ceil = bool(node.get("ceil_mode", 0))
     if _usual(windows):
         layer = _MAX[len(windows.kernel)](
@@ -93,6 +94,7 @@ def _picked_maxima(node: Node, x: Value, windows: Windows, ceil: bool) -> Value:
 def _average_pool(node: Node) -> Value:
     x = node.value()
     windows = windows_of(node, x, node.get("kernel_shape"))
+    require_room(windows, x.shape[2:])
     ceil, padding = bool(node.get("ceil_mode", 0)), bool(node.get("count_include_pad", 0))
     if _usual(windows) and not ceil and set(windows.dilation) == {1}:
         layer = _MEAN[len(windows.kernel)](

@@ -17,7 +17,7 @@ from splinecam.importing.onnx_tensors import bounded
 __all__: list[str] = []
 
 # Where an output lies among the inputs: of its number, the scale, the sizes of input and output.
-_COORDINATES: dict[str, Callable[[Any, float, int, float], Any]] = {
+_COORDINATES: dict[str, Callable[[Any, float, int, int], Any]] = {
     "half_pixel": lambda i, scale, n, m: (i + 0.5) / scale - 0.5,
     "pytorch_half_pixel": lambda i, scale, n, m: (i + 0.5) / scale - 0.5 if m > 1 else 0.0 * i,
     "asymmetric": lambda i, scale, n, m: i / scale,
@@ -99,7 +99,7 @@ def _resized(
         scale, size = factors[axis]
         old = x.shape[axis]
         bounded((size, old), f"The matrix of {node.label} ({node.kind})")
-        places = _COORDINATES[coordinates](np.arange(size), scale, old, scale * old)
+        places = _COORDINATES[coordinates](np.arange(size), scale, old, size)
         if mode == "nearest":
             nearest = np.clip(_ROUNDINGS[rounding](places), 0, old - 1).astype(np.int64)
             tensor = node.call("index_select", named(tensor), dim, torch.from_numpy(nearest))
