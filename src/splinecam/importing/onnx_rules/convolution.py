@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from splinecam.importing.onnx_nodes import Node, Refused, Value
+from splinecam.importing.onnx_rules.idle_axes import over_fewer_axes
 from splinecam.importing.onnx_rules.layers import filled, unfilled
 from splinecam.importing.onnx_rules.registry import rule
 from splinecam.importing.onnx_rules.shaping import sliced
@@ -118,6 +119,9 @@ def _weights(node: Node, x: Value) -> tuple[Tensor, Tensor | None]:
 def _conv(node: Node) -> Value:
     x = node.value()
     weight, bias = _weights(node, x)
+    fewer = over_fewer_axes(node, x, weight.shape[2:], _conv)
+    if fewer is not None:
+        return fewer
     windows = windows_of(node, x, weight.shape[2:])
     require_room(windows, x.shape[2:])
     groups, outputs = node.get("group", 1), weight.shape[0]

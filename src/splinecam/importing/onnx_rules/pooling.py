@@ -11,6 +11,7 @@ from torch import nn
 
 from splinecam.importing.onnx_nodes import Node, Refused, Value, named
 from splinecam.importing.onnx_rules.convolution import Windows, require_room, windows_of
+from splinecam.importing.onnx_rules.idle_axes import over_fewer_axes
 from splinecam.importing.onnx_rules.linear import along_axis
 from splinecam.importing.onnx_rules.registry import rule
 from splinecam.importing.onnx_tensors import bounded
@@ -57,6 +58,9 @@ def _max_pool(node: Node) -> Value:
     if any(node.uses[1:]):
         raise Refused("its indices are discontinuous")
     x = node.value()
+    fewer = over_fewer_axes(node, x, node.get("kernel_shape", ()), _max_pool)
+    if fewer is not None:
+        return fewer
     windows = windows_of(node, x, node.get("kernel_shape"))
     require_room(windows, x.shape[2:])
     ceil = bool(node.get("ceil_mode", 0))
@@ -93,6 +97,9 @@ def _picked_maxima(node: Node, x: Value, windows: Windows, ceil: bool) -> Value:
 @rule("AveragePool", "1 to 3 dimensions; strided, padded, dilated")
 def _average_pool(node: Node) -> Value:
     x = node.value()
+    fewer = over_fewer_axes(node, x, node.get("kernel_shape", ()), _average_pool)
+    if fewer is not None:
+        return fewer
     windows = windows_of(node, x, node.get("kernel_shape"))
     require_room(windows, x.shape[2:])
     ceil, padding = bool(node.get("ceil_mode", 0)), bool(node.get("count_include_pad", 0))
