@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from splinecam.analysis.disagreement import Disagreement
     from splinecam.analysis.neurons import NeuronCurves
     from splinecam.analysis.path_partition import PathPartition
+    from splinecam.analysis.preimage import Preimage
     from splinecam.analysis.segment_partitions import SegmentPartitions
     from splinecam.analysis.stats import Stats
     from splinecam.analysis.topology import Topology
@@ -74,6 +75,7 @@ __all__ = [
     "Partition",
     "Path",
     "PathPartition",
+    "Preimage",
     "Property",
     "PropertyCase",
     "Region",
@@ -124,6 +126,7 @@ _MODULES = {
     "analysis.difference": ("Difference",),
     "analysis.disagreement": ("Disagreement",),
     "analysis.path_partition": ("PathPartition",),
+    "analysis.preimage": ("Preimage",),
     "analysis.segment_partitions": ("SegmentPartitions",),
     "geometry.domain": ("Domain",),
     "importing.loading": ("load_model",),

@@ -23,6 +23,7 @@ from splinecam.analysis import class_regions as classes
 from splinecam.analysis import counts as _counts
 from splinecam.analysis import density as _density
 from splinecam.analysis import neurons as _neurons
+from splinecam.analysis import preimage as _preimage
 from splinecam.analysis import stats as _stats
 from splinecam.analysis import topology as _topology
 from splinecam.analysis import validate as _validate
@@ -306,6 +307,7 @@ class Partition(PartitionData, Views[Region]):
     decision_boundary = boundary.decision_boundary
     level_set = boundary.level_set
     class_regions = classes.class_regions
+    preimage = _preimage.preimage
     neurons = _neurons.neurons
     fixed_units = _neurons.fixed_units
     sample = sample_regions

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam._util.csr import lengths
+from splinecam._util.csr import lengths, offsets_of, owners_of, take, take_rows
 from splinecam._util.shapely_arrays import multi_polygons
 from splinecam.analysis.boundary import Kind, check_kind, unresolved_places, winners_of
 from splinecam.analysis.class_names import class_number
@@ -21,7 +21,7 @@ from splinecam.geometry.frame import Frame
 from splinecam.geometry.rings import Outlines, outlines
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["ClassPolygon", "ClassRegions", "class_regions", "piece_polygons"]
+__all__ = ["ClassPolygon", "ClassRegions", "class_regions", "piece_polygons", "ring_points"]
 
 
 @dataclass(frozen=True)
@@ -182,6 +182,22 @@ def piece_polygons(mesh: Mesh, frame: Frame, found: Outlines, chosen: Tensor) ->
         for index, (outline, *holes) in rings.items()
     ]
     return sorted(pieces, key=lambda piece: -piece.area)
+
+
+def ring_points(mesh: Mesh, frame: Frame, found: Outlines, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """The outlines of some of the pieces, which a mask (P,) chooses, as closed rings.
+
+    Each ring ends with its first point. Returns where each begins, (R + 1,), and the points (N, 2)
+    in plane coordinates.
+    """
+    rings = chosen[found.ring_piece].nonzero()[:, 0]
+    entries, counts = take_rows(found.offsets, rings)
+    offsets = offsets_of(counts + 1)
+    place = torch.arange(int(offsets[-1]), device=counts.device)
+    ring = owners_of(counts + 1, place.shape[0])
+    place = offsets_of(counts)[:-1][ring] + (place - offsets[ring]) % counts[ring]
+    vertex = take(mesh.edges.view(-1), found.halves[entries[place]])
+    return offsets, frame.to_plane(mesh.uv[vertex])
 
 
 def class_regions(

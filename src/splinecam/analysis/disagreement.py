@@ -8,10 +8,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import offsets_of, owners_of, take, take_rows
+from splinecam._util.csr import take
 from splinecam.analysis.boundary import Kind, check_kind, unresolved_places
 from splinecam.analysis.class_names import class_number
-from splinecam.analysis.class_regions import ClassPolygon, piece_polygons
+from splinecam.analysis.class_regions import ClassPolygon, piece_polygons, ring_points
 from splinecam.analysis.curves import Curves
 from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.analysis.winners import CLOSE, Leads, Scores, face_winners
@@ -98,15 +98,7 @@ class Disagreement:
         Each ring ends with its first point; the first result says where each begins, (R + 1,).
         """
         found = self._outlines
-        chosen = (found.piece_label[found.ring_piece] >= 0).nonzero()[:, 0]
-        entries, counts = take_rows(found.offsets, chosen)
-        offsets = offsets_of(counts + 1)
-        place = torch.arange(int(offsets[-1]), device=counts.device)
-        ring = owners_of(counts + 1, place.shape[0])
-        first = offsets_of(counts)[:-1]
-        place = first[ring] + (place - offsets[ring]) % counts[ring]
-        vertex = take(self.mesh.edges.view(-1), found.halves[entries[place]])
-        return offsets, self.partition.frame.to_plane(self.mesh.uv[vertex])
+        return ring_points(self.mesh, self.partition.frame, found, found.piece_label >= 0)
 
     @cached_property
     def outline(self) -> Curves:

@@ -10,6 +10,7 @@ from splinecam.plot.layers import plot_layers
 from splinecam.plot.palette import CLASSES, INK, class_colors
 from splinecam.plot.paths import plot_path
 from splinecam.plot.polygons import plot_partition
+from splinecam.plot.preimage import plot_preimage
 from splinecam.plot.regions import plot
 from splinecam.plot.slices import plot_slices
 from splinecam.plot.surface import plot_surface
@@ -29,6 +30,7 @@ __all__ = [
     "plot_layers",
     "plot_partition",
     "plot_path",
+    "plot_preimage",
     "plot_samples",
     "plot_slices",
     "plot_surface",

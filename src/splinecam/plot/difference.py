@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from splinecam.analysis.boundary import Boundary, decision_boundary
 from splinecam.analysis.difference import Difference
-from splinecam.analysis.disagreement import Disagreement
 from splinecam.plot.arrays import to_numpy
 from splinecam.plot.figures import flat_axes, new_axes, require_matplotlib
+from splinecam.plot.hatching import HATCH, hatch_rings
 from splinecam.plot.palette import CLASSES, INK
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["plot_difference"]
 
 _BOUNDARIES = (INK, CLASSES[1])  # of the first and of the second network
-_HATCH = "//////"
-_VEIL = (1.0, 1.0, 1.0, 0.35)  # lies on the colours below the hatching
 
 
 def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by its name
@@ -36,7 +33,7 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
     limits: tuple[float, float] | None = None,
     edges: Any = False,
     boundary: bool = True,
-    hatch: str | None = _HATCH,
+    hatch: str | None = HATCH,
     level: float = 0.0,
     labels: tuple[str, str] = ("model a", "model b"),
     axes: AxesStyle = "scale",
@@ -72,7 +69,8 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
         image = picture.draw_cells(canvas, content, axes)
         picture.draw_edges(canvas, content, edges, None)
         if hatch:
-            _draw_hatch(canvas, diff.decisions(level=level), hatch)
+            offsets, rings = diff.decisions(level=level).rings()
+            hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, INK)
         if boundary:
             for part, color in zip((diff.a, diff.b), _BOUNDARIES, strict=True):
                 _draw_boundary(canvas, decision_boundary(part, level=level), color)
@@ -108,21 +106,6 @@ def _coloring(
     colors = ColorOptions(cmap=cmap).colormap("Blues")
     fill = CellColors(numbers=to_numpy(cells.origin), slopes=slopes)
     return Coloring(cells.mesh, fill, label, norm, colors, (0.0, top))
-
-
-def _draw_hatch(ax: Axes, found: Disagreement, hatch: str) -> None:
-    """Hatch the area on which the decisions differ, all pieces as one path."""
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    offsets, points = (to_numpy(part) for part in found.rings())
-    if len(points) == 0:
-        return
-    codes = np.full(len(points), Path.LINETO, np.uint8)
-    codes[offsets[:-1]] = Path.MOVETO
-    codes[offsets[1:] - 1] = Path.CLOSEPOLY
-    style: dict[str, Any] = {"facecolor": _VEIL, "edgecolor": INK, "linewidth": 0, "zorder": 2.9}
-    ax.add_patch(PathPatch(Path(points, codes), hatch=hatch, **style))
 
 
 def _draw_boundary(ax: Axes, curves: Boundary, color: Any) -> None:

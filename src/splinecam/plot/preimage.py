@@ -1,0 +1,64 @@
+"""The picture of a preimage: the regions, the part that satisfies a condition, and a witness."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from splinecam.analysis.preimage import Preimage
+from splinecam.plot.arrays import to_numpy
+from splinecam.plot.figures import require_matplotlib
+from splinecam.plot.hatching import HATCH, hatch_rings
+from splinecam.plot.palette import INK, PAPER
+from splinecam.plot.regions import plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from splinecam.analysis.witnesses import Witness
+
+__all__ = ["plot_preimage"]
+
+
+def plot_preimage(
+    found: Preimage,
+    *,
+    ax: Axes | None = None,
+    hatch: str | None = HATCH,
+    color: Any = INK,
+    witness: Witness | None = None,
+    **options: Any,
+) -> Axes:
+    """Draw the regions, hatch the part that satisfies the condition, and draw its outline.
+
+    Curves and points at which the condition holds without an area are drawn like the outline.
+    hatch: the hatching in the words of matplotlib, or None. color: of the hatching, of the outline
+    and of the witness. witness: an input to mark. options: those of ``part.plot``, in which
+    ``color`` is called ``fill``.
+
+    >>> import splinecam as sc, torch
+    >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
+    >>> ax = part.preimage([[1.0, 1.0]], [1.0]).plot(fill="white", axes="ticks")
+    >>> ax.get_xlabel()
+    'x₁'
+    """
+    require_matplotlib()
+    from splinecam.plot.decorations import clip_to
+    from splinecam.plot.lines import Lines
+
+    if "fill" in options:
+        options["color"] = options.pop("fill")
+    canvas = plot(found.partition, ax=ax, **options)
+    if hatch:
+        offsets, rings = found.rings()
+        hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, color)
+    for curves in (found.outline, found.curves):
+        for ink, width, zorder in ((PAPER, 2.8, 3.1), (color, 1.6, 3.2)):  # with a light rim
+            lines = Lines(to_numpy(curves.ends), colors=ink, linewidths=width, zorder=zorder)
+            canvas.add_collection(lines, autolim=False)
+            clip_to(lines, canvas, found.partition.domain)
+    places = to_numpy(found.points)
+    style: dict[str, Any] = {"color": color, "markeredgecolor": PAPER, "zorder": 3.4, "ls": ""}
+    canvas.plot(*places.T, marker="o", markersize=5, **style)
+    if witness is not None:
+        canvas.plot(*witness.place, marker="*", markersize=13, **style)
+    return canvas
