@@ -462,6 +462,11 @@ def test_a_file_in_place_of_a_model(folder: Path, name: str) -> None:
         sc.sweep(str(folder / name), [box])
 
 
+def test_models_of_keras_are_modules_on_pytorch(folder: Path) -> None:
+    with pytest.raises(TypeError, match=r"KERAS_BACKEND=torch.*\n.*load_model\('.*net.keras'\)"):
+        sc.partition(folder / "net.keras", sc.Domain.box(-1, 1))
+
+
 def test_the_advice_for_files_works(folder: Path) -> None:
     box = sc.Domain.box(-1, 1)
     for name in ("weights.pt", "script.pt"):

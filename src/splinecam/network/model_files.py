@@ -33,6 +33,11 @@ class FileKind:
 
 TO_ONNX = "Write the model to an ONNX file (with tf2onnx, or model.export in Keras)"
 _BY_ONNX = f'{TO_ONNX}, and load that:\n    model = sc.load_model("net.onnx")'
+_BY_KERAS = (
+    "Load it with Keras on PyTorch, where a model is a module (with KERAS_BACKEND=torch in the "
+    "environment):\n    model = keras.saving.load_model({path!r}).eval()\nOr write the model to an "
+    'ONNX file (model.export), and load that:\n    model = sc.load_model("net.onnx")'
+)
 _LOAD = "Make the network by its code, then load them:\n    model.load_state_dict({load})"
 
 KINDS = {
@@ -65,7 +70,7 @@ KINDS = {
     ),
     "partition": FileKind("a saved partition", "Load it:\n    part = sc.load({path!r})"),
     "onnx": FileKind("an ONNX file", "Load it as a module:\n    model = sc.load_model({path!r})"),
-    "keras": FileKind("a Keras model", _BY_ONNX, foreign=True),
+    "keras": FileKind("a Keras model", _BY_KERAS, foreign=True),
     "tensorflow": FileKind("a TensorFlow model", _BY_ONNX, foreign=True),
     "transformers": FileKind(
         "a folder of Hugging Face Transformers",
