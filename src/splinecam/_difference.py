@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._captured import Captured, model_of
-from splinecam._partition import assemble, require_module
+from splinecam._partition import Partition, assemble, require_module
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis.class_names import names_of
@@ -139,11 +139,16 @@ def _assembled(
         "b": (b.contiguous(), error_b),
         "difference": (a - b, rounding),
     }
-    parts = {}
-    for kind, (values, errors) in shown.items():
-        program = pair.joined(kind).to(outcome.mesh.uv.device)
-        model = both.showing(kind, stripped=pair.a.stripped is not None)
+    stripped = pair.a.stripped is not None
+
+    def view(kind: Shown) -> Partition:
+        values, errors = shown[kind]
+        device = outcome.mesh.uv.device
+        program = pair.joined(kind)
+        program = program if program.device == device else program.to(device)
         chosen = replace(outcome, output=values, error=errors)
         named = names if kind in ("a", "b") else None
-        parts[kind] = assemble(model, program, domain, chosen, names=named)
-    return Difference(parts["both"], parts["a"], parts["b"], parts["difference"], error)
+        model = both.showing(kind, stripped=stripped)
+        return assemble(model, program, domain, chosen, names=named)
+
+    return Difference(view, error)

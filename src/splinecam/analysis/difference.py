@@ -7,6 +7,7 @@ convex, so that they are largest at vertices.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,7 @@ from splinecam.analysis.winners import Scores
 from splinecam.arrangement.overlay import overlay
 from splinecam.engine.affine_maps import fit_maps
 from splinecam.geometry.subdivision import Mesh
+from splinecam.network.capture.pairs import Shown
 
 __all__ = ["Difference", "LargestDifference", "Magnitude"]
 
@@ -94,20 +96,40 @@ class Magnitude:
 class Difference:
     """Two networks on one domain, which is divided into regions on which both are affine.
 
-    partition: the common partition, whose outputs are those of the first network followed by those
-    of the second; its layers have the names ``a.1``, ``b.1``, or ``both.1`` where the networks
-    begin with equal layers. a, b: the same regions with the outputs of one network, for its
-    decision boundary, class regions and pictures. delta: the same regions with the difference of
-    the outputs, the first less the second, for its level sets, slopes and statistics. error:
-    (n_out,) the bound of the rounding error of the difference of each output, 0 where both networks
-    are seen to compute the same function.
+    view: makes the partition into these regions with the outputs that are to be shown, which is
+    done when they are first asked for; error: (n_out,) the bound of the rounding error of the
+    difference of each output, 0 where both networks are seen to compute the same function.
     """
 
-    partition: PartitionData
-    a: PartitionData
-    b: PartitionData
-    delta: PartitionData
+    view: Callable[[Shown], PartitionData]
     error: Tensor
+
+    @cached_property
+    def partition(self) -> PartitionData:
+        """The common partition, with the outputs of the first network and then of the second.
+
+        Its layers have the names ``a.1``, ``b.1``, or ``both.1`` where the networks begin with
+        equal layers.
+        """
+        return self.view("both")
+
+    @cached_property
+    def a(self) -> PartitionData:
+        """The same regions with the outputs of the first network, for all questions about it."""
+        return self.view("a")
+
+    @cached_property
+    def b(self) -> PartitionData:
+        """The same regions with the outputs of the second network, for all questions about it."""
+        return self.view("b")
+
+    @cached_property
+    def delta(self) -> PartitionData:
+        """The same regions with the difference of the outputs, the first less the second.
+
+        It has level sets, slopes, statistics and pictures like any partition.
+        """
+        return self.view("difference")
 
     def __len__(self) -> int:
         return len(self.delta)
@@ -115,7 +137,7 @@ class Difference:
     @property
     def unresolved(self) -> tuple[Unresolved, ...]:
         """Places of the common partition that float64 could not settle, usually none."""
-        return self.partition.unresolved
+        return self.delta.unresolved
 
     # -- how large ------------------------------------------------------------------------------
 
