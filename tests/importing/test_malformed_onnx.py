@@ -124,6 +124,10 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a gigantic stride": (lambda: pooled(kernel_shape=[2, 2], strides=[2**62] * 2), "gigantic"),
     "a gigantic padding": (lambda: convolved(pads=[10**12] * 4), "gigantic"),
     "an unknown padding": (lambda: convolved(auto_pad="HUH"), "'HUH' is unknown"),
+    "an empty output": (
+        lambda: graph_model([node("Slice", "x a a")], [1, 4], constants={"a": np.array([9])}),
+        "no numbers in it",
+    ),
     "no groups": (lambda: convolved(group=0), "does not fit"),
     "a stride of 0": (lambda: convolved(strides=[0, 0]), "negative"),
     "text for numbers": (lambda: pooled(kernel_shape="two"), "do not fit|cannot be followed"),

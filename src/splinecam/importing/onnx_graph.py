@@ -108,6 +108,11 @@ class _Importer:
         for item in self.graph.output:
             value = self._value(item.name)
             if isinstance(value, Value):
+                if 0 in value.shape:
+                    raise CaptureError(
+                        f"The output {item.name!r} of the network in {self.path} has the shape "
+                        f"{value.shape}: there are no numbers in it."
+                    )
                 outputs[item.name] = self._returned(item.name, value)
             elif len(self.graph.output) == 1:
                 raise CaptureError(
