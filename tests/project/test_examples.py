@@ -213,3 +213,18 @@ def test_seeds_make_the_same_network_again():
         return model
 
     assert torch.equal(trained()(x), trained()(x))
+
+
+def test_integrated_gradients(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    options = "--images 12 --channels 2 --steps 60"
+    text = run("integrated_gradients", options, tmp_path, capsys)
+    assert numbers(r"add up to (\S+)", text)[0] < 1e-12
+    assert numbers(r"(\d+) pieces on a segment", text)[0] > 20
+    off, better = (
+        numbers(rf"{name}: .* off by ([\d.]+)%", text) for name in ("left end", "middle")
+    )
+    many = numbers(r"with 50 samples by ([\d.]+)%", text)
+    assert len(many) == 3
+    assert off[0] > 5 > many[2]
+    assert many[0] > many[2]
+    assert better
