@@ -199,3 +199,11 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     options = ["--box", "-1", "1", "--out", str(tmp_path / "out"), "--no-plot", "--quiet"]
     assert main(["partition", str(path), *options]) == 0
     assert (tmp_path / "out" / "partition.npz").exists()
+
+
+def test_command_line_takes_the_shape_from_the_file(tmp_path: Path):
+    nodes = [node("Flatten", "x", "f"), node("Gemm", "f w", "g"), node("Relu", "g")]
+    path = saved(graph_model(nodes, (1, 1, 5), constants={"w": weights(5, 3)}), tmp_path)
+    options = ["--slice", "0", "3", "--box", "-1", "1", "--no-plot", "--quiet"]
+    assert main(["partition", str(path), *options, "--out", str(tmp_path / "out")]) == 0
+    assert sc.load(tmp_path / "out" / "partition.npz").domain.input_shape == (1, 5)

@@ -15,6 +15,7 @@ from torch import Tensor
 from splinecam.cli.tensor_files import load_numpy, load_safetensors, load_torch
 from splinecam.errors import DomainError, FileError
 from splinecam.geometry.domain import Domain
+from splinecam.importing.onnx_module import read_onnx
 from splinecam.importing.vnnlib import read_vnnlib
 
 __all__ = ["domain_of", "fitted", "picked", "read_labels", "read_samples"]
@@ -59,6 +60,7 @@ def _slice_of(options: Namespace) -> tuple[Domain, Tensor | None]:
         if len(lo) == 1:  # for all features
             lo, hi = lo[0], hi[0]
             shape = shape if at is None or shape is not None else tuple(at.shape)
+            shape = _shape_in_file(options) if shape is None else shape
     if options.slice is None and lo.numel() != 2:
         raise DomainError(
             f"{options.vnnlib} has {lo.numel():,} inputs: say which two of them to show, such as "
@@ -66,6 +68,12 @@ def _slice_of(options: Namespace) -> tuple[Domain, Tensor | None]:
         )
     domain = Domain.slice((lo, hi), options.slice or (0, 1), at, input_shape=shape)
     return domain, None if at is None else at.reshape(1, *domain.input_shape)
+
+
+def _shape_in_file(options: Namespace) -> tuple[int, ...] | None:
+    """Return the shape of one input of the model, if it is an ONNX file, which says it."""
+    path = Path(getattr(options, "model", None) or "")
+    return read_onnx(path).input_shape if path.suffix.lower() == ".onnx" else None
 
 
 def _property_box(options: Namespace) -> tuple[Tensor, Tensor]:
