@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from splinecam.analysis.neurons import NeuronCurves
     from splinecam.analysis.path_partition import PathPartition
     from splinecam.analysis.preimage import Preimage
+    from splinecam.analysis.property_check import PropertyCheck
     from splinecam.analysis.segment_partitions import SegmentPartitions
     from splinecam.analysis.stats import Stats
     from splinecam.analysis.topology import Topology
@@ -78,6 +79,7 @@ __all__ = [
     "Preimage",
     "Property",
     "PropertyCase",
+    "PropertyCheck",
     "Region",
     "Run",
     "SegmentBatch",
@@ -127,6 +129,7 @@ _MODULES = {
     "analysis.disagreement": ("Disagreement",),
     "analysis.path_partition": ("PathPartition",),
     "analysis.preimage": ("Preimage",),
+    "analysis.property_check": ("PropertyCheck",),
     "analysis.segment_partitions": ("SegmentPartitions",),
     "geometry.domain": ("Domain",),
     "importing.loading": ("load_model",),

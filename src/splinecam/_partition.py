@@ -24,6 +24,7 @@ from splinecam.analysis import counts as _counts
 from splinecam.analysis import density as _density
 from splinecam.analysis import neurons as _neurons
 from splinecam.analysis import preimage as _preimage
+from splinecam.analysis import property_check as _property_check
 from splinecam.analysis import stats as _stats
 from splinecam.analysis import topology as _topology
 from splinecam.analysis import validate as _validate
@@ -308,6 +309,7 @@ class Partition(PartitionData, Views[Region]):
     level_set = boundary.level_set
     class_regions = classes.class_regions
     preimage = _preimage.preimage
+    check = _property_check.check
     neurons = _neurons.neurons
     fixed_units = _neurons.fixed_units
     sample = sample_regions

@@ -21,7 +21,7 @@ from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.importing.properties import Conjunction, OutputCondition, Property
 
-__all__ = ["INSIDE", "OUTSIDE", "UNDECIDED", "Constraints", "condition_of"]
+__all__ = ["INSIDE", "OUTSIDE", "UNDECIDED", "Constraints", "condition_of", "joined"]
 
 OUTSIDE, UNDECIDED, INSIDE = -1, 0, 1
 
@@ -36,11 +36,11 @@ def condition_of(A: Any, b: Any) -> OutputCondition:
         if isinstance(A, OutputCondition | Conjunction):
             raise TypeError("a condition has its own limits: leave out b")
         rows, limits = as_float64(A, "A"), as_float64(b, "b")
-        return _condition([_conjunction(rows, limits)])
+        return joined([_conjunction(rows, limits)])
     if isinstance(A, OutputCondition):
         return A
     if isinstance(A, Conjunction):
-        return _condition([A])
+        return joined([A])
     try:
         pairs = [x if isinstance(x, Conjunction) else _conjunction(*_pair(x)) for x in A]
     except (TypeError, ValueError):
@@ -49,7 +49,7 @@ def condition_of(A: Any, b: Any) -> OutputCondition:
         ) from None
     if not pairs:
         raise ValueError("the list of pairs (A, b) is empty")
-    return _condition(pairs)
+    return joined(pairs)
 
 
 def _pair(given: Any) -> tuple[Tensor, Tensor]:
@@ -69,7 +69,7 @@ def _conjunction(A: Tensor, b: Tensor) -> Conjunction:
     return Conjunction(A, b, torch.zeros(b.shape, dtype=torch.bool), None)
 
 
-def _condition(parts: Sequence[Conjunction]) -> OutputCondition:
+def joined(parts: Sequence[Conjunction]) -> OutputCondition:
     """The condition that one of several conjunctions holds."""
     start = torch.tensor([0, *(len(part.b) for part in parts)]).cumsum(0)
     inputs = [part.C for part in parts if part.C is not None]

@@ -76,6 +76,11 @@ class Preimage:
         """The part of the area that satisfies the condition by more than rounding explains."""
         return self.area - float(self._areas[self._open.member & self._tied].sum())
 
+    @property
+    def certain(self) -> bool:
+        """Whether there is an area that satisfies the condition by more than rounding explains."""
+        return bool((self._open.status == INSIDE).any() or (self._open.settled == INSIDE).any())
+
     @cached_property
     def tied_area(self) -> float:
         """The area, inside or outside, that depends on an equality that holds within rounding.
