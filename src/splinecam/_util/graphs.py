@@ -18,9 +18,12 @@ from splinecam._util.csr import counts_of, offsets_of, owners_of, take, take_row
 
 __all__ = ["DISTANCES", "Graph", "diameter_bounds", "distances", "graph_of"]
 
-# Distances that are held at a time, and that are computed in all.
-_AT_ONCE = 1 << 22
-DISTANCES = 1 << 25
+# The number of distances after which the diameter remains between its bounds.
+DISTANCES = 1 << 22
+
+# Nodes whose distances are computed at a time: with more of them, more are computed in vain, and
+# with fewer, each step takes as long. A large graph needs some rounds, which follow each other.
+_BATCH, _ROUNDS = 16, 8
 
 
 class Graph(NamedTuple):
@@ -87,8 +90,8 @@ def diameter_bounds(graph: Graph, limit: int = DISTANCES) -> tuple[int, int]:
     low = graph.offsets.new_zeros(n)
     high = torch.full_like(low, n - 1)
     known = torch.zeros_like(low, dtype=torch.bool)
-    batch, computed = max(2, min(_AT_ONCE, limit) // n), 0
-    while int(low.max()) < int(high.max()) and (computed == 0 or computed + batch * n <= limit):
+    batch, computed = max(2, min(_BATCH, limit // (_ROUNDS * n))), 0
+    while int(low.max()) < int(high.max()) and computed < limit:
         sources = _promising(low, high, known, batch)
         found = distances(graph, sources).long()
         computed += found.numel()
@@ -103,17 +106,18 @@ def diameter_bounds(graph: Graph, limit: int = DISTANCES) -> tuple[int, int]:
 def _promising(low: Tensor, high: Tensor, known: Tensor, batch: int) -> Tensor:
     """Nodes of unknown eccentricity, at most ``batch``: far-off ones, and central ones.
 
-    low, high: (n,) bounds of the eccentricities.
+    low, high: (n,) bounds of the eccentricities. A node with the largest upper bound may end a
+    longest way. A node with the smallest lower bound is central, so that its distances lower the
+    upper bounds of the others.
     """
     unknown = (~known).nonzero()[:, 0]
-    if unknown.shape[0] <= batch:
-        return unknown
-    span = high.shape[0] + 1
-    # A node with a large upper bound may end a longest way; a node with a small lower bound is
-    # central, so that its distances lower the upper bounds of the others.
-    far = take(high, unknown) * span + take(low, unknown)
-    central = span - take(low, unknown)
-    half = batch // 2
-    ends = torch.topk(far, batch - half).indices
-    central[ends] = -1
-    return take(unknown, torch.cat([ends, torch.topk(central, half).indices]))
+    above, below = take(high, unknown), take(low, unknown)
+    far = _spread(unknown[above == above.max()], batch - batch // 2)
+    central = _spread(unknown[below == below.min()], batch // 2)
+    return torch.unique(torch.cat([far, central]))
+
+
+def _spread(nodes: Tensor, count: int) -> Tensor:
+    """Some of the nodes, evenly by number, as nodes of near numbers are often near each other."""
+    step = max(1, -(-nodes.shape[0] // count))
+    return nodes[step // 2 :: step] if nodes.shape[0] > count else nodes

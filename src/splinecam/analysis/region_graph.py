@@ -64,9 +64,9 @@ class RegionGraph:
 
         The diameter is the largest number of edges that have to be crossed on the way from one
         region to another. The lower bound is the distance of two regions; the upper bound follows
-        from the triangle inequality. For up to two thousand regions they are equal, as all
-        distances are computed, and for larger graphs the distances from some regions, at most 33
-        million of them.
+        from the triangle inequality. The regions whose distances are computed are chosen so that
+        the bounds soon meet. For up to 2,000 regions they always do; for more regions, the search
+        ends after about 4 million distances.
         """
         return diameter_bounds(Graph(self.offsets, self.neighbours))
 
