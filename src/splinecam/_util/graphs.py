@@ -114,7 +114,8 @@ def _promising(low: Tensor, high: Tensor, known: Tensor, batch: int) -> Tensor:
     above, below = take(high, unknown), take(low, unknown)
     far = _spread(unknown[above == above.max()], batch - batch // 2)
     central = _spread(unknown[below == below.min()], batch // 2)
-    return torch.unique(torch.cat([far, central]))
+    chosen: Tensor = torch.unique(torch.cat([far, central]))
+    return chosen
 
 
 def _spread(nodes: Tensor, count: int) -> Tensor:
