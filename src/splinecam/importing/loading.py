@@ -22,10 +22,10 @@ def load_model(
 
     The layers of an ONNX network are torch's own wherever there is one, are named after the nodes
     of the file, and hold its weights in float32, or in float64 where the file does. The module
-    takes inputs (N, *input_shape) also where the file was written for one input or for none but a
-    fixed number; what it computes for a point is what the file gives for this point alone. Several
-    outputs are returned as a dict by their names. Nothing in a file is executed, and nothing
-    outside of its folder is read.
+    takes inputs ``(N, *input_shape)``, also where the file has a batch of one, a batch of another
+    fixed size, or none; what it computes for a point is what the file gives for this point alone.
+    Several outputs are returned as a dict by their names. Nothing in an ONNX file is executed, and
+    nothing outside of its folder is read. An exported program is code: load those that you trust.
 
     path: of a ``.onnx`` or a ``.pt2`` file. input_shape: of one input, without the batch, where an
     ONNX file leaves it open.
