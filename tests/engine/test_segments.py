@@ -18,7 +18,7 @@ from splinecam.kernels import Kernel, available
 from splinecam.network.capture import capture
 from splinecam.testing import Abs, Residual
 from splinecam.testing.oracle import exact_pieces
-from strategies import ImageNet, Net, examples, image_nets, maxima_nets, mlp, nets
+from strategies import ImageNet, Net, dense, examples, image_nets, maxima_nets, mlp, nets
 
 CLOSE = 1e-11  # of positions from 0 to 1 that may count as one
 
@@ -106,6 +106,25 @@ def test_the_units_that_switch() -> None:
             if before.pattern[unit] != after.pattern[unit]
         ]
         assert part.switches.at(place) == wanted
+
+
+@pytest.mark.parametrize("digits", [7, 10, 12, 13, 14, 15])
+def test_lines_that_nearly_meet_in_a_point(digits: int) -> None:
+    """Breakpoints about as close together as rounding: none is lost, none is out of place."""
+    for seed in range(6):
+        generator = torch.Generator().manual_seed(seed)
+        weight = torch.randn(7, 2, dtype=torch.float64, generator=generator)
+        near = 10.0**-digits * torch.randn(7, dtype=torch.float64, generator=generator)
+        a, b = torch.randn(2, 2, dtype=torch.float64, generator=generator)
+        middle = torch.lerp(a, b, 0.375)
+        last = torch.randn(3, 7, dtype=torch.float64, generator=generator)
+        layers = dense(weight, near - weight @ middle), nn.ReLU(), dense(last), nn.ReLU()
+        model = nn.Sequential(*layers).eval()
+        assert_exact(model, a, b)
+        part = along(model, a, b)
+        total = part.integrated_gradients(output=0).sum()
+        change = part.values[-1, 0] - part.values[0, 0]
+        assert abs(float(total - change)) <= 1e-12 * max(1.0, float(part.total_variation(0)))
 
 
 def test_a_segment_inside_a_kink() -> None:

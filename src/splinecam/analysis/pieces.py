@@ -135,19 +135,23 @@ def decisions(pieces: Pieces, level: float = 0.0) -> Decisions:
         values = torch.cat([torch.full_like(values, level), values], 1)
         error = torch.cat([error.new_full((1,), EPS * abs(level)), error])
     t, before = pieces.breaks.t, pieces.before
-    winner = values.argmax(1)
+    winner, owner = values.argmax(1), take(pieces.segment, before)
     label, unlike = take(winner, before), take(winner, before) != take(winner, before + 1)
-    row = unlike.nonzero()[:, 0]
+    row, end = unlike.nonzero()[:, 0], label.clone()
     first, last = take(values, take(before, row)), take(values, take(before, row) + 1)
-    label[row] = end_winners(first, last, SAFETY * error)[0]
+    label[row], end[row] = end_winners(first, last, SAFETY * error)
     found = winner_changes(first, last, error)
     place = take(before, take(row, found.row))
     at = torch.lerp(take(t, place), take(t, place + 1), found.s)
-    segment = torch.cat([take(pieces.segment, before), take(pieces.segment, place)])
-    begin, label = torch.cat([take(t, before), at]), torch.cat([label, found.after])
+    other = torch.ones_like(unlike)  # pieces that begin with another class than that before them
+    other[1:] = (owner[1:] != owner[:-1]) | (label[1:] != end[:-1])
+    kept = other.nonzero()[:, 0]
+    segment = torch.cat([take(owner, kept), take(pieces.segment, place)])
+    begin = torch.cat([take(t, take(before, kept)), at])
+    label = torch.cat([take(label, kept), found.after])
     order = torch.sort(begin, stable=True).indices
     order = take(order, torch.sort(take(segment, order), stable=True).indices)
     segment, begin, label = (take(x, order) for x in (segment, begin, label))
-    kept = torch.ones_like(segment, dtype=torch.bool)
-    kept[1:] = (segment[1:] != segment[:-1]) | (label[1:] != label[:-1])
-    return Decisions(segment[kept], begin[kept], label[kept])
+    changed = torch.ones_like(segment, dtype=torch.bool)
+    changed[1:] = (segment[1:] != segment[:-1]) | (label[1:] != label[:-1])
+    return Decisions(segment[changed], begin[changed], label[changed])

@@ -30,3 +30,8 @@ typedef struct {
 } loops_t;
 
 const loops_t *sc_loops(void);
+
+/* For rows that lie between rows of z (segments.c): check them, and gather those of a block. */
+int sc_fits_along(const sc_dense *dense);
+void sc_gather_along(const sc_dense *dense, const loops_t *loops, const int64_t *rows,
+                     int64_t count, worker_t *own);

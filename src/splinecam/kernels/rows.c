@@ -281,17 +281,7 @@ static void gather(const job_t *job, const int64_t *rows, int64_t count, worker_
     const sc_lines *inside = job->dense->inside;
     int64_t n = job->dense->units;
     double *ends = own->interpolated, *out = ends + 2 * n;
-    if (job->dense->before) {
-        for (int64_t k = 0; k < count; k++) {
-            const double *a = job->dense->z + job->dense->before[rows[k]] * n;
-            double s = job->dense->s[rows[k]];
-            own->row[k] = s ? out : a;
-            if (!s) continue;
-            job->loops->interpolate(a, a + n, s, n, out);
-            out += n;
-        }
-        return;
-    }
+    if (job->dense->before) return sc_gather_along(job->dense, job->loops, rows, count, own);
     for (int64_t k = 0; k < count; k++) {
         int64_t i = inside ? rows[k] - inside->first : -1;
         if (i < 0) {
@@ -368,13 +358,7 @@ static int check_new(const sc_dense *dense, int64_t *longest) {
     const sc_lines *edges = dense->edges, *inside = dense->inside;
     int64_t on_edges = dense->edge_method, within = dense->inside_method;
     if (!edges != !inside) return 0;
-    if (dense->before) {
-        uint64_t wrong = edges != NULL || dense->uv || !dense->s || on_edges != SC_DIRECT;
-        for (int64_t i = 0; !wrong && i < dense->rows; i++)
-            wrong |= (uint64_t)(dense->before[i] + (dense->s[i] != 0)) >= (uint64_t)dense->known ||
-                     dense->before[i] < 0;
-        return !wrong;
-    }
+    if (dense->before) return !edges && on_edges == SC_DIRECT && sc_fits_along(dense);
     if (!edges) return dense->rows == dense->known && on_edges == SC_DIRECT;
     if (edges->first != dense->known || inside->first != dense->known + edges->count ||
         inside->first + inside->count != dense->rows || on_edges < SC_DIRECT ||

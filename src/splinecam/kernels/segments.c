@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "pool.h"
+#include "loops.h"
 
 enum {
     PART = 256,         /* points that a thread takes at a time */
@@ -152,4 +152,29 @@ int sc_rows_between(sc_pool *pool, const double *table, int64_t rows, int64_t wi
     rows_t job = {table, s, before, rows, width, rectified, out};
     int64_t step = MAX(1, (1 << 14) / MAX(width, 1));
     return sc_parallel(pool, count, step, between_part, &job);
+}
+
+/* -- products --------------------------------------------------------------------------------- */
+
+int sc_fits_along(const sc_dense *dense) {
+    uint64_t wrong = dense->uv != NULL || !dense->s, known = (uint64_t)dense->known;
+    for (int64_t i = 0; !wrong && i < dense->rows; i++) {
+        uint64_t p = (uint64_t)dense->before[i];
+        wrong |= p >= known || p + (dense->s[i] != 0) >= known;
+    }
+    return !wrong;
+}
+
+void sc_gather_along(const sc_dense *dense, const loops_t *loops, const int64_t *rows,
+                     int64_t count, worker_t *own) {
+    int64_t n = dense->units;
+    double *out = own->interpolated;
+    for (int64_t k = 0; k < count; k++) {
+        const double *a = dense->z + dense->before[rows[k]] * n;
+        double s = dense->s[rows[k]];
+        own->row[k] = s ? out : a;
+        if (!s) continue;
+        loops->interpolate(a, a + n, s, n, out);
+        out += n;
+    }
 }
