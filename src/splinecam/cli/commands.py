@@ -22,6 +22,7 @@ from splinecam.cli import demo, reproducing
 from splinecam.cli.console import Console, claim, plain, printing, write_text
 from splinecam.cli.models import Found, find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
+from splinecam.cli.properties import check_property_command
 from splinecam.cli.region_files import export_command, write_table
 from splinecam.cli.samples import domain_of, fitted, picked, read_samples
 from splinecam.cli.viewing import view_command
@@ -327,6 +328,7 @@ COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "export": export_command,
     "view": view_command,
     "check": _check,
+    "check-property": check_property_command,
     "ops": _ops,
     "reproduce": reproducing.reproduce_command,
 }

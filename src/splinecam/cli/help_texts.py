@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["CHECK", "DEMO", "EXPORT", "OPS", "PARTITION", "PLOT", "REPRODUCE", "STATS", "VIEW"]
+__all__ = [
+    "CHECK",
+    "CHECK_PROPERTY",
+    "DEMO",
+    "EXPORT",
+    "OPS",
+    "PARTITION",
+    "PLOT",
+    "REPRODUCE",
+    "STATS",
+    "VIEW",
+]
 
 _MODEL = """\
 MODEL is one of
@@ -89,6 +100,18 @@ examples:
   splinecam check net.py:build --input-shape 1,28,28
   splinecam check torchvision.models:resnet18 --input-shape 3,64,64
   splinecam check model.pt2
+"""
+
+CHECK_PROPERTY = f"""\
+{_MODEL}
+PROPERTY is a .vnnlib or .vnnlib.gz file: boxes of inputs, and the outputs that are unsafe there.
+The verdict is about a slice of each box: it holds if no input of the slice is unsafe. The exit code
+is 0 if it holds, 1 if it is violated, and 2 if rounding cannot tell, or after an error.
+
+examples:
+  splinecam check-property net.onnx prop.vnnlib --slice 0 1
+  splinecam check-property net.onnx prop.vnnlib --slice 0 1 --at 0.6,0,0,0.5,-0.5
+  splinecam check-property net.onnx prop.vnnlib --slice 0 1 --out unsafe.png --witness unsafe.npy
 """
 
 OPS = """\

@@ -172,6 +172,29 @@ def _check(parser: ArgumentParser) -> None:
     _add_domain(parser, required=False)
 
 
+def _check_property(parser: ArgumentParser) -> None:
+    _option(parser, "model", str, "MODEL", "the network: see below")
+    _option(parser, "property", Path, "PROPERTY", "the property: a .vnnlib or .vnnlib.gz file")
+    _add_factory(parser)
+    _add_result(parser)
+    which = parser.add_argument_group("slice")
+    _add_slice(which, "which of the property's boxes, counted from 0 (all)")
+    _add_pick(which, "the first one")
+    text = "the shape of one input, if that of the property is another one"
+    _option(which, "--input-shape", option_types.shape, "1,28,28", text)
+    results = parser.add_argument_group("results")
+    _option(results, "--out", Path, "FILE", "draw the unsafe part: a .png, .pdf or .svg file")
+    _option(results, "--witness", Path, "FILE", "write an unsafe input to an .npy file")
+    _add_force(results)
+    how = parser.add_argument_group("computation")
+    _add_device(how)
+    memory = "memory to use, such as 500MB or 2GB"
+    _option(how, "--memory", option_types.bytes_of_memory, "BYTES", memory)
+    _option(how, "--max-regions", option_types.amount, "N", "stop if there are more")
+    _add_quiet(how)
+    parser.set_defaults(error_code=2)  # 1 says that the property is violated
+
+
 def _ops(parser: ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     _option(which, "--search", str, "WORD", "only those with this word")
@@ -224,6 +247,12 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
         "say whether a model is supported, and what stands in the way",
         help_texts.CHECK,
         _check,
+    ),
+    "check-property": (
+        "MODEL PROPERTY [--slice I J] [--at X ...] [options]",
+        "say whether a property holds on a slice, and where it fails",
+        help_texts.CHECK_PROPERTY,
+        _check_property,
     ),
     "ops": (
         "[--search WORD | --markdown]",
@@ -281,12 +310,7 @@ def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
     _option(which, "--through", Path, "FILE", "a square in the plane through three samples")
     _option(which, "--around", Path, "FILE", "a square in a random plane around a sample")
     _option(which, "--polygon", Path, "FILE", "the convex polygon with these corners")
-    text = "which two features of a box to show, counted from 0; of images such as 0,3,5 0,3,6"
-    _option(group, "--slice", option_types.axis, "I", text, nargs=2)
-    text = "with --slice: the values of all features, or FILE (the centre of the box)"
-    _option(group, "--at", option_types.numbers_or_file, "X", text, nargs="+")
-    text = "with --vnnlib: which of its boxes, counted from 0, if there are several"
-    _option(group, "--case", int, "K", text)
+    _add_slice(group, "with --vnnlib: which of its boxes, counted from 0, if there are several")
     _add_pick(group, "the first ones; of --polygon all")
     text = "the shape of one input, if the samples in FILE have another one"
     _option(group, "--input-shape", option_types.shape, "1,28,28", text)
@@ -296,6 +320,14 @@ def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
     text = "with --around: side of the square (1)"
     _option(group, "--side", option_types.positive, "X", text)
     _option(group, "--seed", int, "N", "with --around: which random plane (0)")
+
+
+def _add_slice(parser: Any, case: str) -> None:
+    text = "which two features of a box to show, counted from 0; of images such as 0,3,5 0,3,6"
+    _option(parser, "--slice", option_types.axis, "I", text, nargs=2)
+    text = "with --slice: the values of all features, or FILE (the centre of the box)"
+    _option(parser, "--at", option_types.numbers_or_file, "X", text, nargs="+")
+    _option(parser, "--case", int, "K", case)
 
 
 def _add_pick(parser: Any, default: str) -> None:

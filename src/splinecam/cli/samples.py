@@ -18,7 +18,7 @@ from splinecam.geometry.domain import Domain
 from splinecam.importing.onnx_module import read_onnx
 from splinecam.importing.vnnlib import read_vnnlib
 
-__all__ = ["domain_of", "fitted", "picked", "read_labels", "read_samples"]
+__all__ = ["domain_of", "fitted", "picked", "read_labels", "read_samples", "slice_of_box"]
 
 
 def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
@@ -46,25 +46,32 @@ def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
 
 def _slice_of(options: Namespace) -> tuple[Domain, Tensor | None]:
     """Return the slice of --box or of the box of --vnnlib, and the sample of --at."""
-    at = None
+    if options.vnnlib is not None:
+        return slice_of_box(options, *_property_box(options), name=str(options.vnnlib))
+    lo, hi = (torch.tensor(each, dtype=torch.float64) for each in options.box)
+    if len(lo) == 1:  # for all features
+        lo, hi = lo[0], hi[0]
+    return slice_of_box(options, lo, hi, name="--box")
+
+
+def slice_of_box(
+    options: Namespace, lo: Tensor, hi: Tensor, *, name: str
+) -> tuple[Domain, Tensor | None]:
+    """Return the slice of a box that --slice and --at describe, and the sample of --at.
+
+    name: what the box is called in messages.
+    """
+    at, shape = None, options.input_shape
     if isinstance(options.at, Path):
-        samples = read_samples(options.at, key=options.key, input_shape=options.input_shape)
+        samples = read_samples(options.at, key=options.key, input_shape=shape)
         (at,) = picked(samples, options.pick or (0,), options.at)
     elif options.at is not None:
         at = torch.tensor(options.at, dtype=torch.float64)
-    shape = options.input_shape
-    if options.vnnlib is not None:
-        lo, hi = _property_box(options)
-    else:
-        lo, hi = (torch.tensor(each, dtype=torch.float64) for each in options.box)
-        if len(lo) == 1:  # for all features
-            lo, hi = lo[0], hi[0]
-            shape = shape if at is None or shape is not None else tuple(at.shape)
-            shape = _shape_in_file(options) if shape is None else shape
+    if lo.ndim == 0 and shape is None:
+        shape = _shape_in_file(options) if at is None else tuple(at.shape)
     if options.slice is None and lo.numel() != 2:
         raise DomainError(
-            f"{options.vnnlib} has {lo.numel():,} inputs: say which two of them to show, such as "
-            "--slice 0 1."
+            f"{name} has {lo.numel():,} inputs: say which two of them to show, such as --slice 0 1."
         )
     domain = Domain.slice((lo, hi), options.slice or (0, 1), at, input_shape=shape)
     return domain, None if at is None else at.reshape(1, *domain.input_shape)

@@ -72,6 +72,8 @@ def _problems(options: Namespace) -> Iterator[str]:
         yield from _view(options, given)
     if options.command == "stats":
         yield from _table(options)
+    if options.command == "check-property":
+        yield from _check_property(options, given)
     if options.command == "export":
         yield from _export(options, given)
 
@@ -154,6 +156,16 @@ def _table(options: Namespace) -> Iterator[str]:
         yield "--force goes with --table"
     if options.model is not None and not options.full:
         yield "--model goes with --full"
+
+
+def _check_property(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
+    formats = [f".{kind}" for kind in FORMATS]
+    for name, endings in (("out", formats), ("witness", [".npy"])):
+        path = given.get(name)
+        if path is not None and path.suffix.lower() not in endings:
+            yield f"{_option(name)} {path} must end in {_either(endings)}"
+    if "force" in given and "out" not in given and "witness" not in given:
+        yield "--force goes with --out or --witness"
 
 
 def _export(options: Namespace, given: dict[str, Any]) -> Iterator[str]:

@@ -1,0 +1,145 @@
+"""``splinecam check-property``: whether a property holds on slices of its boxes."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from splinecam._partition import partition
+from splinecam._util.files import replaced, writing
+from splinecam._util.options import device_of
+from splinecam.analysis.property_check import PropertyCheck
+from splinecam.cli.console import Console, claim
+from splinecam.cli.models import Found, find_model
+from splinecam.cli.parser import DPI
+from splinecam.cli.pictures import prepare_pictures
+from splinecam.cli.samples import fitted, slice_of_box
+from splinecam.errors import DomainError
+from splinecam.importing.properties import Property
+from splinecam.importing.vnnlib import read_vnnlib
+
+__all__ = ["check_property_command"]
+
+_CODES = {"holds": 0, "violated": 1, "unresolved": 2}
+_PRINTED = 32  # numbers of an input or output; more of them are left to files
+
+
+def check_property_command(options: Namespace) -> int:
+    """Check a property on a slice of each of its boxes, or of one of them."""
+    console = Console(options.quiet)
+    if options.out is not None:
+        prepare_pictures(otherwise="Or leave out --out: the verdict needs no picture.")
+    device_of(options.device)
+    files = [path for path in (options.out, options.witness) if path is not None]
+    for path in files:  # which may be in different folders
+        claim([path], force=options.force)
+    prop = read_vnnlib(options.property)
+    cases = _chosen(prop, options)
+    found = find_model(options.model, arguments=dict(options.arg), weights=options.weights)
+    checks = []
+    for case in cases:
+        if len(prop.cases) > 1:
+            console.note("Box", f"{case} of {len(prop.cases):,}, counted from 0")
+        checks.append(_checked(prop, case, found, options, console))
+    codes = [_CODES[each.status] for each in checks]
+    # A counterexample settles the whole question, and a doubt leaves it open.
+    code = 1 if 1 in codes else max(codes)
+    if files:
+        _write(checks[codes.index(code)], options, console)
+    return code
+
+
+def _chosen(prop: Property, options: Namespace) -> list[int]:
+    """The numbers of the boxes to check: all, or that of --case."""
+    count = len(prop.cases)
+    if not count:
+        raise DomainError(f"All boxes of {options.property} are empty: there is nothing to check.")
+    if options.case is None:
+        return list(range(count))
+    if not 0 <= options.case < count:
+        raise DomainError(
+            f"{options.property} has {count:,} box{'es' * (count != 1)} of inputs, counted from 0, "
+            f"and --case is {options.case}."
+        )
+    return [options.case]
+
+
+def _checked(
+    prop: Property, number: int, found: Found, options: Namespace, console: Console
+) -> PropertyCheck:
+    """The verdict on the slice of one box, which is printed."""
+    case = prop.cases[number]
+    domain, _ = slice_of_box(options, *case.box, name=str(options.property))
+    domain = fitted(options.model, found.input_shape, domain, options)
+    with console.timed("check"), console.progress():
+        part = partition(
+            found.model,
+            domain,
+            output=options.result,
+            device=options.device,
+            memory=options.memory,
+            max_regions=options.max_regions,
+            progress=not options.quiet,
+        )
+        check = part.check(case)
+        text = _report(check)
+    console.note("Regions", f"{len(part):,} on the slice, {console.took('check')}")
+    console.out(text)
+    return check
+
+
+def _report(check: PropertyCheck) -> str:
+    """The verdict, with the input that shows it."""
+    found, tied = check.preimage, check.preimage.tied_area
+    head = {
+        "holds": "holds on this slice",
+        "violated": f"violated on {100 * check.share:.4g} % of this slice, area {check.area:.6g}",
+        "unresolved": "unresolved: rounding cannot tell whether the limits are met, "
+        + (f"on an area of {tied:.6g}" if tied > 0 else "without an area"),
+    }[check.status]
+    lines = [head]
+    witness = check.witness
+    if witness is not None:
+        judged = "unsafe by the model itself" if witness.confirmed else "the model says it is safe"
+        lines.append(f"input    {_numbers(witness.input.flatten().tolist())}")
+        lines.append(f"output   {_numbers(witness.outputs.tolist())}, {judged}")
+    if found.unresolved or found.partition.unresolved:
+        count = len(found.unresolved) + len(found.partition.unresolved)
+        lines.append(f"{count:,} places of the partition could not be resolved")
+    return "\n".join(lines)
+
+
+def _numbers(values: list[float]) -> str:
+    shown = ", ".join(f"{x:.9g}" for x in values[:_PRINTED])
+    more = f", ... ({len(values):,} numbers)" if len(values) > _PRINTED else ""
+    return f"[{shown}{more}]"
+
+
+def _write(check: PropertyCheck, options: Namespace, console: Console) -> None:
+    """Write the picture and the unsafe input, if they are wanted."""
+    if options.out is not None:
+        _draw(check, options.out)
+        console.note("Picture", str(options.out))
+    if options.witness is None:
+        return
+    if check.witness is None:
+        console.note("Input", "none is unsafe, so that none is written")
+        return
+    x = check.witness.input
+    with writing(options.witness), replaced(options.witness) as file:
+        np.save(file, x.cpu().reshape(1, *x.shape).numpy(), allow_pickle=False)
+    console.note("Input", f"{prod(x.shape):,} numbers in {options.witness}")
+
+
+def _draw(check: PropertyCheck, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    figure = check.plot(axes="ticks").figure
+    with replaced(path) as file:
+        figure.savefig(file, format=path.suffix[1:].lower(), dpi=DPI)
+    plt.close(figure)

@@ -1,0 +1,137 @@
+"""``splinecam check-property``: verdicts, exit codes, pictures and witnesses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import splinecam as sc
+from splinecam.cli import main
+
+MODEL = """
+import torch
+from torch import nn
+
+def build():
+    torch.manual_seed(3)
+    layers = [nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 2)]
+    return nn.Sequential(*layers)
+
+def relu():
+    return nn.ReLU()
+"""
+
+
+def text(inputs: int, boxes: list[str], unsafe: str) -> str:
+    names = [f"X_{k}" for k in range(inputs)] + ["Y_0", "Y_1"]
+    lines = [f"(declare-const {name} Real)" for name in names]
+    bounds = " ".join(f"(and {box})" for box in boxes)
+    return "\n".join([*lines, f"(assert (or {bounds}))", f"(assert {unsafe})"])
+
+
+def box(lo: float, hi: float, inputs: int) -> str:
+    return " ".join(f"(>= X_{k} {lo}) (<= X_{k} {hi})" for k in range(inputs))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(MODEL)
+    Path("four.vnnlib").write_text(text(4, [box(-1, 1, 4)], "(>= Y_0 Y_1)"))
+    Path("never.vnnlib").write_text(text(4, [box(-1, 1, 4)], "(>= Y_0 1000)"))
+    Path("tie.vnnlib").write_text(text(2, [box(-1, 1, 2)], "(>= Y_0 1)"))
+    boxes = [box(-1, -0.5, 2), box(0, 1, 2)]
+    Path("two.vnnlib").write_text(text(2, boxes, "(>= Y_0 0.5)"))
+    return tmp_path
+
+
+def test_verdicts_and_exit_codes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--slice", "0", "1", "--device", "cpu"]
+    assert main(["check-property", "net.py:build", "never.vnnlib", *words]) == 0
+    assert capsys.readouterr().out == "holds on this slice\n"
+    assert main(["check-property", "net.py:build", "four.vnnlib", *words]) == 1
+    head, x, y = capsys.readouterr().out.splitlines()
+    assert head.startswith("violated on ")
+    assert x.startswith("input    [")
+    assert y.endswith("unsafe by the model itself")
+    assert main(["check-property", "net.py:relu", "tie.vnnlib"]) == 2
+    assert capsys.readouterr().out.startswith("unresolved: rounding cannot tell")
+
+
+def test_the_verdict_is_that_of_the_library(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ["--at", "0.1,0.2,0.3,0.4"]
+    command = ["check-property", "net.py:build", "four.vnnlib", "--slice", "2", "3", *at]
+    files = ["--out", "new/unsafe.png", "--witness", "unsafe.npy"]
+    code = main([*command, *files])
+    out, err = capsys.readouterr()
+    scope: dict[str, object] = {}
+    exec(MODEL, scope)
+    prop = sc.read_vnnlib("four.vnnlib")
+    domain = sc.Domain.slice(prop.box, (2, 3), [0.1, 0.2, 0.3, 0.4])
+    model = scope["build"]()  # type: ignore[operator]
+    assert isinstance(model, nn.Module)
+    found = sc.partition(model, domain, progress=False).check(prop)
+    assert code == (found.status == "violated")
+    assert f"{100 * found.share:.4g} %" in out
+    assert Path("new/unsafe.png").stat().st_size > 1000
+    x = torch.from_numpy(np.load("unsafe.npy"))
+    assert bool(prop.violated(x, model(x)).all())
+    assert "unsafe.npy" in err
+    assert main([*command, *files, "--quiet"]) == 2  # the files exist
+    assert main([*command, *files, "--quiet", "--force"]) == code
+
+
+def test_several_boxes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["check-property", "net.py:relu", "two.vnnlib"]
+    assert main(command) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("holds on this slice\nviolated on 50 % of this slice, area 0.5\n")
+    assert main([*command, "--case", "0"]) == 0
+    assert main([*command, "--case", "7"]) == 2
+    assert "2 boxes" in capsys.readouterr().err
+
+
+def test_onnx_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    weight = np.array([[1.0, -1.0], [0.5, 1.0]], np.float32)
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["h"]),
+        onnx.helper.make_node("Relu", ["h"], ["y"]),
+    ]
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes,
+        "net",
+        [value("x", onnx.TensorProto.FLOAT, [1, 2])],
+        [value("y", onnx.TensorProto.FLOAT, [1, 2])],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    made.ir_version = 8
+    onnx.save(made, "net.onnx")
+    command = ["check-property", "net.onnx", "two.vnnlib", "--witness", "x.npy", "--quiet"]
+    assert main(command) == 1
+    assert capsys.readouterr().out == ""
+    x = np.load("x.npy")
+    session = onnxruntime.InferenceSession("net.onnx")
+    y = session.run(None, {"x": x.reshape(1, 2)})[0]
+    prop = sc.read_vnnlib("two.vnnlib")
+    assert bool(prop.violated(torch.from_numpy(x), torch.from_numpy(y)).all())
+
+
+def test_what_is_wrong_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-property", "net.py:build", "four.vnnlib"]) == 2
+    assert "--slice 0 1" in capsys.readouterr().err
+    assert main(["check-property", "net.py:build", "none.vnnlib", "--slice", "0", "1"]) == 2
+    assert main(["check-property", "net.py:relu", "four.vnnlib", "--slice", "0", "1"]) == 2
+    for words in (["--out", "a.gif"], ["--witness", "a.txt"], ["--force"]):
+        with pytest.raises(SystemExit) as stop:
+            main(["check-property", "net.py:relu", "tie.vnnlib", *words])
+        assert stop.value.code == 2
