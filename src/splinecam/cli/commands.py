@@ -20,6 +20,7 @@ from splinecam.analysis.comparison import compare
 from splinecam.analysis.stats import Stats
 from splinecam.cli import demo, reproducing
 from splinecam.cli.console import Console, claim, plain, printing, write_text
+from splinecam.cli.differences import difference_command
 from splinecam.cli.models import Found, find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
 from splinecam.cli.properties import check_property_command
@@ -326,6 +327,7 @@ COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "plot": _plot,
     "stats": _stats,
     "export": export_command,
+    "difference": difference_command,
     "view": view_command,
     "check": _check,
     "check-property": check_property_command,

@@ -6,6 +6,7 @@ __all__ = [
     "CHECK",
     "CHECK_PROPERTY",
     "DEMO",
+    "DIFFERENCE",
     "EXPORT",
     "OPS",
     "PARTITION",
@@ -74,6 +75,18 @@ examples:
   splinecam export out/partition.npz regions.geojson
   splinecam export out/partition.npz surface.vtp surface.ply --output 0
   splinecam export out/partition.npz regions.parquet regions.geojson --columns area class output_0
+"""
+
+DIFFERENCE = f"""\
+{_MODEL}
+Both networks take inputs and give outputs of the same shapes. Printed are the largest and the mean
+differences of the outputs, an input at which they differ most (--json), and the area on which they
+choose other classes. --weights is for the first network.
+
+examples:
+  splinecam difference net.onnx net_int8.onnx --box -1 1
+  splinecam difference net.pt2 pruned.pt2 --box -1 1 --out difference.png
+  splinecam difference net.py:build net.py:build --weights a.pt --weights-b b.pt --box -1 1 --json
 """
 
 VIEW = f"""\

@@ -138,6 +138,26 @@ def _export(parser: ArgumentParser) -> None:
     _add_quiet(parser)
 
 
+def _difference(parser: ArgumentParser) -> None:
+    _option(parser, "first", str, "MODEL_A", "the first network: see below")
+    _option(parser, "second", str, "MODEL_B", "the second network")
+    _add_factory(parser)
+    _option(parser, "--weights-b", Path, "FILE", "the same for the second network")
+    _add_result(parser)
+    _add_domain(parser, required=True)
+    outputs = parser.add_argument_group("results")
+    _flag(outputs, "--json", "print JSON")
+    _option(outputs, "--out", Path, "FILE", "picture to write, .png, .pdf or .svg")
+    _option(outputs, "--output", int, "K", "the output that the picture shows (all)")
+    _add_force(outputs)
+    how = parser.add_argument_group("computation")
+    _add_device(how)
+    memory = "memory to use, such as 500MB or 2GB"
+    _option(how, "--memory", option_types.bytes_of_memory, "BYTES", memory)
+    _option(how, "--max-regions", option_types.amount, "N", "stop if there are more")
+    _add_quiet(how)
+
+
 def _view(parser: ArgumentParser) -> None:
     text = "what to look at, one or several: see below"
     _option(parser, "subjects", str, "SUBJECT", text, nargs="+")
@@ -235,6 +255,12 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
         "write the regions of a saved partition for other programs",
         help_texts.EXPORT,
         _export,
+    ),
+    "difference": (
+        "MODEL_A MODEL_B (--box|--vnnlib|--through|--around|--polygon) ... [options]",
+        "say where and by how much two networks differ",
+        help_texts.DIFFERENCE,
+        _difference,
     ),
     "view": (
         "SUBJECT ... [--box|--vnnlib|--through|--around|--polygon ...] [options]",

@@ -70,6 +70,8 @@ def _problems(options: Namespace) -> Iterator[str]:
         yield from _picture(options, given)
     if options.command == "view":
         yield from _view(options, given)
+    if options.command == "difference":
+        yield from _difference(options, given)
     if options.command == "stats":
         yield from _table(options)
     if options.command == "check-property":
@@ -145,6 +147,14 @@ def _view(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
     for name in ("port", "no_browser"):
         if name in given:
             yield f"{_option(name)} is for the browser, and --html opens none"
+
+
+def _difference(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
+    if "out" in given and options.out.suffix.lower().removeprefix(".") not in FORMATS:
+        yield f"--out {options.out} must end in {_either([f'.{kind}' for kind in FORMATS])}"
+    for name in ("output", "force"):
+        if name in given and "out" not in given:
+            yield f"{_option(name)} goes with --out"
 
 
 def _table(options: Namespace) -> Iterator[str]:
