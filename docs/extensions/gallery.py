@@ -29,6 +29,7 @@ TITLES = {
     "boundary": "Boundaries, margins, levels and units",
     "integrated_gradients": "Integrated gradients without sampling",
     "architectures": "Comparing architectures",
+    "definitions": "What is a region?",
 }
 
 

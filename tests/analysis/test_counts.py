@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import networkx as nx
 import pytest
@@ -137,3 +138,16 @@ def test_a_loaded_partition_counts(tmp_path) -> None:
     part = cut(mlp(2, 6, 6, 2, seed=1))
     part.save(tmp_path / "part.npz")
     assert sc.load(tmp_path / "part.npz", model=part.model).counts() == part.counts()
+
+
+def test_maps_that_are_too_close_to_tell_are_reported() -> None:
+    part = cut(waves(), sc.Domain.box(-3, 3))
+    maps = part.maps
+    flat = (maps.weight.abs().amax((1, 2)) <= maps.error).nonzero()[:, 0]
+    assert len(flat) == 3
+    for errors, distinct, unclear in ((1, 5, False), (6, 5, True), (100, 6, False)):
+        weight, error = maps.weight.clone(), torch.full_like(maps.error, 1e-14)
+        weight[flat[0], 0, 1] += errors * 1e-14
+        part.__dict__["maps"] = replace(maps, weight=weight, error=error)
+        found = part.counts()
+        assert (found.distinct_maps, found.unresolved > 0) == (distinct, unclear)

@@ -98,6 +98,20 @@ def test_boundary(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert sum(map(float, areas.split(","))) == pytest.approx(2.2**2, abs=2e-4)
 
 
+def test_definitions(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("definitions", "--width 12 --steps 30", tmp_path, capsys)
+    activation, linear, maps = (
+        numbers(rf"{name}.*?([\d,]+)$", line)[0]
+        for name, line in zip(
+            ("activation regions", "linear regions", "distinct maps"),
+            text[text.index("Regions") :].splitlines()[1:4],
+            strict=True,
+        )
+    )
+    assert activation > linear >= maps > 1
+    assert "components" in text
+
+
 def test_moons_circles(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = run("moons_circles", "--steps 0 150 --width 8", tmp_path, capsys)
     right = numbers(r"(\d+)% of the points right", text)
