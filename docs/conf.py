@@ -32,11 +32,15 @@ nitpicky = True
 nitpick_ignore_regex = [
     (
         "py:.*",
-        r"splinecam\.(analysis\.winners|_util\.bvh|network\.ops\.register|testing\.oracle)(\..*)?",
+        r"(splinecam\.analysis\.partition_data\.)?PartitionData",
     ),
     (
         "py:.*",
-        r"(AffineMaps|AxesStyle|PartitionData|Every|Floats|Output|Point|Title|Program|Regions|Kind|Units|Extrapolate|Columns|Heights|Space|optional)",
+        r"splinecam\.(analysis\.(winners|preimage_cells)|_util\.bvh|network\.ops\.register|testing\.oracle)(\..*)?",
+    ),
+    (
+        "py:.*",
+        r"(AffineMaps|AxesStyle|Mesh|Every|Floats|Output|Point|Title|Program|Regions|Kind|Units|Extrapolate|Columns|Heights|Space|optional)",
     ),
 ]
 

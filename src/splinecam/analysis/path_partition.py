@@ -103,7 +103,7 @@ class PathPartition(PathData, Views[Piece]):
         return Piece(self, index)
 
     def gradients(self, output: Any = None) -> Tensor:
-        """The gradient of an output in input space on each piece, (M, *input_shape).
+        """The gradient of an output in input space on each piece, ``(M, *input_shape)``.
 
         output: its number, or the name of its class; needed if there are several.
         """

@@ -114,7 +114,7 @@ class SegmentPartitions(Views[PathPartition]):
         return sum(int(doubt.t.shape[0]) for doubt in self.pieces.breaks.doubts)
 
     def integrated_gradients(self, output: Any = None) -> Tensor:
-        """Exact integrated gradients along each segment, (S, *input_shape).
+        """Exact integrated gradients along each segment, ``(S, *input_shape)``.
 
         output: its number, or the name of its class; needed if there are several.
         """
