@@ -40,7 +40,13 @@ class CannotRun(SplineCamError):
 
 @contextmanager
 def run_real(
-    model: nn.Module, output: Output, dtype: torch.dtype, *, wide: bool, device: torch.device
+    model: nn.Module,
+    output: Output,
+    dtype: torch.dtype,
+    *,
+    wide: bool,
+    device: torch.device,
+    repeatable: bool = True,
 ) -> Iterator[Forward]:
     """The model as a function from inputs (B, ...) to outputs (B, n_out) on the given device.
 
@@ -50,6 +56,9 @@ def run_real(
     wide: compute in float64 what the model computes in lower precision, whatever types its code
     names, while ``x.dtype`` still is the model's own ``dtype``; otherwise the copy runs as it is.
     The first layers of a model are run by the program that is captured from the model now.
+    repeatable: every call draws the same random numbers, if the model draws any. Without this and
+    without wide, a first call takes milliseconds instead of the seconds in which torch imports
+    what modes need.
     """
     if isinstance(model, FirstLayers) or (isinstance(model, Both) and model.by_program):
         yield lambda x: model(x.to(device)).flatten(1)
@@ -71,8 +80,17 @@ def run_real(
             except Exception as error:
                 raise CannotRun(f"{type(error).__name__}: {first_line(error)}") from error
 
+        if not wide and not repeatable:
+            with torch.random.fork_rng(_devices(home)):
+                yield forward
+            return
         with _Widened() if wide else _Reproducible():  # type: ignore[no-untyped-call]
             yield forward
+
+
+def _devices(home: torch.device) -> list[int]:
+    """The GPUs whose random state a model on a device can change."""
+    return [home.index or 0] if home.type == "cuda" else []
 
 
 def _cloned(tensor: Tensor) -> Tensor:

@@ -47,8 +47,8 @@ def find_witnesses(
     if not uv.shape[0]:
         return []
     x = part.inputs(uv) if box is None else _within(part, uv, *box)
-    model, device = part.model, x.device
-    running = run_real(model, part.output, part.dtype, wide=False, device=device)
+    how = {"wide": False, "repeatable": False}
+    running = run_real(part.model, part.output, part.dtype, device=x.device, **how)
     with torch.no_grad(), running as forward:
         y = forward(x).cpu()
     confirmed = condition(y, x.flatten(1).cpu().double()).tolist()
