@@ -112,6 +112,12 @@ def test_definitions(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "components" in text
 
 
+def test_compression(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("compression", "--width 8 --steps 60", tmp_path, capsys)
+    int4, int3, _ = numbers(r"largest difference (\S+),", text)
+    assert 0 < int4 < int3
+
+
 def test_moons_circles(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = run("moons_circles", "--steps 0 150 --width 8", tmp_path, capsys)
     right = numbers(r"(\d+)% of the points right", text)
