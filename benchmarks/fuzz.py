@@ -29,6 +29,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.testing import assert_same_cells, exact_partition
+from splinecam.testing.oracle import exact_pieces
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
@@ -48,7 +49,7 @@ TABLE = Table(
     }
 )
 
-Case = tuple[Any, sc.Domain]  # what has a method module(), and where it is partitioned
+Case = tuple[Any, sc.Domain | sc.Path]  # what has a method module(), and where it is partitioned
 
 
 @st.composite
@@ -75,6 +76,16 @@ def nearly_concurrent(draw: st.DrawFn) -> Case:
     return Net(body), sc.Domain.box(-1, 1)
 
 
+@st.composite
+def on_a_segment(draw: st.DrawFn) -> Case:
+    """A network of two inputs of any other kind, and a segment between points of a grid."""
+    concurrent = nearly_concurrent().map(lambda case: case[0])
+    net = draw(st.one_of(nets(), maxima_nets(), concurrent))
+    grid = st.tuples(*[st.integers(-16, 16)] * 4).filter(lambda ends: ends[:2] != ends[2:])
+    a, b = torch.tensor(draw(grid), dtype=torch.float64).view(2, 2) / 8
+    return net, sc.Domain.segment(a, b)
+
+
 # kind -> (what it is, how a case is drawn)
 KINDS: dict[str, tuple[str, Callable[[], st.SearchStrategy[Case]]]] = {
     "layers": (
@@ -93,6 +104,7 @@ KINDS: dict[str, tuple[str, Callable[[], st.SearchStrategy[Case]]]] = {
     ),
     "pooling": ("convolution and max-pooling", lambda: st.tuples(image_nets(), domains())),
     "near": ("lines that miss one point by 1e-6 to 1e-13", nearly_concurrent),
+    "segments": ("pieces of a segment, for networks of the kinds above", on_a_segment),
 }
 
 
@@ -108,11 +120,12 @@ class Count:
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
 
-    def add(self, net: Any, domain: sc.Domain) -> None:
+    def add(self, net: Any, domain: sc.Domain | sc.Path) -> None:
         """Check one network."""
         self.networks += 1
+        check = checked_pieces if isinstance(domain, sc.Path) else checked
         try:
-            regions, reported = checked(net.module(), domain)
+            regions, reported = check(net.module(), domain)
         except Exception as error:  # each is a finding
             self.wrong += 1
             self.failures.append(f"{net!r}\n{domain!r}\n{type(error).__name__}: {error}")
@@ -127,6 +140,17 @@ def checked(model: nn.Module, domain: sc.Domain) -> tuple[int, bool]:
     part.validate()
     if not part.unresolved:
         assert_same_cells(part, exact_partition(model, domain), atol=ATOL, resolution=SPACING)
+    return len(part), bool(part.unresolved)
+
+
+def checked_pieces(model: nn.Module, path: sc.Path) -> tuple[int, bool]:
+    """The same for the pieces of a segment, whose breakpoints must be those of the oracle."""
+    part = sc.partition(model, path, device="cpu", progress=False)
+    part.validate()
+    ends = [float(piece.end) for piece in exact_pieces(model, *path.points)]
+    off = (part.t[:, None] - torch.tensor([0.0, *ends], dtype=torch.float64)).abs()
+    if float(off.amin(0).max()) > ATOL or float(off.amin(1).max()) > ATOL:
+        raise AssertionError("a breakpoint is missing, or was invented")
     return len(part), bool(part.unresolved)
 
 

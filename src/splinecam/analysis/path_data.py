@@ -131,7 +131,7 @@ class PathData:
         return torch.lerp(self.values[piece], self.values[piece + 1], share[:, None])
 
     def inputs(self, t: Any = None) -> Tensor:
-        """The inputs at positions t (N,), by default at all points: (N, *input_shape)."""
+        """The inputs at positions t (N,), by default at all points: ``(N, *input_shape)``."""
         return self.path.embed(self.t if t is None else t)
 
     @cached_property
