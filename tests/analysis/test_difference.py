@@ -285,17 +285,25 @@ def test_softmax_is_left_out_of_both() -> None:
     assert float(found.outputs[0].sum()) == pytest.approx(1.0, abs=1e-6)
 
 
-def test_less_memory_gives_the_same_regions() -> None:
-    a = mlp(2, 32, 32, 3)
-    whole = difference(a, quantised(a))
+@pytest.mark.parametrize(
+    ("wrap", "memory"),
+    [(lambda model: model, 2_000_000), (Skip, 1_000_000)],
+    ids=["stacked", "one over the other"],
+)
+def test_less_memory_gives_the_same_regions(
+    wrap: Callable[[nn.Module], nn.Module], memory: int
+) -> None:
+    model = mlp(2, 32, 32, 3)
+    a, b = wrap(model), wrap(quantised(model))
+    whole = difference(a, b)
     domain = whole.delta.domain
-    tiled = sc.difference(a, quantised(a), domain, memory=2_000_000, device="cpu", progress=False)
+    tiled = sc.difference(a, b, domain, memory=memory, device="cpu", progress=False)
     check(tiled)
     assert len(tiled) == len(whole)
     torch.testing.assert_close(tiled.maxima, whole.maxima)
     torch.testing.assert_close(tiled.mean, whole.mean)
-    with pytest.raises(sc.LimitError, match="max_regions=100"):
-        sc.difference(a, quantised(a), domain, max_regions=100, progress=False)
+    with pytest.raises(sc.LimitError, match="max_regions=2,000"):
+        sc.difference(a, b, domain, max_regions=2000, progress=False)
 
 
 def test_outputs_names_and_captured_networks() -> None:
