@@ -214,6 +214,18 @@ def test_the_witness_shows_the_difference_to_both_models() -> None:
         assert found.input.tolist() == pytest.approx([u, v])
 
 
+@pytest.mark.parametrize("types", [(torch.float32, F64), (F64, torch.float32)])
+def test_networks_of_two_floating_point_types(types: tuple[torch.dtype, torch.dtype]) -> None:
+    a, b = mlp(2, 8, 3).to(types[0]), mlp(2, 8, 3, seed=1).to(types[1])
+    diff = difference(a, b)
+    check(diff)
+    found = diff.largest()
+    assert found.input.dtype == types[0]
+    assert found.measured == pytest.approx(found.value, abs=1e-5)
+    same = difference(a, mlp(2, 8, 3).to(types[1]))
+    assert same.largest().value == 0
+
+
 def test_agrees_with_a_million_random_points() -> None:
     a = mlp(2, 24, 24, 5, seed=2).double()
     a[-1].bias.data -= a(torch.zeros(1, 2, dtype=F64))[0]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -28,6 +28,8 @@ from splinecam.analysis.winners import Scores
 from splinecam.arrangement.overlay import overlay
 from splinecam.engine.affine_maps import fit_maps
 from splinecam.geometry.subdivision import Mesh
+from splinecam.network.capture import Both
+from splinecam.network.capture.isolation import dtype_of
 from splinecam.network.capture.pairs import Shown
 
 __all__ = ["Difference", "LargestDifference", "Magnitude"]
@@ -177,8 +179,9 @@ class Difference:
     def _outputs_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What the models themselves return for one input."""
         made = []
-        for part in (self.a, self.b):
-            options = part.model, part.output, part.dtype
+        both = cast(Both, self.a.model)
+        for model, output in zip((both.a, both.b), both.outputs, strict=True):
+            options = model, output, dtype_of(model)
             with run_real(*options, wide=False, device=x.device) as forward, torch.no_grad():
                 made.append(forward(x)[0])
         return made[0], made[1]
