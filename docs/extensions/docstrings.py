@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ MADE_BY_HAND = {"Domain", "Max", "Min", "Residual"}
 MADE_BY_HAND |= {"PiecewiseLinear", "PeriodicEncoding", "Maxout", "GroupSort"}
 
 # "edges: (N,) ..." at the start of a paragraph or of a sentence: a parameter or a field.
-NAMES = re.compile(r"(?:^|(?<=[;.)] ))((?:[a-z]\w*)(?:, [a-z]\w*)*):(?= |$)")
+NAMES = re.compile(r"(?:^|(?<=[;.)] ))((?:[a-z]\w*|[A-Z])(?:, [a-z]\w*)*):(?= |$)")
 ROUTINES = ("function", "method")
 
 # Types as the code writes them, and as the inventories of other projects name them.
@@ -72,7 +73,7 @@ def signature(
     if what == "class" and not made_by_hand(obj):
         return "", returns
     if given:
-        shown = [each.replace(annotation=each.empty) for each in parameters_of(what, obj)]
+        shown = [each.replace(annotation=each.empty) for each in parameters_of(what, name, obj)]
         # The first one of a method is gone, so that a slash after it would be left over.
         return str(inspect.Signature(_called_by_name(shown))), returns
     return None
@@ -89,13 +90,24 @@ def _called_by_name(parameters: Iterable[inspect.Parameter]) -> list[inspect.Par
     return [each.replace(kind=either) if each.kind is positional else each for each in parameters]
 
 
-def parameters_of(what: str, obj: Any) -> list[inspect.Parameter]:
+def parameters_of(what: str, name: str, obj: Any) -> list[inspect.Parameter]:
     """The parameters that a caller gives: not the object of a method."""
     try:
         found = list(inspect.signature(obj).parameters.values())
     except (TypeError, ValueError):
         return []
-    return found[1:] if what == "method" and inspect.isfunction(obj) else found
+    bound = what == "method" and inspect.isfunction(obj) and not is_static(name)
+    return found[1:] if bound else found
+
+
+def is_static(name: str) -> bool:
+    """Whether the method of a full name, such as ``splinecam.Domain.segment``, has no object."""
+    module, _, rest = name.partition(".")
+    home: Any = sys.modules.get(module)
+    *path, last = rest.split(".")
+    for part in path:
+        home = getattr(home, part, None)
+    return isinstance(inspect.getattr_static(home, last, None), staticmethod)
 
 
 def docstring(
@@ -107,7 +119,7 @@ def docstring(
         lines[:] = NumpyDocstring(lines, config, app, what, name, obj, options).lines()
         return
     if what in ROUTINES or what == "exception" or made_by_hand(obj):
-        listed = {each.name: each for each in parameters_of(what, obj)}
+        listed = {each.name: each for each in parameters_of(what, name, obj)}
         text, found = described(lines, set(listed))
         fields = list(parameter_fields(name, listed, found))
     elif what == "class":

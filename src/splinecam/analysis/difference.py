@@ -83,7 +83,10 @@ class Magnitude:
 
     @classmethod
     def of(cls, mesh: Mesh, values: Tensor, error: Tensor) -> Magnitude:
-        """Of functions (V, n) with rounding errors (n,) that are affine on the faces of a mesh."""
+        """The largest magnitude of functions that are affine on the faces of a mesh.
+
+        mesh: with V vertices; values: (V, n), of the functions there; error: (n,), their rounding.
+        """
         z = torch.cat([values, -values], 1)
         error = torch.cat([error, error]) + EPS * z.abs().amax(0)
         scores = Scores(z, error, z.amin(0), z.amax(0))
@@ -172,7 +175,10 @@ class Difference:
         return LargestDifference(float(norms[vertex]), bound, index, size, (u, v), x[0], shown)
 
     def output_index(self, output: int | str) -> int:
-        """The number of an output that is given by its number or by the name of its class."""
+        """The number of an output.
+
+        output: its number, or the name of its class.
+        """
         n = int(self.delta.values.shape[1])
         return class_number(output, None if n == 1 else self.a.names, n)
 
@@ -187,7 +193,11 @@ class Difference:
         return made[0], made[1]
 
     def magnitude(self, output: int | str | None = None) -> Magnitude:
-        """The largest difference of an output, or that of one, as a function on the domain."""
+        """The difference as a function on the domain.
+
+        output: the number or the name of an output; by default that with the largest difference at
+        each place.
+        """
         values, error = self.delta.values, self.error
         if output is not None:
             index = self.output_index(output)
@@ -318,7 +328,10 @@ class Difference:
         return f"Difference({', '.join(parts)})"
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Draw the difference and both decision boundaries; see ``plot.plot_difference``."""
+        """Draw the difference and both decision boundaries.
+
+        ax: where to draw. options: see ``splinecam.plot.plot_difference``.
+        """
         from splinecam.plot import plot_difference
 
         return plot_difference(self, ax=ax, **options)

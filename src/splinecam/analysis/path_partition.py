@@ -174,7 +174,10 @@ class PathPartition(PathData, Views[Piece]):
     validate = path_checks.validate
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw the outputs along the path; see ``splinecam.plot.plot_path``."""
+        """Draw the outputs along the path.
+
+        ax: where to draw. options: see ``splinecam.plot.plot_path``.
+        """
         from splinecam.plot import plot_path
 
         return plot_path(self, ax=ax, **options)

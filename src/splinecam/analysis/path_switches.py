@@ -33,7 +33,10 @@ class Switches:
         return int(self.point.shape[0])
 
     def at(self, point: int) -> list[tuple[str, int]]:
-        """The units that switch at a point, each as the name of its layer and its index."""
+        """The units that switch at a point, each as the name of its layer and its index.
+
+        point: its number among the points of the path.
+        """
         chosen = (self.point == point).nonzero()[:, 0]
         rows = zip(self.layer[chosen].tolist(), self.unit[chosen].tolist(), strict=True)
         return [(self.layers[layer], unit) for layer, unit in rows]

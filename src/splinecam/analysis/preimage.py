@@ -208,7 +208,10 @@ class Preimage:
         return multi_polygons(found.offsets, uv, found.ring_piece, found.piece_label, 2)[1]
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Draw where the condition holds; see ``splinecam.plot.plot_preimage``."""
+        """Draw where the condition holds.
+
+        ax: where to draw. options: see ``splinecam.plot.plot_preimage``.
+        """
         from splinecam.plot import plot_preimage
 
         return plot_preimage(self, ax=ax, **options)

@@ -97,7 +97,10 @@ class PropertyCheck:
         return find_witnesses(part, self.preimage.condition, uv, (lo[own], hi[own]))
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Draw the regions, the unsafe part and the witness; see ``plot_preimage``."""
+        """Draw the regions, the unsafe part and the witness.
+
+        ax: where to draw. options: see ``splinecam.plot.plot_preimage``.
+        """
         return self.preimage.plot(ax=ax, **{"witness": self.witness, **options})
 
     def __repr__(self) -> str:

@@ -69,7 +69,9 @@ class Path:
         return torch.cat([share.new_zeros(1), share])
 
     def embed(self, t: Any) -> Tensor:
-        """The float64 inputs ``(N, *input_shape)`` at positions ``t: (N,)``.
+        """The float64 inputs ``(N, *input_shape)`` at positions along the path.
+
+        t: ``(N,)``, from 0 to 1.
 
         >>> Path([[0.0, 0.0], [1.0, 0.0], [1.0, 3.0]], (2,)).embed([0.125, 0.5]).tolist()
         [[0.5, 0.0], [1.0, 1.0]]

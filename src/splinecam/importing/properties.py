@@ -55,7 +55,10 @@ class OutputCondition:
 
     @classmethod
     def of(cls, conjunctions: Sequence[tuple[Any, Any]]) -> OutputCondition:
-        """The condition that one of several ``A y <= b`` holds, each given as ``(A, b)``."""
+        """The condition that one of several ``A y <= b`` holds.
+
+        conjunctions: each as a pair ``(A, b)``.
+        """
         pairs = [(as_float64(A, "A"), as_float64(b, "b")) for A, b in conjunctions]
         b = torch.cat([b for _, b in pairs])
         start = torch.tensor([0, *(len(b) for _, b in pairs)]).cumsum(0)
@@ -75,8 +78,9 @@ class OutputCondition:
         return (self[index] for index in range(len(self)))
 
     def __call__(self, outputs: Any, inputs: Any = None) -> Tensor:
-        """Whether outputs ``(N, *output_shape)`` satisfy the condition, ``(N,)``.
+        """Whether outputs satisfy the condition, ``(N,)``.
 
+        outputs: ``(N, *output_shape)``;
         inputs: ``(N, *input_shape)``, which are needed if the condition is about them, too.
         """
         y = _batch(outputs, self.A.shape[1], "outputs")
@@ -169,7 +173,10 @@ class Property:
         return first
 
     def violated(self, inputs: Any, outputs: Any) -> Tensor:
-        """Whether inputs ``(N, *input_shape)`` with these outputs are counterexamples, ``(N,)``."""
+        """Whether inputs with these outputs are counterexamples, ``(N,)``.
+
+        inputs: ``(N, *input_shape)``; outputs: ``(N, *output_shape)``, the model's for them.
+        """
         x = _batch(inputs, prod(self.input_shape), "inputs")
         y = _batch(outputs, prod(self.output_shape), "outputs")
         found = torch.zeros(len(x), dtype=torch.bool)

@@ -42,13 +42,14 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
 ) -> Axes:
     """Draw how much two networks differ, both decision boundaries, and where decisions differ.
 
-    The colour of a pixel is the largest difference of an output there, without its sign. output:
-    only this output, by its number or the name of its class. cmap, limits: the colour map, and the
-    numbers at its ends, by default 0 and the largest difference. edges: True to draw the edges of
-    the common partition, or as for ``part.plot``. boundary: whether to draw the decision
-    boundaries. hatch: the hatching of the area on which decisions differ, in the words of
-    matplotlib, or None. level: with one output, the number that divides the two classes. labels:
-    what the legend calls the networks. axes, colorbar, legend: as for ``part.plot``.
+    The colour of a pixel is the largest difference of an output there, without its sign. diff: what
+    ``splinecam.difference`` returns. output: only this output, by its number or the name of its
+    class. cmap, limits: the colour map, and the numbers at its ends, by default 0 and the largest
+    difference. edges: True to draw the edges of the common partition, or as for ``part.plot``.
+    boundary: whether to draw the decision boundaries. hatch: the hatching of the area on which
+    decisions differ, in the words of matplotlib, or None. level: with one output,
+    the number that divides the two classes. labels: what the legend calls the networks. axes,
+    colorbar, legend: as for ``part.plot``.
 
     >>> import splinecam as sc
     >>> a, b = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)

@@ -31,9 +31,9 @@ def plot_preimage(
     """Draw the regions, hatch the part that satisfies the condition, and draw its outline.
 
     Curves and points at which the condition holds without an area are drawn like the outline.
-    hatch: the hatching in the words of matplotlib, or None. color: of the hatching, of the outline
-    and of the witness. witness: an input to mark. options: those of ``part.plot``, in which
-    ``color`` is called ``fill``.
+    found: what ``part.preimage`` returns. hatch: the hatching in the words of matplotlib, or None.
+    color: of the hatching, of the outline and of the witness. witness: an input to mark. options:
+    those of ``part.plot``, in which ``color`` is called ``fill``.
 
     >>> import splinecam as sc, torch
     >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
