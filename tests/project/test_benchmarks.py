@@ -34,6 +34,7 @@ NAMES = (
     "fuzz",
     "calls",
     "exports",
+    "properties",
 )
 CPU = torch.device("cpu")
 
@@ -356,6 +357,19 @@ def test_exports_are_measured_one_by_one(
     ]
     assert rows[-1]["estimate"] == "1 s, 1 MB"
     assert modules.exports.TABLE.line(rows[-1]).startswith("lines20 ")
+
+
+def test_properties_are_measured(modules: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = modules.properties
+    assert len(script.slices()) == 8
+    lo = torch.tensor([0.0, 0, 0, 0, 0])
+    small = sc.Domain.slice((lo - 0.2, lo + 0.2), (0, 1))
+    monkeypatch.setattr(script, "slices", lambda: [small, small])
+    for name in script.UNSAFE:
+        row = script.measure(name, 1, CPU)
+        assert row["regions"] > 2
+        assert 0 <= row["unsafe, %"] <= 100
+        assert script.TABLE.line(row).startswith(name)
 
 
 def test_files_of_others_are_measured(

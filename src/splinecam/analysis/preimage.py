@@ -22,7 +22,7 @@ from splinecam.analysis.class_regions import ClassPolygon, piece_polygons, ring_
 from splinecam.analysis.curves import Curves
 from splinecam.analysis.output_constraints import INSIDE, OUTSIDE, UNDECIDED, condition_of
 from splinecam.analysis.partition_data import PartitionData, Unresolved
-from splinecam.analysis.preimage_cells import PreimageCells, preimage_cells
+from splinecam.analysis.preimage_cells import PreimageCells, area_of, preimage_cells
 from splinecam.analysis.witnesses import Witness, find_witnesses
 from splinecam.errors import SplineCamError
 from splinecam.geometry.rings import Outlines, outlines
@@ -56,25 +56,22 @@ class Preimage:
             return preimage_cells(self.partition, self.condition, whole=True)
 
     @cached_property
-    def _areas(self) -> Tensor:
-        """The areas of the cells of regions that are divided, (C,)."""
-        return self._open.mesh.areas_and_centroids()[0] * self.partition.frame.scale**2
-
-    @cached_property
     def area(self) -> float:
         """The area of the points that satisfy the condition."""
         found, part = self._open, self.partition
-        return float(self._areas[found.member].sum() + part.areas[found.settled == INSIDE].sum())
+        whole = area_of(part.mesh, found.settled == INSIDE)
+        return (whole + area_of(found.mesh, found.member)) * part.frame.scale**2
 
     @property
     def share(self) -> float:
         """The same as a share of the domain, between 0 and 1."""
-        return self.area / float(self.partition.areas.sum())
+        return self.area / self.partition.domain.area
 
     @cached_property
     def certain_area(self) -> float:
         """The part of the area that satisfies the condition by more than rounding explains."""
-        return self.area - float(self._areas[self._open.member & self._tied].sum())
+        tied = area_of(self._open.mesh, self._open.member & self._tied)
+        return self.area - tied * self.partition.frame.scale**2
 
     @property
     def certain(self) -> bool:
@@ -87,7 +84,7 @@ class Preimage:
 
         There a constraint is ``0 <= 0``, which holds, or ``0 < 0``, which does not.
         """
-        return float(self._areas[self._tied].sum())
+        return area_of(self._open.mesh, self._tied) * self.partition.frame.scale**2
 
     @property
     def _tied(self) -> Tensor:

@@ -16,7 +16,9 @@ from splinecam.arrangement.refinement import Refinement, unrefined
 from splinecam.geometry.subdivision import Mesh
 from splinecam.importing.properties import OutputCondition
 
-__all__ = ["PreimageCells", "preimage_cells"]
+__all__ = ["PreimageCells", "area_of", "preimage_cells"]
+
+_FEW = 1 << 12  # faces whose areas are computed one by one, which rounds less if they are tiny
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,3 +96,17 @@ def preimage_cells(
     sides = constraints.cell_sides(found.mesh, found.z)
     status, member = constraints.status(sides), constraints.holds(sides).any(1)
     return PreimageCells(constraints, found, status, member, settled)
+
+
+def area_of(mesh: Mesh, chosen: Tensor) -> float:
+    """The area of the faces that a mask (F,) chooses; of many, it follows from their border."""
+    number = int(chosen.sum())
+    if number <= _FEW:
+        some = mesh.select(chosen.nonzero()[:, 0])[0] if number else None
+        return 0.0 if some is None else float(some.areas_and_centroids()[0].sum())
+    beside = mesh.halfedge_face().view(-1, 2)
+    left, right = ((beside[:, k] >= 0) & chosen[beside[:, k].clamp(min=0)] for k in (0, 1))
+    edge = (left != right).nonzero()[:, 0]
+    p, q = mesh.uv[mesh.edges[edge]].unbind(1)
+    cross = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
+    return float(torch.where(left[edge], cross, -cross).sum()) / 2
