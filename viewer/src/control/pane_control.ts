@@ -131,7 +131,8 @@ export class PaneControl {
     const { edges, boundary, hiddenLayers, edgeWidth, points, thumbnails } = state;
     const layers = this.pane.header.layers.length;
     const { theme } = this.stage.panels;
-    return { theme, slots, edges, boundary, hiddenLayers, edgeWidth, layers, points, thumbnails };
+    const own = { theme, slots, edges, boundary, hiddenLayers, edgeWidth, layers };
+    return { ...own, points, thumbnails, calm: !this.planes.busy };
   }
 
   private request(change: Omit<PlaneRequest, "ask" | "pane">): PlaneRequest {

@@ -29,6 +29,13 @@ interface Drawn {
   current: boolean;
 }
 
+/** How a frame is drawn. */
+interface Pass {
+  moving: boolean;
+  again: boolean;
+  calm: boolean;
+}
+
 export class Pictures {
   private readonly gl: GL;
   private readonly pace: Pace;
@@ -44,6 +51,8 @@ export class Pictures {
   private begun = false;
   /** Whether pictures replace each other at once, and not by fading. */
   abrupt = false;
+  /** What the canvas shows without a picture. */
+  private direct: { version: number; view: View } | null = null;
   /** The picture that fades, and since when. */
   private fading: { picture: Picture; since: number } | null = null;
 
@@ -59,8 +68,13 @@ export class Pictures {
 
   /** Draw for as long as a frame may take, and show what there is on the canvas.
    *
-   * again: show it also if the canvas shows it already. */
-  draw(scene: Scene, view: View, moving: boolean, again: boolean): Drawn {
+   * again: show it also if the canvas shows it already. calm: no other scene is about to come, so
+   * that finishing touches are worth it. */
+  draw(scene: Scene, view: View, { moving, again, calm }: Pass): Drawn {
+    const { direct } = this;
+    if (!calm && !again && direct?.version === scene.version && view.isAt(direct.view)) {
+      return { more: true, shown: false, current: true };
+    }
     if (scene.waiting && this.front) {
       return { more: true, shown: this.show(scene, view, again), current: false };
     }
@@ -81,7 +95,7 @@ export class Pictures {
       this.begun = true;
       return { more: true, shown: true, current: true };
     }
-    const unfinished = this.advance(scene, view, moving);
+    const unfinished = this.advance(scene, view, moving, calm);
     if (!this.front && this.begun && this.drawDirectly(scene, view, some)) {
       return { more: true, shown: true, current: true };
     }
@@ -124,18 +138,19 @@ export class Pictures {
     toCanvas(gl, view);
     clear(gl, scene.paper);
     this.shown = null;
+    this.direct = { version: scene.version, view };
     work.run(Number.POSITIVE_INFINITY);
     return true;
   }
 
   /** Draw for as long as a frame may take; returns whether the picture is not finished. */
-  private advance(scene: Scene, view: View, moving: boolean): boolean {
+  private advance(scene: Scene, view: View, moving: boolean, calm: boolean): boolean {
     if (this.pace.isBusy(moving)) return true;
     let allowed = this.pace.rate * (moving ? MOVING : STILL);
     const before = allowed;
     if (this.job && this.outdated(this.job, scene, view, moving)) this.abandon(this.job);
     for (;;) {
-      this.job ??= this.next(scene, view, moving);
+      this.job ??= this.next(scene, view, moving || !calm);
       if (!this.job || allowed <= 0) break;
       allowed -= this.job.run(allowed);
       if (!this.job.done) break;
@@ -152,6 +167,7 @@ export class Pictures {
       return false;
     }
     toCanvas(gl, view);
+    this.direct = null;
     this.shown = front && { count: this.count, view };
     const picture = front ?? this.job?.picture;
     if (!picture?.view) {
@@ -202,12 +218,12 @@ export class Pictures {
     this.job = null;
   }
 
-  /** The next picture to draw; null if the one that is there is right. */
-  private next(scene: Scene, view: View, moving: boolean): Job | null {
+  /** The next picture to draw; null if the one that is there is right, or right for now. */
+  private next(scene: Scene, view: View, rough: boolean): Job | null {
     const { front } = this;
     const current = front?.version === scene.version;
     if (current && view.isAt(front.view)) {
-      if (moving) return null;
+      if (rough) return null;
       const looks = front.fresh ? front.looks : scene.looks(view);
       front.fresh ||= alike(front.looks, looks);
       if (!front.fresh) return this.whole(scene, view, looks);

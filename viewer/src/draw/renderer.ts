@@ -39,6 +39,8 @@ export interface Look extends OverlayLook {
   layers?: number;
   /** The colour around the domain, such as "#ffffff"; by default that of the theme. */
   paper?: string;
+  /** Whether no other mesh is about to come; by default so. */
+  calm?: boolean;
   /** Device pixels per CSS pixel; by default those of the screen. */
   pixelRatio?: number;
 }
@@ -141,7 +143,11 @@ export class Renderer {
     if (!this.begun && scene.empty && !ready) return true;
     this.begun = true;
     const view = this.pictures.aligned(wanted);
-    const { more, shown, current } = this.pictures.draw(scene, view, moving, again);
+    const { more, shown, current } = this.pictures.draw(scene, view, {
+      moving,
+      again,
+      calm: look.calm ?? true,
+    });
     if (shown) this.overlay.draw(this.programs, view, look);
     // The frame after the first complete one has time for it.
     if (this.current && !this.warm) {
