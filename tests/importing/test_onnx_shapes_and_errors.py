@@ -142,6 +142,22 @@ def test_a_fixed_batch_of_images(tmp_path: Path):
     np.testing.assert_allclose(network(x).detach(), reference(path, x.numpy())[0], atol=1e-5)
 
 
+@pytest.mark.parametrize("factor", [1e-6, 1.0])
+@pytest.mark.parametrize("offset", [0.0, -50.0])
+def test_rows_that_mix_are_no_batch(factor: float, offset: float, tmp_path: Path):
+    # Weakly, or only at inputs at which a unit that sees all rows is active.
+    nodes = [
+        node("ReduceMean", "x", "m", axes=[0], keepdims=1),
+        node("Add", "m o", "a"),
+        node("Relu", "a", "r"),
+        node("Mul", "r f", "s"),
+        node("Add", "x s"),
+    ]
+    constants = {"o": np.float32(offset), "f": np.float32(factor)}
+    path = saved(graph_model(nodes, (3, 4), constants=constants, opset=13), tmp_path)
+    assert sc.load_model(path).input_shape == (3, 4)
+
+
 @pytest.mark.parametrize("code", [10, 11, 16])
 @pytest.mark.parametrize("raw", [True, False])
 def test_types_of_weights(code: int, raw: bool, tmp_path: Path):
