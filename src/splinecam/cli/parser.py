@@ -92,11 +92,7 @@ def _partition(parser: ArgumentParser) -> None:
     _choice(outputs, "--format", FORMATS, formats, nargs="+", metavar="KIND")
     _flag(outputs, "--no-plot", "draw no picture")
     _add_picture(outputs)
-    how = parser.add_argument_group("computation")
-    _add_device(how)
-    memory = "memory to use, such as 500MB or 2GB"
-    _option(how, "--memory", option_types.bytes_of_memory, "BYTES", memory)
-    _option(how, "--max-regions", option_types.amount, "N", "stop if there are more")
+    how = _add_computation(parser)
     check = "check the result against the model (yes)"
     how.add_argument("--validate", action=BooleanOptionalAction, default=True, help=check)
     _flag(how, "--thorough", "check every region, not a sample")
@@ -150,12 +146,7 @@ def _difference(parser: ArgumentParser) -> None:
     _option(outputs, "--out", Path, "FILE", "picture to write, .png, .pdf or .svg")
     _option(outputs, "--output", int, "K", "the output that the picture shows (all)")
     _add_force(outputs)
-    how = parser.add_argument_group("computation")
-    _add_device(how)
-    memory = "memory to use, such as 500MB or 2GB"
-    _option(how, "--memory", option_types.bytes_of_memory, "BYTES", memory)
-    _option(how, "--max-regions", option_types.amount, "N", "stop if there are more")
-    _add_quiet(how)
+    _add_quiet(_add_computation(parser))
 
 
 def _view(parser: ArgumentParser) -> None:
@@ -206,12 +197,7 @@ def _check_property(parser: ArgumentParser) -> None:
     _option(results, "--out", Path, "FILE", "draw the unsafe part: a .png, .pdf or .svg file")
     _option(results, "--witness", Path, "FILE", "write an unsafe input to an .npy file")
     _add_force(results)
-    how = parser.add_argument_group("computation")
-    _add_device(how)
-    memory = "memory to use, such as 500MB or 2GB"
-    _option(how, "--memory", option_types.bytes_of_memory, "BYTES", memory)
-    _option(how, "--max-regions", option_types.amount, "N", "stop if there are more")
-    _add_quiet(how)
+    _add_quiet(_add_computation(parser))
     parser.set_defaults(error_code=2)  # 1 says that the property is violated
 
 
@@ -374,6 +360,15 @@ def _add_picture(parser: Any) -> None:
     _choice(parser, "--axes", AXES, "a scale bar, ticks or off (scale)", metavar="STYLE")
     _option(parser, "--size", option_types.inches, "INCHES", "width of the picture")
     _option(parser, "--dpi", option_types.resolution, "N", f"dots per inch ({DPI})")
+
+
+def _add_computation(parser: ArgumentParser) -> Any:
+    how = parser.add_argument_group("computation")
+    _add_device(how)
+    memory = "memory to use, such as 500MB or 2GB"
+    _option(how, "--memory", option_types.bytes_of_memory, "BYTES", memory)
+    _option(how, "--max-regions", option_types.amount, "N", "stop if there are more")
+    return how
 
 
 def _add_device(parser: Any) -> None:
