@@ -1,12 +1,9 @@
-"""Verdicts on properties: against the exact areas, the models, and published results on ACAS Xu."""
+"""Verdicts on properties: against the exact areas and the models."""
 
 from __future__ import annotations
 
 import copy
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,7 +14,6 @@ import splinecam as sc
 from splinecam.errors import DomainError, SplineCamError
 
 F64 = torch.float64
-ZOO = Path(__file__).parents[2].parent / "shared" / "zoo"
 
 
 def property_of(boxes: list[Any], *conditions: sc.OutputCondition) -> sc.Property:
@@ -147,68 +143,3 @@ def test_slices_of_random_networks_against_random_points() -> None:
 def test_pictures(part: sc.Partition) -> None:
     part.check(property_of([WHOLE], above(0.5))).plot()
     part.check(property_of([WHOLE], above(1.5))).plot(fill="white")
-
-
-# The properties 1 to 4 of G. Katz et al., Reluplex: An Efficient SMT Solver for Verifying Deep
-# Neural Networks, CAV 2017, in the units of the networks: bounds of inputs, and unsafe outputs.
-ACAS_BOXES = {
-    1: ([0.6, -0.5, -0.5, 0.45, -0.5], [0.679857769, 0.5, 0.5, 0.5, -0.45]),
-    2: ([0.6, -0.5, -0.5, 0.45, -0.5], [0.679857769, 0.5, 0.5, 0.5, -0.45]),
-    3: (
-        [-0.303531156, -0.009549297, 0.493380324, 0.3, 0.3],
-        [-0.298552812, 0.009549297, 0.5, 0.5, 0.5],
-    ),
-    4: (
-        [-0.303531156, -0.009549297, 0.0, 0.318181818, 0.083333333],
-        [-0.298552812, 0.009549297, 0.0, 0.5, 0.166666667],
-    ),
-}
-
-
-def acas_condition(number: int) -> sc.OutputCondition:
-    """Unsafe are a high score of the first output, its being the largest, or the smallest."""
-    if number == 1:
-        return above(3.991125645861615, 5)
-    others = torch.eye(5, dtype=F64)[1:]
-    first = torch.eye(5, dtype=F64)[:1]
-    rows = others - first if number == 2 else first - others
-    return sc.OutputCondition.of([(rows, [0.0] * 4)])
-
-
-@pytest.fixture(scope="module")
-def zoo() -> ModuleType:
-    if not (ZOO / "zoo.py").exists():
-        pytest.skip("the folder of trained networks is not there")
-    spec = importlib.util.spec_from_file_location("acas_zoo", ZOO / "zoo.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-
-    sys.modules["acas_zoo"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize("name", ["acasxu_1_1", "acasxu_2_9"])
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_properties_of_acas_xu(zoo: ModuleType, name: str, number: int) -> None:
-    """Network 2_9 violates the second property, as was published; on slices all others hold."""
-    model = zoo.load(name).model
-    prop = property_of([ACAS_BOXES[number]], acas_condition(number))
-    verdicts = {}
-    for axes in ((0, 1), (1, 2), (3, 4)) if number < 4 else ((0, 1), (0, 3), (3, 4)):
-        domain = sc.Domain.slice(prop.box, axes)
-        part = sc.partition(model, domain, device="cpu", progress=False)
-        found = part.check(prop)
-        verdicts[axes] = found.status
-        x = part.sample(10_000, dtype=F64)
-        with torch.no_grad():
-            bad = prop.condition(model(x))
-        assert float(bad.double().mean()) == pytest.approx(found.share, abs=0.005)
-        if found.status == "violated":
-            assert found.witness is not None
-            assert found.witness.confirmed
-            shown = prop.violated(found.witness.input[None], found.witness.outputs[None])
-            assert bool(shown.all())
-    expected = {"violated", "holds"} if (name, number) == ("acasxu_2_9", 2) else {"holds"}
-    assert set(verdicts.values()) == expected
