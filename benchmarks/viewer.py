@@ -1,7 +1,7 @@
 """Time the viewer in a browser: first pictures, frames, pointing, and pictures after a drag.
 
 Run ``python benchmarks/viewer.py``, or ``--only files`` for one of its tables. Chromium draws by
-software, so that figures do not depend on a graphics card; it must be installed, with playwright.
+software, so that figures do not depend on a graphics card; it must be installed.
 
 ``files`` writes partitions of 10,000 to a million regions to files: their size in MB, seconds from
 the end of loading to the first complete picture, milliseconds of a frame while one moves (median
@@ -13,27 +13,19 @@ plane moves (``plane``) and where the window of a zoom is computed (``window``).
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import torch
+from chromium import Browser, chromium
 from common import Table, Workload, machine, mlp
 from networks import spiral_classifier, zoo
 
 import splinecam as sc
 
-SIZE = {"width": 1200, "height": 800}
-FLAGS = (
-    "--no-sandbox --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --enable-unsafe-swiftshader"
-)
 REGIONS = {"lines75": 75, "lines240": 240, "lines750": 750, "lines2400": 2400}
 FRAMES, PICKS, DRAGS = 40, 400, 7
 
@@ -135,45 +127,19 @@ PANNING = f"""async (pixels) => {{
 }}"""
 
 
-@contextmanager
-def browser() -> Iterator[Any]:
-    """Chromium without a window."""
-    from playwright.sync_api import sync_playwright
-
-    path = next(
-        (found for name in ("chromium", "google-chrome") if (found := shutil.which(name))), ""
-    )
-    if not path:
-        sys.exit("There is no Chromium.")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=FLAGS.split())
-        yield started
-        started.close()
-
-
-@contextmanager
-def page_of(started: Any, address: str) -> Iterator[Any]:
-    """A page with a viewer, loaded."""
-    page = started.new_page(viewport=SIZE)
-    page.set_default_timeout(300_000)
-    page.goto(address)
-    yield page
-    page.close()
-
-
-def measure_file(started: Any, name: str, folder: Path) -> dict[str, object]:
+def measure_file(started: Browser, name: str, folder: Path) -> dict[str, object]:
     """A partition in a file."""
     work = mlp(REGIONS[name], side=2.0, outputs=3)
     part = sc.partition(work.model(), work.domain(), progress=False)
     path = folder / f"{name}.html"
     part.to_html(path)
-    with page_of(started, path.as_uri()) as page:
+    with started.page(path.as_uri()) as page:
         first = page.evaluate(FIRST)
         page.evaluate("splinecam[0].idle()")
         far = page.evaluate(MOVING, FRAMES)
         pick = page.evaluate(PICKING, PICKS)
         page.evaluate("location.hash = '#at=0.1,0.1&width=0.02'")
-        page.wait_for_timeout(100)
+        time.sleep(0.1)
         page.evaluate("splinecam[0].idle()")
         near = page.evaluate(MOVING, FRAMES)
     size = path.stat().st_size / 1e6
@@ -195,18 +161,18 @@ def spiral_plane() -> sc.Domain:
     return sc.Domain.box(-1.0, 1.0)
 
 
-def measure_move(started: Any, name: str, move: str) -> dict[str, object]:
+def measure_move(started: Browser, name: str, move: str) -> dict[str, object]:
     """Drags, and how long the exact picture takes after each of them."""
     work = moved_networks()[name]
     part = sc.partition(work.model(), work.domain(), progress=False)
     with sc.view(part, browser=False, block=False) as viewer:
         assert viewer.url is not None
-        with page_of(started, viewer.url) as page:
+        with started.page(viewer.url) as page:
             page.evaluate(FIRST)
             page.evaluate("splinecam[0].idle()")
             if move == "window":
                 page.evaluate("location.hash = `#at=${splinecam[0].camera().center}&width=1e-8`")
-                page.wait_for_timeout(200)
+                time.sleep(0.2)
                 page.evaluate("splinecam[0].idle()")
             script, ways = (PANNING, (-900, 900)) if move == "window" else (SLIDING, (0.05, -0.05))
             times = [page.evaluate(script, ways[k % 2]) for k in range(DRAGS + 1)]
@@ -231,7 +197,7 @@ def main() -> None:
     sizes = [len((bundle / name).read_bytes()) / 1e3 for name in ("viewer.js", "style.css")]
     print(f"{machine(torch.device('cpu'))}, drawn by software")
     print(f"bundle: {sizes[0]:.0f} kB of code, {sizes[1]:.0f} kB of style\n")
-    with browser() as started:
+    with chromium() as started:
         if settings.only != "moves":
             print(FILES.heading())
             with tempfile.TemporaryDirectory() as folder:

@@ -140,6 +140,9 @@ class _Lane:
                 return
             _LOG.exception("The viewer could not answer the request %s", job.request)
             answer = failure("An unexpected error happened; Python's log has it.", job.number)
+        if job.outdated.is_set():  # reading it would take the browser time
+            job.drop()
+            return
         job.reply(answer)
 
 

@@ -47,12 +47,12 @@ export class Frames {
     if (labels[this.current] !== before[this.current]) this.show(this.current);
   }
 
-  /** Ask for the present frame anew, because the plane moves; shown by `reload`. */
-  refetch(): void {
+  /** Ask for the present frame anew, because the plane moves; resolves when `reload` can show it. */
+  refetch(): Promise<unknown> {
     this.moves++;
     this.wanted.drop();
     this.loaded.clear();
-    this.load(this.current).catch(() => {}); // reported where it is shown
+    return this.load(this.current).catch(() => {}); // reported where it is shown
   }
 
   /** Show the present frame after the plane has moved. */

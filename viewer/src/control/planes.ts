@@ -17,11 +17,11 @@ export class Planes {
   private begun = "";
   private queue = new Latest<Move>((move, outdated) => this.work(move, outdated));
 
-  /** moves: asks for the mesh of the new plane, which is answered after it; moved: shows it. */
+  /** moves: asks for the mesh of the new plane, and resolves when it is there; moved: shows it. */
   constructor(
     private stage: Stage,
     private pane: PaneView,
-    private moves: () => void,
+    private moves: () => Promise<unknown>,
     private moved: () => Promise<void>,
   ) {}
 
@@ -46,9 +46,12 @@ export class Planes {
     const request = move.request();
     if (!request) return;
     try {
+      // A plane is shown together with its mesh: nothing is drawn while Python computes it, which
+      // would take the processor from both.
       const asked = askFor(stage.source, request, "plane");
-      this.moves();
+      const arrives = this.moves();
       const answer = await asked;
+      await arrives;
       if (!answer || outdated() || stage.disposed) return;
       pane.setPlane(answer.header.header, answer.arrays);
       stage.panels.showPane(pane.index, pane.header, pane.arrays);
@@ -56,6 +59,8 @@ export class Planes {
     } catch (error) {
       this.begun = "";
       if (!outdated() && !stage.disposed) stage.report(error);
+    } finally {
+      stage.redraw(); // finishing touches wait until nothing moves
     }
   }
 }

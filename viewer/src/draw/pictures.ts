@@ -73,7 +73,7 @@ export class Pictures {
   draw(scene: Scene, view: View, { moving, again, calm }: Pass): Drawn {
     const { direct } = this;
     if (!calm && !again && direct?.version === scene.version && view.isAt(direct.view)) {
-      return { more: true, shown: false, current: true };
+      return { more: false, shown: false, current: true };
     }
     if (scene.waiting && this.front) {
       return { more: true, shown: this.show(scene, view, again), current: false };
