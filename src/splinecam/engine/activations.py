@@ -178,6 +178,11 @@ class State:
         for start, values in parts:
             yield start, self._activate(live, values, out)
 
+    def new_arguments(self, names: tuple[str, ...], numbers: int) -> Iterator[Block]:
+        """Yield blocks of rows at the vertices without any, before the pending layer is applied."""
+        step = rows_in_block(numbers, [self.rows[name] for name in names])
+        return self._interpolate(numbers).blocks(set(names), step)
+
     def at(self, interpolated: InterpolatedVertices, live: tuple[str, ...]) -> dict[str, Tensor]:
         """The live values at vertices that lie between new vertices on edges, or older ones."""
         if not isinstance(self.pending, Refined):

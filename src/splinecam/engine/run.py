@@ -6,7 +6,7 @@ are carried through the rest of the network one after the other and joined again
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -309,8 +309,8 @@ class Run:
         return refine_maxima(mesh, *given, max_faces=max_faces, gpu=place.gpu)
 
 
-def join_states(mesh: Mesh, tiles: tuple[Tile, Tile], ends: list[State]) -> State:
-    """The state of a whole mesh at the end of the network, from those of its two tiles."""
+def join_states(mesh: Mesh, tiles: Sequence[Tile], ends: list[State]) -> State:
+    """The state of a whole mesh at the end of the network, from those of its tiles."""
     refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
     mesh, places = join_tiles(mesh, refined)
     rows = {}
@@ -318,11 +318,13 @@ def join_states(mesh: Mesh, tiles: tuple[Tile, Tile], ends: list[State]) -> Stat
         rows[name] = empty_table((mesh.num_vertices, *value.shape[1:]), value.device)
         for end, place in zip(ends, places, strict=True):
             rows[name][place] = end.rows[name]
-    bounds = {
-        name: Bound(*map(torch.maximum, bound, ends[1].bounds[name]))
-        for name, bound in ends[0].bounds.items()
-    }
-    return State(mesh, rows, bounds, ambiguities=ends[0].ambiguities + ends[1].ambiguities)
+    bounds = dict(ends[0].bounds)
+    for end in ends[1:]:
+        bounds = {
+            name: Bound(*map(torch.maximum, bound, end.bounds[name]))
+            for name, bound in bounds.items()
+        }
+    return State(mesh, rows, bounds, ambiguities=[each for end in ends for each in end.ambiguities])
 
 
 def _more_memory(memory: int) -> str:

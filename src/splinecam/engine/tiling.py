@@ -3,12 +3,13 @@
 Both tiles of a shared edge find the same new vertices on it, up to rounding. In the joined mesh the
 edge has one list of vertices, in order. Where one tile has a vertex that the other lacks, which is
 possible within rounding only, the other's faces get it as a corner on a straight side, so that the
-joined mesh is always watertight.
+joined mesh is always watertight. There may be any number of tiles.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,10 +18,19 @@ from splinecam._util.csr import argsort_rows, offsets_of, owners_of, places_of
 from splinecam._util.tolerances import SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Tile", "cut_in_two", "join_tiles"]
+__all__ = [
+    "ROOT",
+    "OnEdges",
+    "Tile",
+    "cut_in_two",
+    "join_tiles",
+    "tile_of",
+    "unite",
+    "vertices_on_edges",
+]
 
 _CELLS = ("uv", "vertex_layer", "edges", "edge_layer", "edge_unit")  # arrays of vertices and edges
-_ROOT = -2  # edge_layer of a tile's edge: _ROOT - (edge of the whole mesh it is a piece of)
+ROOT = -2  # edge_layer of a tile's edge: ROOT - (edge of the whole mesh it is a piece of)
 
 
 @dataclass(frozen=True)
@@ -37,13 +47,15 @@ def cut_in_two(mesh: Mesh) -> tuple[Tile, Tile]:
     axis = int((middle.amax(0) - middle.amin(0)).argmax())
     order = torch.argsort(middle[:, axis])
     half = order.shape[0] // 2
-    first, second = (_tile(mesh, torch.sort(part).values) for part in (order[:half], order[half:]))
+    first, second = (tile_of(mesh, part) for part in (order[:half], order[half:]))
     return first, second
 
 
-def _tile(mesh: Mesh, faces: Tensor) -> Tile:
+def tile_of(mesh: Mesh, faces: Tensor) -> Tile:
+    """The tile of some faces, whose edges are marked as pieces of the whole mesh's edges."""
+    faces = torch.sort(faces).values
     part, vertex_ids, edge_ids = mesh.select(faces)
-    return Tile(replace(part, edge_layer=_ROOT - edge_ids), vertex_ids)
+    return Tile(replace(part, edge_layer=ROOT - edge_ids), vertex_ids)
 
 
 def join_tiles(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
@@ -58,7 +70,7 @@ def join_tiles(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
     sizes, corners = [], []
     for number, tile in enumerate(tiles):
         place = seams.places(number, tile, num_vertices)
-        drawn = (tile.mesh.edge_layer > _ROOT).nonzero()[:, 0]
+        drawn = (tile.mesh.edge_layer > ROOT).nonzero()[:, 0]
         fresh = place >= num_vertices
         parts["uv"].append(tile.mesh.uv[fresh])
         parts["vertex_layer"].append(tile.mesh.vertex_layer[fresh])
@@ -78,7 +90,7 @@ def join_tiles(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
 
 @dataclass(frozen=True)
 class _Seams:
-    """The new vertices on the whole mesh's edges, where those of both tiles are united.
+    """The new vertices on the whole mesh's edges, where those of two tiles are united.
 
     Per united vertex, (C,) ordered along each edge: ``edge``, and ``sample``, the tile and the
     vertex that it is taken from. first: (E + 1,) the united vertices of each edge. Per tile:
@@ -109,46 +121,63 @@ class _Seams:
 
 
 def _seams(mesh: Mesh, tiles: list[Tile]) -> _Seams:
-    """Unite the new vertices on edges, at which all pieces of an edge but the first begin."""
-    edge, vertex, number, t = [], [], [], []
-    for index, tile in enumerate(tiles):
-        start = tile.mesh.edges[:, 0]
-        begins = (tile.mesh.edge_layer <= _ROOT) & (start >= tile.vertex_ids.shape[0])
-        start = start[begins]
-        root = _ROOT - tile.mesh.edge_layer[begins]
-        a, b = mesh.uv[mesh.edges[root]].unbind(1)
-        d = b - a
-        edge.append(root)
-        vertex.append(start)
-        number.append(torch.full_like(root, index))
-        t.append((((tile.mesh.uv[start] - a) * d).sum(1) / (d * d).sum(1)).clamp(0, 1))
-    edge_, vertex_, number_, t_ = (torch.cat(x) for x in (edge, vertex, number, t))
-    order = argsort_rows(edge_, t_)
-    edge_, vertex_, number_, t_ = edge_[order], vertex_[order], number_[order], t_[order]
-    starts = _unite(mesh, edge_, number_, t_)
+    """Unite the new vertices on edges."""
+    found = [vertices_on_edges(mesh, tile, number) for number, tile in enumerate(tiles)]
+    every = OnEdges(*(torch.cat(column) for column in zip(*found, strict=True)))
+    order, starts = unite(mesh, every)
+    every = OnEdges(*(column[order] for column in every))
     union = torch.cumsum(starts.long(), 0) - 1
     leader = starts.nonzero()[:, 0]
     return _Seams(
-        edge=edge_[leader],
-        sample=torch.stack([number_[leader], vertex_[leader]], 1),
-        first=offsets_of(torch.bincount(edge_[leader], minlength=mesh.num_edges)),
-        vertex=[vertex_[number_ == i] for i in range(len(tiles))],
-        united=[union[number_ == i] for i in range(len(tiles))],
+        edge=every.edge[leader],
+        sample=torch.stack([every.number[leader], every.vertex[leader]], 1),
+        first=offsets_of(torch.bincount(every.edge[leader], minlength=mesh.num_edges)),
+        vertex=[every.vertex[every.number == i] for i in range(len(tiles))],
+        united=[union[every.number == i] for i in range(len(tiles))],
         base=mesh.num_vertices,
     )
 
 
-def _unite(mesh: Mesh, edge: Tensor, number: Tensor, t: Tensor) -> Tensor:
-    """Which vertices are the first of a united one, which has one vertex of each tile at most.
+class OnEdges(NamedTuple):
+    """New vertices of tiles on edges of the whole mesh, (N,) each.
 
-    Neighbours along the edge from different tiles are one vertex when both tiles have as many
-    vertices on the edge (then the k-th belongs to the k-th), or when they are as close as rounding.
+    edge: of the whole mesh; vertex: of the tile; number: of the tile; t: position on the edge.
     """
+
+    edge: Tensor
+    vertex: Tensor
+    number: Tensor
+    t: Tensor
+
+
+def vertices_on_edges(mesh: Mesh, tile: Tile, number: int) -> OnEdges:
+    """The new vertices of a tile on edges, at which all pieces of an edge but the first begin."""
+    start = tile.mesh.edges[:, 0]
+    begins = (tile.mesh.edge_layer <= ROOT) & (start >= tile.vertex_ids.shape[0])
+    start = start[begins]
+    root = ROOT - tile.mesh.edge_layer[begins]
+    a, b = mesh.uv[mesh.edges[root]].unbind(1)
+    d = b - a
+    t = (((tile.mesh.uv[start] - a) * d).sum(1) / (d * d).sum(1)).clamp(0, 1)
+    return OnEdges(root, start, torch.full_like(root, number), t)
+
+
+def unite(mesh: Mesh, found: OnEdges) -> tuple[Tensor, Tensor]:
+    """The order of vertices along edges, and which ones in this order begin a united vertex.
+
+    A united vertex has one vertex of each of the two tiles beside the edge at most. Neighbours
+    along the edge from different tiles are one vertex when both tiles have as many vertices on the
+    edge (then the k-th belongs to the k-th), or when they are as close as rounding.
+    """
+    order = argsort_rows(found.edge, found.t)
+    edge, number, t = found.edge[order], found.number[order], found.t[order]
     if not edge.shape[0]:
-        return edge.bool()
+        return order, edge.bool()
     length = (mesh.uv[mesh.edges[edge, 1]] - mesh.uv[mesh.edges[edge, 0]]).norm(dim=1)
-    parity = number % 2
-    ones = torch.bincount(edge, parity.double(), minlength=mesh.num_edges)
+    lowest = number.new_zeros(mesh.num_edges)
+    lowest.scatter_reduce_(0, edge, number, "amin", include_self=False)
+    second = number != lowest[edge]
+    ones = torch.bincount(edge, second.double(), minlength=mesh.num_edges)
     alls = torch.bincount(edge, minlength=mesh.num_edges)
     even = (2 * ones == alls)[edge]
     fits = torch.zeros_like(edge, dtype=torch.bool)
@@ -157,7 +186,7 @@ def _unite(mesh: Mesh, edge: Tensor, number: Tensor, t: Tensor) -> Tensor:
     # In a run of fitting neighbours the 2nd joins the 1st, the 4th the 3rd, and so on.
     index = torch.arange(edge.shape[0], device=edge.device)
     run = torch.cummax(torch.where(fits, 0, index), 0).values
-    return (index - run) % 2 == 0
+    return order, (index - run) % 2 == 0
 
 
 def _divided(mesh: Mesh, tiles: list[Tile], seams: _Seams) -> Mesh:
@@ -176,7 +205,7 @@ def _corners(
 ) -> tuple[Tensor, Tensor]:
     """Sizes and half-edges of a tile's faces in the joined mesh."""
     part = tile.mesh
-    root = _ROOT - part.edge_layer
+    root = ROOT - part.edge_layer
     is_piece = root >= 0
     root = root.clamp(min=0)
     # Pieces of edge e are numbered 0, 1, ...; piece 0 keeps the id e, the others are appended.

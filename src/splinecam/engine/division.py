@@ -1,0 +1,251 @@
+"""Divide a computation into units that are carried to the end of the network on their own.
+
+The first layers are computed once, for the whole domain. Then the faces of the coarse mesh that
+they make are divided among units, each of which is a state of its own: other processes can take
+units, and a unit can be computed again after an interruption. What the units make is joined by
+``engine.run.join_states``, or stays apart in an atlas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+from splinecam.arrangement.signs import Signs
+from splinecam.engine.activations import Interpolated, LayerInput, State
+from splinecam.engine.plan import Plan, to_device
+from splinecam.engine.run import Report, Run, first_state
+from splinecam.engine.tiling import Tile, tile_of
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
+from splinecam.geometry.interpolation import InterpolatedVertices
+from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.network.nonlinearities import Nonlinearity
+from splinecam.network.ops import Bound
+from splinecam.network.program import Program
+
+__all__ = ["ENOUGH", "Coarse", "Ready", "Unit", "begin", "halves", "settled", "shares"]
+
+ENOUGH = 1 << 12  # faces of a coarse mesh, from which on it is divided
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The network has come to its end before there was anything to divide."""
+
+    state: State
+    run: Run
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Some faces of a coarse mesh, as a state that is carried on from stage ``index``.
+
+    tile: the faces; their edges are marked as pieces of the coarse mesh's edges. layer_input,
+    layer_errors, at_second: as in ``engine.run.Run``.
+    """
+
+    tile: Tile
+    state: State
+    index: int
+    layer_input: LayerInput | None
+    layer_errors: dict[str, Tensor]
+    at_second: bool
+
+    def finish(self, run: Run, share: float = 1.0) -> State:
+        """Carry the unit to the end of the network."""
+        run.at_second = self.at_second
+        run.layer_errors.update(self.layer_errors)
+        place = run.plan.second if self.at_second else run.plan.first
+        state, layer_input = to_device((self.state, self.layer_input), place.device)
+        return run.finish(state, self.index, share, layer_input)
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """The mesh after the first layers, which is divided into units.
+
+    state: with rows at all vertices. layer_input: None if stage ``index`` is not evaluated yet.
+    order: (F,) the faces such that those of any ``halves`` of it lie together. ambiguities are not
+    part of it, nor of its units.
+    """
+
+    state: State
+    index: int
+    layer_input: LayerInput | None
+    layer_errors: dict[str, Tensor]
+    at_second: bool
+    order: Tensor
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.state.mesh
+
+    def unit(self, members: range) -> Unit:
+        """The unit of the faces at some places of ``order``."""
+        tile = tile_of(self.mesh, self.order[members.start : members.stop])
+        state = self.state.select(tile, 1)
+        layer_input = self.layer_input and self.layer_input.select(tile)
+        errors = dict(self.layer_errors)
+        return Unit(tile, state, self.index, layer_input, errors, self.at_second)
+
+    # -- as arrays ----------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Everything as tensors by name, of which ``from_arrays`` makes the same again."""
+        state, given = self.state, self.layer_input
+        found = {f"mesh/{field.name}": getattr(self.mesh, field.name) for field in fields(Mesh)}
+        for name, value in state.rows.items():
+            found[f"rows/{name}"] = value
+        for name, bound in state.bounds.items():
+            found[f"magnitude/{name}"], found[f"error/{name}"] = bound
+        for name, error in self.layer_errors.items():
+            found[f"layer_error/{name}"] = error
+        flags = [self.index, self.at_second, state.pending is not None]
+        if given is not None:
+            found |= {"input/low": given.low, "input/high": given.high}
+            if given.signs is not None:
+                for name in ("positive", "negative", "wanted"):
+                    found[f"signs/{name}"] = getattr(given.signs, name)
+                flags.append(given.signs.clear)
+        return found | {"order": self.order, "flags": torch.tensor(flags)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Tensor], program: Program) -> Coarse:
+        """The same again; program: of the place where it was made."""
+
+        def named(kind: str) -> dict[str, Tensor]:
+            start = f"{kind}/"
+            return {
+                name.removeprefix(start): value
+                for name, value in arrays.items()
+                if name.startswith(start)
+            }
+
+        index, at_second, pends, *clear = arrays["flags"].tolist()
+        rows, error, given = named("rows"), named("error"), named("input")
+        bounds = {name: Bound(size, error[name]) for name, size in named("magnitude").items()}
+        layer = program.stages[index - 1].layer if pends else None
+        state = State(Mesh(**named("mesh")), rows, bounds, layer and _nothing_new(layer, rows))
+        layer_input = None
+        if given:
+            signs = Signs(**named("signs"), clear=bool(clear[0])) if clear else None
+            layer_input = LayerInput(given["low"], given["high"], signs)
+        errors = named("layer_error")
+        return cls(state, index, layer_input, errors, bool(at_second), arrays["order"])
+
+
+def begin(
+    plan: Plan,
+    domain: Domain,
+    *,
+    enough: int = ENOUGH,
+    report: Report = lambda name, regions, share: None,
+) -> Coarse | Ready:
+    """Compute the first layers, until the mesh has enough faces or the next layer is too large."""
+    program = plan.first.program
+    corners, x = Frame.of(domain).to_local(domain.corners), domain.embed(domain.corners)
+    run = _CoarseRun(plan, None, report)
+    run.enough = enough
+    state = first_state(program, polygon_mesh(corners), x)
+    try:
+        return Ready(run.finish(state, 0), run)
+    except _Enough as found:
+        state = settled(found.state, run.block)
+        given = found.layer_input and replace(found.layer_input, dense=None)
+        order = _order(state.mesh)
+        return Coarse(state, found.index, given, run.layer_errors, run.at_second, order)
+
+
+class _Enough(Exception):
+    """The mesh is to be divided before a stage, or before its layer refines it."""
+
+    def __init__(self, state: State, index: int, layer_input: LayerInput | None) -> None:
+        super().__init__(index)
+        self.state, self.index, self.layer_input = state, index, layer_input
+
+
+class _CoarseRun(Run):
+    """A run that stops when there is something to divide."""
+
+    enough: int
+
+    def _refine(
+        self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput
+    ) -> None:
+        if state.mesh.num_faces >= self.enough:
+            raise _Enough(state, index, layer_input)
+        super()._refine(state, layer, index, layer_input)
+
+    def _in_tiles(
+        self, state: State, index: int, share: float, layer_input: LayerInput | None
+    ) -> State:
+        if self.may_move:
+            return super()._in_tiles(state, index, share, layer_input)
+        raise _Enough(state, index, layer_input)
+
+
+def settled(state: State, numbers: int) -> State:
+    """The same state with rows at all vertices; its layer stays pending.
+
+    numbers: about how many numbers are computed at a time.
+    """
+    if state.pending is None:
+        return state
+    known, rows = state.num_known, {}
+    live = tuple(state.rows)
+    for name, value in state.rows.items():
+        rows[name] = value.new_empty((state.mesh.num_vertices, *value.shape[1:]))
+        rows[name][:known] = value
+    for start, values in state.new_arguments(live, numbers):
+        for name, value in values.items():
+            rows[name][known + start : known + start + value.shape[0]] = value
+    return replace(state, rows=rows, pending=_nothing_new(state.pending.layer, rows))
+
+
+def _nothing_new(layer: Nonlinearity, rows: Mapping[str, Tensor]) -> Interpolated:
+    """A pending layer that has added no vertices."""
+    none = {name: value[:0] for name, value in rows.items()}
+    some = next(iter(rows.values()))
+    index = torch.zeros(0, dtype=torch.int64, device=some.device)
+    between = InterpolatedVertices(index, index, torch.zeros(0, dtype=some.dtype).to(some.device))
+    return Interpolated(layer, none, 0, None, between)
+
+
+# -- the order of faces -----------------------------------------------------------------------
+
+
+def halves(members: range) -> tuple[range, range]:
+    """Two halves of a range of faces, as ``Coarse.order`` has them."""
+    middle = len(members) // 2
+    return members[:middle], members[middle:]
+
+
+_LEAST = 1 << 10  # parts into which faces are sorted at least, if there are as many
+
+
+def _order(mesh: Mesh) -> Tensor:
+    """The faces sorted by recursive median cuts, (F,)."""
+    middle = mesh.means()
+    order = torch.arange(mesh.num_faces, device=middle.device)
+    waiting, size = [range(mesh.num_faces)], mesh.num_faces // _LEAST
+    while waiting:
+        members = waiting.pop()
+        here = order[members.start : members.stop].clone()
+        points = middle[here]
+        axis = int((points.amax(0) - points.amin(0)).argmax())
+        order[members.start : members.stop] = here[torch.argsort(points[:, axis], stable=True)]
+        if len(members) > max(2, size):
+            waiting += halves(members)
+    return order
+
+
+def shares(members: range, count: int) -> list[range]:
+    """About so many units of equal size of a range of faces, each a part of repeated halves."""
+    found = [members]
+    while len(found) < count and max(map(len, found)) > 1:
+        found = [half for each in found for half in (halves(each) if len(each) > 1 else (each,))]
+    return found
