@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from splinecam.analysis.segment_partitions import SegmentPartitions
     from splinecam.analysis.stats import Stats
     from splinecam.analysis.topology import Topology
+    from splinecam.atlas.atlas import Atlas
     from splinecam.errors import (
         CaptureError,
         DataError,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Atlas",
     "Boundary",
     "CaptureError",
     "Captured",
@@ -143,6 +145,7 @@ _MODULES = {
     "network.ops.register": ("register_op", "unregister_op"),
     "analysis.stats": ("Stats",),
     "analysis.topology": ("Topology",),
+    "atlas.atlas": ("Atlas",),
     "training": ("Movie", "Run", "Snapshot", "Watch", "movie", "open_run", "watch"),
     "viewer.page": ("to_html",),
     "viewer.viewer": ("Selection", "Viewer"),

@@ -1,11 +1,14 @@
 """Compute and load partitions; ``Partition`` binds the questions about one as methods."""
 
+# long: a signature is written once for each kind of result.
+
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from math import prod
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 import torch
@@ -49,6 +52,7 @@ from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
 
 if TYPE_CHECKING:
+    from splinecam.atlas.atlas import Atlas
     from splinecam.viewer.viewer import Viewer
 
 __all__ = ["Partition", "Region", "Unresolved", "load", "partition"]
@@ -65,7 +69,21 @@ def partition(
     max_regions: float | None = None,
     names: Sequence[str] | None = None,
     progress: bool = True,
+    store: None = None,
 ) -> Partition: ...
+@overload
+def partition(
+    model: nn.Module | Captured | str | os.PathLike[str],
+    domain: Domain,
+    *,
+    output: Output = None,
+    device: str | torch.device = "auto",
+    memory: float | str | None = None,
+    max_regions: float | None = None,
+    names: Sequence[str] | None = None,
+    progress: bool = True,
+    store: str | os.PathLike[str],
+) -> Atlas: ...
 @overload
 def partition(
     model: nn.Module | Captured | str | os.PathLike[str],
@@ -88,7 +106,8 @@ def partition(
     max_regions: float | None = None,
     names: Sequence[str] | None = None,
     progress: bool = True,
-) -> Partition | PathPartition:
+    store: str | os.PathLike[str] | None = None,
+) -> Partition | PathPartition | Atlas:
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
 
     A path, such as ``Domain.segment(a, b)``, is divided into pieces: the result is a
@@ -105,7 +124,9 @@ def partition(
     the device's free memory. max_regions: raise a ``LimitError`` beyond this many regions. names:
     the names of the classes, in the order of the outputs, or two names for a single output;
     pictures and tables use them, and ``part.names`` changes them. progress: show a progress bar in
-    interactive use; elsewhere the logger ``splinecam`` reports each step at level INFO.
+    interactive use; elsewhere the logger ``splinecam`` reports each step at level INFO. store: a
+    folder in which the partition stays on disk as an ``Atlas``, which may be larger than the
+    memory; the same call after an interruption computes only what is missing.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -121,6 +142,22 @@ def partition(
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_output(output)
     memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
+    if store is not None:
+        if isinstance(domain, Path):
+            raise TypeError("store= is for a partition of a domain; that of a path fits in memory")
+        from splinecam.atlas.storing import compute_atlas
+
+        return compute_atlas(
+            network,
+            domain,
+            store,
+            output=output,
+            device=device,
+            memory=memory,
+            max_regions=max_regions,
+            names=names,
+            progress=progress,
+        )
     if isinstance(domain, Path):
         with progress_bar(len(domain.points) - 1, "segment", progress) as bar:
             limits = memory, max_regions
@@ -212,11 +249,12 @@ def load(
     output: Output = None,
     device: str | torch.device = "cpu",
     verify: bool = True,
-) -> Partition:
-    """The partition in a file that ``part.save`` wrote.
+) -> Any:
+    """The partition in a file that ``part.save`` wrote, or the atlas in a folder.
 
-    The file does not hold the network. A ``FileError`` says what is wrong with a file that cannot
-    be read.
+    A folder that ``sc.partition(..., store=folder)`` has made gives an ``Atlas``, of which nothing
+    is read before it is asked for. Neither holds the network. A ``FileError`` says what is wrong
+    with a file or a folder that cannot be read.
 
     path: the name of the file, or an open file. model: the network that was partitioned, or the
     path of its file, for the methods that need it (``patterns``, ``neurons``, ``fixed_units``,
@@ -226,7 +264,13 @@ def load(
     this check, loading takes a fraction of the time, and only checksums, types, shapes and the
     range of indices are checked.
     """
-    part = io.read(path, Partition, device=device_of(device), verify=verify)
+    part: Partition | Atlas
+    if isinstance(path, str | os.PathLike) and FilePath(path).is_dir():
+        from splinecam.atlas.atlas import open_atlas
+
+        part = open_atlas(path, device_of(device))
+    else:
+        part = io.read(path, Partition, device=device_of(device), verify=verify)
     if model is not None:
         part.attach(model, output=output)
     return part
@@ -235,7 +279,10 @@ def load(
 def _unpickled(
     content: bytes, model: nn.Module | None, device: str, output: Output = None
 ) -> Partition:
-    return load(BytesIO(content), model=model, output=output, device=device, verify=False)
+    part: Partition = load(
+        BytesIO(content), model=model, output=output, device=device, verify=False
+    )
+    return part
 
 
 class Partition(PartitionData, Views[Region]):

@@ -188,7 +188,7 @@ def test_whole_numbers_are_stored_narrowly(saved: Path) -> None:
 def test_extremes_of_whole_numbers_fit() -> None:
     for high in (127, 128, 32767, 32768, 2**31 - 1, 2**31):
         array = np.array([-1, high])
-        narrow = partition_files._narrow(array)
+        narrow = partition_files.narrow(array)
         assert np.array_equal(narrow, array)
         assert narrow.dtype.kind == "i"
 

@@ -176,7 +176,9 @@ def _note_boundary(part: Partition, options: Namespace, console: Console) -> Non
 
 def _loaded(path: Path, options: Namespace) -> Partition:
     """Return a saved partition, with its model if that is given."""
-    return load(path, model=None if options.model is None else _model_of(options).model)
+    model = None if options.model is None else _model_of(options).model
+    part: Partition = load(path, model=model)
+    return part
 
 
 # -- statistics -----------------------------------------------------------------------------------

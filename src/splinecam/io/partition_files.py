@@ -37,7 +37,7 @@ from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture.outputs import Lost, Output
 
-__all__ = ["read", "save"]
+__all__ = ["dtype_named", "narrow", "output_read", "output_written", "read", "save"]
 
 _FORMAT, _VERSION = "splinecam partition", 1
 
@@ -82,7 +82,7 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
         "stripped": part.stripped,
         "dtype": str(part.dtype).removeprefix("torch."),
         "unresolved": part.unresolved,
-        "output": _output_written(part.output),
+        "output": output_written(part.output),
         "names": part.names,
     }
     tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
@@ -90,18 +90,18 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
     tensors |= {f"maps_{name}": tensor for name, tensor in vars(part.maps).items()}
     tensors |= {"values": part.values, "value_error": part.value_error}
     tensors |= {f"cut_error_{k}": part.layer_errors[name] for k, name in enumerate(part.layers)}
-    arrays = {name: _narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
+    arrays = {name: narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
     return {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays}
 
 
-def _output_written(output: Output) -> Any:
+def output_written(output: Output) -> Any:
     """The selected output as JSON; only the name of a function is written."""
     if isinstance(output, Lost) or callable(output):
         return {"function": str(getattr(output, "name", getattr(output, "__name__", output)))}
     return output
 
 
-def _narrow(array: NDArray[Any]) -> NDArray[Any]:
+def narrow(array: NDArray[Any]) -> NDArray[Any]:
     """Integers in the smallest type that holds them all."""
     if array.dtype.kind != "i":
         return array
@@ -212,15 +212,16 @@ def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
         ),
         layers=layers,
         stripped=about["stripped"],
-        dtype=_dtype(about["dtype"]),
-        output=_output_read(about.get("output")),
+        dtype=dtype_named(about["dtype"]),
+        output=output_read(about.get("output")),
     )
     part.maps = AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps)))
     part.names = about.get("names")
     return part
 
 
-def _output_read(written: Any) -> Output:
+def output_read(written: Any) -> Output:
+    """The selected output that JSON stands for."""
     if isinstance(written, dict):
         return Lost(str(written["function"]))
     if written is None or (isinstance(written, (int, str)) and not isinstance(written, bool)):
@@ -244,7 +245,8 @@ def _whole(arrays: Arrays, name: str) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
-def _dtype(name: str) -> torch.dtype:
+def dtype_named(name: str) -> torch.dtype:
+    """A floating-point type by its name."""
     dtype = getattr(torch, name)
     if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise ValueError(f"{name} is not a floating-point type")

@@ -1,0 +1,79 @@
+"""The border of a tile towards other tiles: what is needed to find the same vertices on both sides.
+
+A seam runs along edges of the coarse mesh, which refinement divides into pieces. A tile knows of
+each piece which edge of the coarse mesh it belongs to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from splinecam._util.files import replaced
+from splinecam.engine.division import Coarse
+from splinecam.engine.tiling import ROOT, Tile
+from splinecam.geometry.subdivision import Mesh
+
+__all__ = ["BORDER", "Border", "border_of", "drawn"]
+
+BORDER = "border.npz"  # the file in a tile's folder, until the atlas is complete
+
+
+@dataclass(frozen=True)
+class Border:
+    """The vertices and edges of a tile on seams.
+
+    vertex: (S,) of the tile, ascending; coarse_vertex: (S,) of the coarse mesh, -1 for new ones;
+    uv: (S, 2); values: (S, n_out). edge: (P,) of the tile, ascending; root: (P,) the edges of the
+    coarse mesh that they are pieces of; ends: (P, 2) places in ``vertex``.
+    """
+
+    vertex: Tensor
+    coarse_vertex: Tensor
+    uv: Tensor
+    values: Tensor
+    edge: Tensor
+    root: Tensor
+    ends: Tensor
+
+    def write(self, path: Path) -> None:
+        """Write the border to a file."""
+        with replaced(path) as file:
+            np.savez(file, **{name: value.cpu().numpy() for name, value in vars(self).items()})
+
+    @classmethod
+    def read(cls, path: Path) -> Border:
+        """The border in a file."""
+        with np.load(path, allow_pickle=False) as found:
+            return cls(*(torch.from_numpy(found[field.name]) for field in fields(cls)))
+
+
+def border_of(coarse: Coarse, tile: Tile, mesh: Mesh, values: Tensor) -> Border:
+    """The border of a tile that has been refined: its mesh and the values (V, n_out) there."""
+    root = ROOT - mesh.edge_layer
+    piece = root >= 0
+    faces = mesh.halfedge_face().view(-1, 2)
+    # An edge of the coarse mesh with a face on one side in the tile, and on the other elsewhere.
+    real = coarse.mesh.edge_layer[root.clamp(min=0)] != -1
+    edge = (piece & (faces < 0).any(1) & real).nonzero()[:, 0]
+    vertex, ends = torch.unique(mesh.edges[edge], return_inverse=True)
+    known = tile.vertex_ids.shape[0]
+    coarse_vertex = torch.where(vertex < known, tile.vertex_ids[vertex.clamp(max=known - 1)], -1)
+    ends = ends.view(-1, 2)
+    return Border(vertex, coarse_vertex, mesh.uv[vertex], values[vertex], edge, root[edge], ends)
+
+
+def drawn(coarse: Coarse, mesh: Mesh) -> Mesh:
+    """The mesh of a tile with the layers and units that drew its edges, instead of marks."""
+    root = ROOT - mesh.edge_layer
+    piece, root = root >= 0, root.clamp(min=0)
+    whole = coarse.mesh
+    return replace(
+        mesh,
+        edge_layer=torch.where(piece, whole.edge_layer[root], mesh.edge_layer),
+        edge_unit=torch.where(piece, whole.edge_unit[root], mesh.edge_unit),
+    )

@@ -1,0 +1,167 @@
+"""Compute an atlas in a folder, or what is missing of it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from splinecam._util.files import reason_of
+from splinecam._util.options import device_of
+from splinecam._util.progress import progress_bar, tell
+from splinecam.analysis.class_names import names_of
+from splinecam.atlas.atlas import Atlas, open_atlas, write_domain
+from splinecam.atlas.completing import clean, complete
+from splinecam.atlas.making import Making, Sizes
+from splinecam.atlas.manifest import FILE, Manifest
+from splinecam.engine.plan import Plan, first_device, free_memory
+from splinecam.errors import FileError
+from splinecam.geometry.domain import Domain
+from splinecam.io.partition_files import output_written
+from splinecam.network.capture import capture
+from splinecam.network.capture.isolation import dtype_of
+from splinecam.network.capture.outputs import Output
+from splinecam.network.program import Program
+
+__all__ = ["compute_atlas"]
+
+
+def compute_atlas(
+    network: nn.Module,
+    domain: Domain,
+    store: str | os.PathLike[str],
+    *,
+    output: Output = None,
+    device: str | torch.device = "auto",
+    memory: int | None = None,
+    max_regions: int | None = None,
+    names: Sequence[str] | None = None,
+    progress: bool = True,
+    sizes: Sizes | None = None,
+) -> Atlas:
+    """The atlas of a domain in a folder, of which only what is missing there is computed.
+
+    The arguments are those of ``partition``, which has checked them. sizes: of tiles, by default
+    those that the memory allows.
+    """
+    folder = Path(store)
+    with torch.inference_mode(False):
+        first = first_device(device, network, domain.input_shape)
+        program = capture(network, domain.input_shape, device=first, output=output)
+        names = names_of(names, prod(program.output_shape))
+        identity = _identity(network, program, domain, output)
+        with _alone(folder):
+            manifest = _manifest(folder, domain, identity)
+            last = device_of(device)
+            memory = free_memory(last) if memory is None else memory
+            plan = Plan.of(program, last, memory // 2)
+            if not manifest.complete:
+                manifest.about |= {
+                    "input_shape": list(domain.input_shape),
+                    "layers": [layer.name for layer in program.layers],
+                    "stripped": program.stripped,
+                    "dtype": str(dtype_of(network)).removeprefix("torch."),
+                    "output": output_written(output),
+                }
+            manifest.about["names"] = names and list(names)
+            with progress_bar(len(program.layers), "layer", progress) as bar, torch.no_grad():
+
+                def report(name: str, regions: int, share: float) -> None:
+                    tell(bar, name, regions)
+                    bar.update(share)
+
+                sizes = sizes or Sizes.within(memory)
+                making = Making(folder, manifest, network, plan, domain, sizes)
+                making.output, making.max_regions, making.report = output, max_regions, report
+                _finish(making)
+        atlas = open_atlas(folder, last)
+        atlas._model, atlas._program, atlas.output = network, plan.last.program, output
+        return atlas
+
+
+def _finish(making: Making) -> None:
+    """Compute what is missing of an atlas."""
+    manifest = making.manifest
+    if manifest.complete:
+        manifest.write(making.folder)
+        clean(making.folder, manifest)
+        return
+    with torch.inference_mode():
+        coarse = making.coarse()
+        if coarse is not None:
+            making.compute(coarse)
+    with torch.inference_mode(False):
+        complete(making.folder, manifest, None if coarse is None else coarse.mesh)
+
+
+def _manifest(folder: Path, domain: Domain, identity: dict[str, Any]) -> Manifest:
+    """The manifest in a folder, which must be of the same model and domain, or a new one."""
+    if (folder / FILE).exists():
+        manifest = Manifest.read(folder)
+        manifest.check(folder, identity)
+        return manifest
+    write_domain(folder, domain)
+    return Manifest(identity, {})
+
+
+def _identity(
+    network: nn.Module, program: Program, domain: Domain, output: Output
+) -> dict[str, Any]:
+    """What tells whether an atlas is of the same model and domain."""
+    weights = hashlib.blake2b(digest_size=16)
+    for name, value in sorted(network.state_dict().items()):
+        if isinstance(value, torch.Tensor):
+            weights.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+            flat = value.detach().cpu().contiguous().reshape(-1)
+            weights.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
+    place = hashlib.blake2b(repr(domain.input_shape).encode(), digest_size=16)
+    for array in (domain.origin, domain.basis, domain.corners):
+        place.update(array.detach().cpu().numpy().tobytes())
+    with torch.no_grad():
+        points = torch.cat([domain.corners, domain.center[None].to(domain.corners)])
+        found = program(domain.embed(points)).flatten().tolist()
+    return {
+        "domain": place.hexdigest(),
+        "layers": [layer.name for layer in program.layers],
+        "output": output_written(output),
+        "weights": weights.hexdigest(),
+        "outputs": found,
+    }
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Make the folder, and hold its lock, which ends with the process."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        number = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise FileError(f"{folder} cannot be made: {reason_of(error)}.") from None
+    try:
+        _lock(number, folder)
+        yield
+    finally:
+        os.close(number)
+
+
+def _lock(number: int, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        raise FileError(
+            f"Another process is computing the atlas in {folder}. Wait until it has ended, or "
+            "choose another folder."
+        ) from None
+    except OSError:  # the file system has no locks
+        return

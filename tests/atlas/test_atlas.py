@@ -1,0 +1,176 @@
+"""Partitions on disk: the same regions as in memory, in tiles that fit together bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import splinecam as sc
+from splinecam.atlas.completing import insert_vertices
+from splinecam.atlas.making import Sizes
+from splinecam.atlas.storing import compute_atlas
+from splinecam.errors import FileError, LimitError, SplineCamError
+
+DOMAIN = sc.Domain.box(-3, 3)
+SMALL = Sizes(regions=150, enough=60)  # which give many tiles
+
+
+def network(seed: int = 0, first: nn.Module | None = None) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Linear(2, 20), first or nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 3)
+    )
+
+
+@pytest.fixture(scope="module")
+def model() -> nn.Module:
+    return network()
+
+
+@pytest.fixture(scope="module")
+def whole(model: nn.Module) -> sc.Partition:
+    return sc.partition(model, DOMAIN, progress=False)
+
+
+@pytest.fixture(scope="module")
+def atlas(model: nn.Module, tmp_path_factory: pytest.TempPathFactory) -> sc.Atlas:
+    return compute_atlas(model, DOMAIN, tmp_path_factory.mktemp("atlas"), sizes=SMALL)
+
+
+def rows(parts: list[sc.Partition]) -> torch.Tensor:
+    """Centroids, areas and outputs in an order that does not depend on the numbering."""
+    found = torch.cat([torch.cat([p.centroids, p.areas[:, None], p.maps.value], 1) for p in parts])
+    return found[torch.argsort(found[:, 0] + 0.3 * found[:, 1])]
+
+
+def test_an_atlas_has_the_regions_of_the_partition(atlas: sc.Atlas, whole: sc.Partition) -> None:
+    assert atlas.num_tiles > 4
+    assert len(atlas) == len(whole)
+    assert atlas.num_vertices == whole.mesh.num_vertices
+    assert atlas.num_edges == whole.mesh.num_edges
+    assert torch.allclose(rows(list(atlas.tiles())), rows([whole]), atol=1e-11, rtol=0)
+    layers = sum(torch.bincount(tile.edge_layer + 1, minlength=3) for tile in atlas.tiles())
+    shared = torch.cat(
+        [tile.edge_layer[atlas.shared_edges(k).local] for k, tile in enumerate(atlas.tiles())]
+    )
+    layers -= torch.bincount(shared + 1, minlength=3) // 2
+    assert torch.equal(layers, torch.bincount(whole.edge_layer + 1))
+    assert float(atlas.areas.sum()) == pytest.approx(36)
+
+
+def test_seams_are_bit_for_bit_the_same_in_both_tiles(atlas: sc.Atlas) -> None:
+    vertices, edges = [], []
+    for k, tile in enumerate(atlas.tiles()):
+        local, shared = atlas.shared_vertices(k)
+        number = torch.full((tile.mesh.num_vertices,), -1)
+        number[local] = shared
+        there = torch.cat([shared[:, None].double(), tile.mesh.uv[local], tile.values[local]], 1)
+        vertices.append(there)
+        local, shared = atlas.shared_edges(k)
+        assert bool((tile.edge_faces[local] < 0).any(1).all())
+        edges.append(torch.cat([shared[:, None], number[tile.edges[local]]], 1))
+    distinct = torch.unique(torch.cat(vertices), dim=0)
+    assert distinct.shape[0] == atlas.num_shared_vertices
+    distinct, count = torch.unique(torch.cat(edges), dim=0, return_counts=True)
+    assert distinct.shape[0] == atlas.num_shared_edges
+    assert bool((count == 2).all())
+
+
+def test_an_atlas_is_opened_without_its_model(
+    atlas: sc.Atlas, model: nn.Module, whole: sc.Partition
+) -> None:
+    again = sc.load(atlas.folder)
+    assert (len(again), again.num_tiles, again.layers) == (
+        len(atlas),
+        atlas.num_tiles,
+        whole.layers,
+    )
+    assert "without its model" in repr(again)
+    with pytest.raises(SplineCamError, match=r"atlas\.attach"):
+        _ = again.model
+    with pytest.raises(SplineCamError, match="not the one"):
+        again.attach(network(1))
+    again.attach(model)
+    assert again.tile(0).model is model
+    assert again.find(len(again) - 1) == (again.num_tiles - 1, len(again.tile(-1)) - 1)
+
+
+def test_a_network_with_few_regions_is_one_tile(tmp_path: Path) -> None:
+    atlas = sc.partition(nn.ReLU(), DOMAIN, store=tmp_path / "a", names=["x", "y"], progress=False)
+    assert (len(atlas), atlas.num_tiles, atlas.num_edges, atlas.names) == (4, 1, 12, ("x", "y"))
+    assert atlas.shared_edges(0).local.shape == (0,)
+    assert atlas.tile(0).validate().ok
+
+
+class _Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("moment", [1, 3, 7])
+def test_a_computation_that_was_stopped_continues(
+    moment: int, model: nn.Module, whole: sc.Partition, tmp_path: Path
+) -> None:
+    from splinecam.atlas import making
+
+    count = 0
+    write = making.write_tile
+
+    def failing(*given: object) -> None:
+        nonlocal count
+        count += 1
+        if count == moment:
+            raise _Killed
+        write(*given)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(making, "write_tile", failing)
+        with pytest.raises(_Killed):
+            compute_atlas(model, DOMAIN, tmp_path, sizes=SMALL)
+    with pytest.raises(FileError, match="not complete"):
+        sc.load(tmp_path)
+    again = compute_atlas(model, DOMAIN, tmp_path, sizes=SMALL)
+    assert (len(again), again.num_vertices) == (len(whole), whole.mesh.num_vertices)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".lock",
+        "atlas.json",
+        "domain.npz",
+        "errors.npz",
+        "tiles",
+    ]
+
+
+def test_an_atlas_of_something_else_is_refused(atlas: sc.Atlas, tmp_path: Path) -> None:
+    for other, domain, what in (
+        (network(1), DOMAIN, "other weights"),
+        (network(), sc.Domain.box(-2, 2), "another domain"),
+        (network(0, nn.LeakyReLU()), DOMAIN, "layers|something else"),
+    ):
+        with pytest.raises(FileError, match=what):
+            sc.partition(other, domain, store=atlas.folder, progress=False)
+    with pytest.raises(FileError, match="no atlas"):
+        sc.load(tmp_path)
+    with pytest.raises(LimitError, match="max_regions=100"):
+        compute_atlas(network(), DOMAIN, tmp_path, sizes=SMALL, max_regions=100)
+
+
+def test_vertices_are_inserted_on_edges(whole: sc.Partition) -> None:
+    mesh = whole.mesh
+    edge = torch.tensor([5, 5, 17])
+    a, b = mesh.uv[mesh.edges[edge]].unbind(1)
+    uv = torch.lerp(a, b, torch.tensor([[0.25], [0.5], [0.5]], dtype=torch.float64))
+    made = insert_vertices(mesh, edge, uv, torch.zeros(3, dtype=torch.int64))
+    assert made.num_vertices == mesh.num_vertices + 3
+    values = torch.cat([whole.values, torch.zeros(3, 3, dtype=torch.float64)])
+    checked = sc.Partition(**{**_fields(whole), "mesh": made, "values": values})
+    from splinecam.geometry.checks import check_mesh
+
+    area = float(checked.domain.area) / checked.frame.scale**2
+    assert all(check.ok for check in check_mesh(checked.mesh, area))
+
+
+def _fields(part: sc.Partition) -> dict[str, object]:
+    names = ("domain", "value_error", "layer_errors", "unresolved", "layers", "stripped", "dtype")
+    return {name: getattr(part, name) for name in names}
