@@ -17,7 +17,8 @@ from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis.class_names import names_of
 from splinecam.analysis.difference import Difference
 from splinecam.engine.common import Together, run_both
-from splinecam.engine.plan import Plan, first_device
+from splinecam.engine.first_device import first_device
+from splinecam.engine.plan import Plan
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture import Both, capture

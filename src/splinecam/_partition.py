@@ -39,7 +39,8 @@ from splinecam.analysis.pieces import Pieces
 from splinecam.analysis.regions import Region
 from splinecam.analysis.sampling import sample_regions
 from splinecam.engine.along_segments import run_segments
-from splinecam.engine.plan import Plan, first_device
+from splinecam.engine.first_device import first_device
+from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
@@ -212,15 +213,19 @@ def require_module(model: object, name: str = "model") -> None:
 
 
 def assemble(
-    model: nn.Module,
+    model: nn.Module | None,
     program: Program,
     domain: Domain,
     outcome: Outcome,
     *,
     output: Output = None,
     names: Sequence[str] | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Partition:
-    """The partition from the outcome of a run of the engine."""
+    """The partition from the outcome of a run of the engine.
+
+    dtype: that of the model, which is needed where the model itself is missing.
+    """
     part = Partition(
         domain=domain,
         mesh=outcome.mesh,
@@ -234,7 +239,7 @@ def assemble(
         ),
         layers=tuple(layer.name for layer in program.layers),
         stripped=program.stripped,
-        dtype=dtype_of(model),
+        dtype=dtype if model is None else dtype_of(model),
         output=output,
     )
     part.names = names

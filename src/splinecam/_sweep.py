@@ -1,102 +1,120 @@
-"""The partitions of many domains by one network, computed in batches."""
+"""The partitions of many domains by one network, computed in batches, here or by workers."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain, islice
-from math import prod
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import torch
 from torch import nn
 
 from splinecam._captured import Captured, model_of
-from splinecam._partition import Partition, assemble, require_module
+from splinecam._partition import Partition, require_module
+from splinecam._sweeping import Sweep, in_order
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
-from splinecam._util.progress import progress_bar, tell
-from splinecam.analysis.class_names import names_of
+from splinecam._util.progress import progress_bar
 from splinecam.analysis.pieces import Pieces
 from splinecam.analysis.segment_partitions import SegmentPartitions
 from splinecam.engine.along_segments import run_segments
-from splinecam.engine.batched import run_batch
-from splinecam.engine.plan import Plan, first_device
-from splinecam.engine.run import Outcome
-from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path, SegmentBatch
 from splinecam.network.capture import capture
 from splinecam.network.capture.isolation import dtype_of
 from splinecam.network.capture.outputs import Output, check_output
+from splinecam.parallel import engine_for
 
 __all__ = ["sweep"]
 
-# Domains in a window, which is partitioned at a time: at first, and at most.
-_FIRST, _MOST = 128, 1024
+T = TypeVar("T")
 
 _SEGMENTS = 1 << 16  # segments at a time, in a stream
 
-_SHARE = 1 / 4  # the part of the memory that the partitions of a window may fill
 
-# The domains of a batch share their rounding errors: none may be so much larger than another.
-_ALIKE = 4.0
+class _Options(TypedDict, total=False):
+    """What every sweep takes."""
+
+    output: Output
+    device: str | torch.device
+    memory: float | str | None
+    max_regions: float | None
+    names: Sequence[str] | None
+    progress: bool
+
+
+class _DomainOptions(_Options, total=False):
+    """What a sweep of domains takes."""
+
+    n_jobs: int | None
+    chunk: int | None
+
+
+_Model = nn.Module | Captured | str | os.PathLike[str]
 
 
 @overload
 def sweep(
-    model: nn.Module | Captured | str | os.PathLike[str],
+    model: _Model,
     domains: SegmentBatch,
     *,
     stream: Literal[False] = False,
-    output: Output = None,
-    device: str | torch.device = "auto",
-    memory: float | str | None = None,
-    max_regions: float | None = None,
-    names: Sequence[str] | None = None,
-    progress: bool = True,
+    **options: Unpack[_Options],
 ) -> SegmentPartitions: ...
 @overload
 def sweep(
-    model: nn.Module | Captured | str | os.PathLike[str],
-    domains: SegmentBatch,
-    *,
-    stream: Literal[True],
-    output: Output = None,
-    device: str | torch.device = "auto",
-    memory: float | str | None = None,
-    max_regions: float | None = None,
-    names: Sequence[str] | None = None,
-    progress: bool = True,
+    model: _Model, domains: SegmentBatch, *, stream: Literal[True], **options: Unpack[_Options]
 ) -> Iterator[SegmentPartitions]: ...
 @overload
 def sweep(
-    model: nn.Module | Captured | str | os.PathLike[str],
+    model: _Model,
     domains: Iterable[Domain],
     *,
     stream: Literal[False] = False,
-    output: Output = None,
-    device: str | torch.device = "auto",
-    memory: float | str | None = None,
-    max_regions: float | None = None,
-    names: Sequence[str] | None = None,
-    progress: bool = True,
+    reduce: None = None,
+    **options: Unpack[_DomainOptions],
 ) -> list[Partition]: ...
 @overload
 def sweep(
-    model: nn.Module | Captured | str | os.PathLike[str],
+    model: _Model,
+    domains: Iterable[Domain],
+    *,
+    stream: Literal[False] = False,
+    reduce: Callable[[Partition], T],
+    **options: Unpack[_DomainOptions],
+) -> list[T]: ...
+@overload
+def sweep(
+    model: _Model,
     domains: Iterable[Domain],
     *,
     stream: Literal[True],
-    output: Output = None,
-    device: str | torch.device = "auto",
-    memory: float | str | None = None,
-    max_regions: float | None = None,
-    names: Sequence[str] | None = None,
-    progress: bool = True,
+    reduce: None = None,
+    order: Literal[True] = True,
+    **options: Unpack[_DomainOptions],
 ) -> Iterator[Partition]: ...
+@overload
 def sweep(
-    model: nn.Module | Captured | str | os.PathLike[str],
+    model: _Model,
+    domains: Iterable[Domain],
+    *,
+    stream: Literal[True],
+    reduce: Callable[[Partition], T],
+    order: Literal[True] = True,
+    **options: Unpack[_DomainOptions],
+) -> Iterator[T]: ...
+@overload
+def sweep(
+    model: _Model,
+    domains: Iterable[Domain],
+    *,
+    stream: Literal[True],
+    reduce: Callable[[Partition], Any] | None = None,
+    order: Literal[False],
+    **options: Unpack[_DomainOptions],
+) -> Iterator[tuple[int, Any]]: ...
+# The options of a computation and of its workers, each of which a caller may leave out.
+def sweep(  # noqa: PLR0913
+    model: _Model,
     domains: Iterable[Domain] | SegmentBatch,
     *,
     stream: bool = False,
@@ -106,11 +124,16 @@ def sweep(
     max_regions: float | None = None,
     names: Sequence[str] | None = None,
     progress: bool = True,
-) -> list[Partition] | Iterator[Partition] | SegmentPartitions | Iterator[SegmentPartitions]:
+    reduce: Callable[[Partition], Any] | None = None,
+    n_jobs: int | None = None,
+    order: bool = True,
+    chunk: int | None = None,
+) -> Any:
     """The partitions of many domains by one network, in order: what ``partition`` gives for each.
 
     The model is captured once and run over batches of domains, so that many small domains cost
-    little more than one large one.
+    little more than one large one. With ``n_jobs``, the domains are spread over processes, or over
+    the cluster that ``joblib.parallel_config`` names.
 
     Many segments, ``Domain.segments(a, b)``, give one ``SegmentPartitions`` with flat arrays
     instead of a list. A million of them are a single call.
@@ -119,24 +142,34 @@ def sweep(
     segments. stream: return an iterator instead of a list, for partitions that do not all fit in
     memory; it takes a few hundred domains at a time, and of segments some ten thousand. output:
     which of several outputs of the model, as for ``partition``. memory: bytes to stay within,
-    apart from the partitions themselves. max_regions: a ``LimitError`` beyond this many in one
-    domain, with its number, or beyond this many pieces of all segments. names: of the classes, as
-    for ``partition``.
+    apart from the partitions themselves; each worker stays within as many. max_regions: a
+    ``LimitError`` beyond this many in one domain, with its number, or beyond this many pieces of
+    all segments. names: of the classes, as for ``partition``. reduce: a function of a partition
+    that is called where the partition is computed; its results are returned instead of the
+    partitions, so that only these travel. n_jobs: how many processes compute, as in scikit-learn:
+    None or 1 for this one, -1 for one per core; None also for what ``joblib.parallel_config``
+    says. order: whether a stream is in the order of the domains; without it, a stream yields
+    pairs of a domain's number and its result as they are done. chunk: how many domains a process
+    gets at a time, by default as many as take about a second.
 
     >>> model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> domains = [Domain.around(torch.randn(5), side=2.0, seed=i) for i in range(20)]
     >>> parts = sweep(model, domains)
     >>> all(part.validate().ok for part in parts)
     True
-    >>> largest = max(len(part) for part in sweep(model, domains, stream=True))
+    >>> largest = max(sweep(model, domains, reduce=len))
     """
     network, output, device = model_of(model, output, device)
     require_module(network)
+    check_output(output)
+    if not order and not stream:
+        raise ValueError("order=False is for a stream: add stream=True")
     if isinstance(domains, SegmentBatch):
-        check_output(output)
+        if reduce is not None or n_jobs not in (None, 1) or not order or chunk is not None:
+            raise TypeError("reduce, n_jobs, order and chunk are for domains, not for segments")
         limits = memory_of(memory), limit_of("max_regions", max_regions)
-        chunk = _SEGMENTS if stream else len(domains)
-        made = _sweep_segments(network, domains, output, device, *limits, names, progress, chunk)
+        most = _SEGMENTS if stream else len(domains)
+        made = _sweep_segments(network, domains, output, device, *limits, names, progress, most)
         return made if stream else next(made)
     if isinstance(domains, Path):
         raise TypeError("a single path is for sc.partition; sc.sweep takes Domain.segments(a, b)")
@@ -144,56 +177,27 @@ def sweep(
         raise TypeError(
             f"domains must be a list or another iterable of domains, not {kind_of(domains)}"
         )
-    check_output(output)
-    device_of(device)
-    limits = memory_of(memory), limit_of("max_regions", max_regions)
-    found = _sweep(network, domains, output, device, *limits, names, progress)
-    return found if stream else list(found)
-
-
-def _sweep(
-    model: nn.Module,
-    domains: Iterable[Domain],
-    output: Output,
-    device: str | torch.device,
-    memory: int | None,
-    max_regions: int | None,
-    names: Sequence[str] | None,
-    progress: bool,
-) -> Iterator[Partition]:
-    """Yield the partitions, which are computed as they are asked for."""
-    total = len(domains) if isinstance(domains, Sequence) else None
-    coming = _checked(domains)
-    first = next(coming, None)
-    if first is None:
-        return
-    begin = first_device(device, model, first.input_shape)
-    with torch.inference_mode(False):
-        program = capture(model, first.input_shape, device=begin, output=output)
-    called = names_of(names, prod(program.output_shape))
-    plan = Plan.of(program, device_of(device), memory)
-    coming, size, done = chain([first], coming), _FIRST, 0
-    with progress_bar(total, "domain", progress) as bar:
-        run_group = partial(
-            run_batch,
-            program,
-            max_regions=max_regions,
-            report=lambda name, regions, share: tell(bar, name, regions),
-            plan=plan,
-        )
-        while window := list(islice(coming, size)):
-            used = 0
-            for index, outcome in _in_order(window, run_group, done):
-                part = assemble(
-                    model, plan.last.program, window[index], outcome, output=output, names=called
-                )
-                used += _bytes(part)
-                bar.update()
-                yield part
-            done += len(window)
-            # The next window has as many domains as fit, if they are like these.
-            fits = int(_SHARE * plan.last.memory * len(window) / used)
-            size = max(1, min(fits, 4 * size, _MOST))
+    if reduce is not None and not callable(reduce):
+        raise TypeError(f"reduce must be a function of a partition, not {kind_of(reduce)}")
+    engine = engine_for(n_jobs)
+    if engine is None or engine.local:
+        device_of(device)
+    how = Sweep(
+        model=network,
+        output=output,
+        device=device,
+        memory=memory_of(memory),
+        max_regions=limit_of("max_regions", max_regions),
+        names=names,
+        reduce=reduce,
+        progress=progress,
+    )
+    size = limit_of("chunk", chunk)
+    found = enumerate(how.here(domains)) if engine is None else how.by(engine, domains, size)
+    if not order:
+        return found
+    ordered = in_order(found)
+    return ordered if stream else list(ordered)
 
 
 def _sweep_segments(
@@ -228,68 +232,3 @@ def _sweep_segments(
                 pieces = Pieces(a, b, breaks, model, program, output, dtype)
                 made = SegmentPartitions(some, pieces, names)
             yield made
-
-
-def _checked(domains: Iterable[Any]) -> Iterator[Domain]:
-    """Yield the domains, which must all have the input shape of the first one."""
-    shape = None
-    for index, domain in enumerate(domains):
-        if not isinstance(domain, Domain):
-            raise TypeError(f"domains[{index}] must be a splinecam.Domain, not {kind_of(domain)}")
-        shape = shape or domain.input_shape
-        if domain.input_shape != shape:
-            raise ValueError(
-                f"domains[{index}] has input shape {domain.input_shape}, the first one {shape}. "
-                "Sweep over the domains of each shape on their own."
-            )
-        yield domain
-
-
-def _in_order(
-    window: list[Domain], run_group: Callable[..., Iterator[Outcome]], first: int
-) -> Iterator[tuple[int, Outcome]]:
-    """Yield the outcome of each domain of a window, with its place.
-
-    run_group: yields those of domains of similar size; first: the number of the first domain.
-    """
-    found: dict[int, Outcome] = {}
-    due = 0
-    for group in _groups(window):
-        outcomes = run_group([window[place] for place in group])
-        for place in group:
-            # The contexts end before an outcome is yielded, or they would hold for the caller, too.
-            with torch.inference_mode(False), torch.no_grad():
-                try:
-                    found[place] = next(outcomes)
-                except LimitError as error:
-                    raise LimitError(f"domains[{first + place}]: {error}") from None
-            while due in found:
-                yield due, found.pop(due)
-                due += 1
-
-
-def _groups(window: list[Domain]) -> list[list[int]]:
-    """The places of domains of similar size around inputs of similar size, in ascending groups."""
-    inputs = [float(domain.embed(domain.corners).abs().amax(0).mean()) for domain in window]
-    sides = [domain.diameter for domain in window]
-    groups = [
-        sorted(group)
-        for nearby in _alike(range(len(window)), inputs)
-        for group in _alike(nearby, sides)
-    ]
-    return sorted(groups)
-
-
-def _alike(places: Iterable[int], sizes: list[float]) -> list[list[int]]:
-    """The places in groups of similar sizes."""
-    groups: list[list[int]] = []
-    for place in sorted(places, key=lambda place: sizes[place]):
-        if not groups or sizes[place] > _ALIKE * sizes[groups[-1][0]]:
-            groups.append([])
-        groups[-1].append(place)
-    return groups
-
-
-def _bytes(part: Partition) -> int:
-    """The memory that a partition takes."""
-    return sum(array.nbytes for array in (part.values, *vars(part.mesh).values()))

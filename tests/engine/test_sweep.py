@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import splinecam as sc
-from splinecam import _sweep as windows
+from splinecam import _sweeping as windows
 from splinecam._partition import Partition, assemble
 from splinecam._util.backend import using
 from splinecam.arrangement.edge_crossings import Ambiguities
@@ -23,6 +23,7 @@ from splinecam.engine import batched as together
 from splinecam.engine import run as engine
 from splinecam.engine.activations import State
 from splinecam.engine.batched import batch_mesh, select_domains, split_ambiguities, split_batch
+from splinecam.engine.windows import _groups
 from splinecam.geometry.domain import Domain
 from strategies import ImageNet, Net, dense, domains, examples, image_nets, maxima_nets, mlp, nets
 
@@ -229,7 +230,7 @@ def test_domains_of_all_sizes_do_not_disturb_each_other() -> None:
         )
     ]
     assert_as_alone(model, chosen)
-    groups = windows._groups(chosen)
+    groups = _groups(chosen)
     assert sorted(place for group in groups for place in group) == list(range(6))
     assert [0, 5] in groups
     assert len(groups) == 5

@@ -21,7 +21,8 @@ from splinecam.atlas.atlas import Atlas, open_atlas, write_domain
 from splinecam.atlas.completing import clean, complete
 from splinecam.atlas.making import Making, Sizes
 from splinecam.atlas.manifest import FILE, Manifest
-from splinecam.engine.plan import Plan, first_device, free_memory
+from splinecam.engine.first_device import first_device
+from splinecam.engine.plan import Plan, free_memory
 from splinecam.errors import FileError
 from splinecam.geometry.domain import Domain
 from splinecam.io.partition_files import output_written

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from splinecam._util.backend import is_cuda
-from splinecam._util.options import device_of
 from splinecam.arrangement.refinement import NewVertices, Refinement
 from splinecam.arrangement.signs import Signs
 from splinecam.engine.activations import Refined, State
@@ -42,7 +41,6 @@ __all__ = [
     "crossing_units",
     "cutting_kernel",
     "finds_signs",
-    "first_device",
     "free_memory",
     "plan_stage",
     "to_device",
@@ -57,10 +55,6 @@ _log = logging.getLogger("splinecam")
 _ENOUGH = 1 << 20
 _MESH = 64  # what a vertex costs besides its values, in numbers
 
-# Networks with more weights or larger inputs begin on the GPU: a CPU needs as long for one point of
-# them as a GPU for thousands.
-_WEIGHTS, _INPUTS = 1 << 21, 1 << 14
-
 _MEMINFO = Path("/proc/meminfo")  # where Linux reports how much memory is free
 _UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not report it
 
@@ -74,17 +68,6 @@ _COLUMNS = 1 << 24
 # -- devices ----------------------------------------------------------------------------------
 
 
-def first_device(
-    device: str | torch.device, model: nn.Module, input_shape: tuple[int, ...]
-) -> torch.device:
-    """The device on which a run begins: the caller's, or the CPU if that is free and pays."""
-    last = device_of(device)
-    if device != "auto" or last.type == "cpu" or prod(input_shape) > _INPUTS:
-        return last
-    weights = sum(weight.numel() for weight in model.parameters())
-    return last if weights > _WEIGHTS else torch.device("cpu")
-
-
 def free_memory(device: torch.device) -> int:
     """Bytes a partition may take by default: most of what the device has free."""
     if is_cuda(device):
@@ -94,6 +77,10 @@ def free_memory(device: torch.device) -> int:
         return int(0.75 * 1024 * int(known.split(maxsplit=1)[0]))
     except (OSError, ValueError):
         return _UNKNOWN_MEMORY
+
+
+Share = Callable[[torch.device], float]
+"""Which part of the free memory of a device a computation may take."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +96,17 @@ class Place:
     gpu: GpuKernel | None = None
 
     @classmethod
-    def of(cls, program: Program, memory: int | None = None, *, compiled: bool = True) -> Place:
-        """The program's device; memory: by default what is free there."""
+    def of(
+        cls,
+        program: Program,
+        memory: int | None = None,
+        *,
+        compiled: bool = True,
+        share: Share = lambda device: 1.0,
+    ) -> Place:
+        """The program's device; memory: by default the share of what is free there."""
         device = program.device
-        memory = free_memory(device) if memory is None else memory
+        memory = int(share(device) * free_memory(device)) if memory is None else memory
         if not compiled:
             return cls(program, memory)
         return cls(program, memory, kernel_for(device), gpu_kernel_for(device))
@@ -141,12 +135,17 @@ class Plan:
         memory: int | None = None,
         *,
         compiled: bool = True,
+        share: Share = lambda device: 1.0,
     ) -> Plan:
-        """Begin on the program's device; to: another one, on which the result is to be."""
-        first = Place.of(program, memory, compiled=compiled)
+        """Begin on the program's device.
+
+        to: another one, on which the result is to be. memory: bytes to stay within; by default the
+        share of what a device has free, which is less than all of it if others use it, too.
+        """
+        first = Place.of(program, memory, compiled=compiled, share=share)
         if to is None or to == program.device:
             return cls(first)
-        return cls(first, lambda: Place.of(program.to(to), memory, compiled=compiled))
+        return cls(first, lambda: Place.of(program.to(to), memory, compiled=compiled, share=share))
 
     @cached_property
     def second(self) -> Place:

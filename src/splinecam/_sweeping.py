@@ -1,0 +1,205 @@
+"""How a sweep is computed: in this process, or by the workers of an engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from math import prod
+from typing import Any
+
+import torch
+from torch import nn
+
+from splinecam._partition import Partition, assemble
+from splinecam._util.options import device_of, kind_of
+from splinecam._util.progress import progress_bar, tell
+from splinecam.analysis.class_names import names_of
+from splinecam.engine.first_device import first_device, is_light
+from splinecam.engine.plan import Plan
+from splinecam.engine.run import Outcome
+from splinecam.engine.windows import run_window
+from splinecam.errors import SplineCamError
+from splinecam.geometry.domain import Domain
+from splinecam.network.capture import capture
+from splinecam.network.capture.isolation import dtype_of
+from splinecam.network.capture.outputs import Output
+from splinecam.network.program import Program
+from splinecam.parallel import Engine, Job, Packed, run_chunks
+
+__all__ = ["Sweep", "in_order"]
+
+_log = logging.getLogger("splinecam")
+
+# Domains in a window, which is partitioned at a time: at first, and at most.
+_FIRST, _MOST = 128, 1024
+
+_SHARE = 1 / 4  # the part of the memory that the partitions of a window may fill
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A sweep: the model, and the options of ``sc.sweep`` that do not say where it is computed."""
+
+    model: nn.Module
+    output: Output
+    device: str | torch.device
+    memory: int | None
+    max_regions: int | None
+    names: Sequence[str] | None
+    reduce: Callable[[Partition], Any] | None
+    progress: bool
+
+    def here(self, domains: Iterable[Domain]) -> Iterator[Any]:
+        """Yield the results in order, which are computed as they are asked for."""
+        total = len(domains) if isinstance(domains, Sequence) else None
+        coming = _checked(domains)
+        first = next(coming, None)
+        if first is None:
+            return
+        begin = first_device(self.device, self.model, first.input_shape)
+        with torch.inference_mode(False):
+            program = capture(self.model, first.input_shape, device=begin, output=self.output)
+        plan = Plan.of(program, device_of(self.device), self.memory)
+        finish = self._finish(program)
+        coming, size, done = chain([first], coming), _FIRST, 0
+        with progress_bar(total, "domain", self.progress) as bar:
+            while window := list(islice(coming, size)):
+                used = 0
+                outcomes = run_window(
+                    plan,
+                    window,
+                    max_regions=self.max_regions,
+                    report=lambda name, regions, share: tell(bar, name, regions),
+                    first=done,
+                )
+                for domain, outcome in zip(window, outcomes, strict=True):
+                    used += _bytes(outcome)
+                    made = finish(domain, outcome, plan.last.program)
+                    bar.update()
+                    yield made
+                done += len(window)
+                # The next window has as many domains as fit, if they are like these.
+                fits = int(_SHARE * plan.last.memory * len(window) / used)
+                size = max(1, min(fits, 4 * size, _MOST))
+
+    def by(
+        self, engine: Engine, domains: Iterable[Domain], chunk: int | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the number and the result of each domain, as the workers of an engine are done.
+
+        chunk: domains of a task, by default as many as take about a second.
+        """
+        total = len(domains) if isinstance(domains, Sequence) else None
+        coming = _checked(domains)
+        first = next(coming, None)
+        if first is None:
+            return
+        with torch.inference_mode(False):
+            program = capture(self.model, first.input_shape, output=self.output)
+        finish, job = self._finish(program), self._job(program)
+        place = _place(self.device)
+        there = program if place is None else program.to(place)
+        waiting: dict[int, Domain] = {}
+
+        def remembered() -> Iterator[Domain]:
+            for number, domain in enumerate(chain([first], coming)):
+                if self.reduce is None:
+                    waiting[number] = domain
+                yield domain
+
+        with progress_bar(total, "domain", self.progress) as bar:
+            done = run_chunks(engine, job, remembered(), total=total, chunk=chunk, device=place)
+            for members, results in done:
+                _log.info("domains %s to %s are done", members[0], members[-1])
+                for number, result in zip(members, results, strict=True):
+                    bar.update()
+                    if self.reduce is not None:
+                        yield number, result
+                    else:
+                        yield number, finish(waiting.pop(number), result, there)
+
+    def _finish(self, program: Program) -> _Finish:
+        names = names_of(self.names, prod(program.output_shape))
+        return _Finish(self.model, dtype_of(self.model), self.output, names, self.reduce)
+
+    def _job(self, program: Program) -> Packed:
+        """What workers need: the program, and the model if partitions are finished there."""
+        shape, finish = program.input_shape, None
+        if self.reduce is not None:
+            finish = self._finish(program)
+        light = is_light(self.model, shape)
+        rest = (self.output, shape, self.device, light, self.memory, self.max_regions)
+        lost = None if finish is None else replace(finish, model=None)
+        return Packed.first_of(
+            lambda: Job(program, None, *rest, finish),
+            lambda: Job(None, self.model, *rest, finish),
+            lambda: Job(program, None, *rest, lost),
+        )
+
+
+@dataclass(frozen=True)
+class _Finish:
+    """What is made of the outcome of a domain: its partition, or what ``reduce`` gives for that.
+
+    model: None where it could not be sent.
+    """
+
+    model: nn.Module | None
+    dtype: torch.dtype
+    output: Output
+    names: tuple[str, ...] | None
+    reduce: Callable[[Partition], Any] | None
+
+    def __call__(self, domain: Domain, outcome: Outcome, program: Program) -> Any:
+        part = assemble(
+            self.model,
+            program,
+            domain,
+            outcome,
+            output=self.output,
+            names=self.names,
+            dtype=self.dtype,
+        )
+        return part if self.reduce is None else self.reduce(part)
+
+
+def in_order(found: Iterable[tuple[int, Any]]) -> Iterator[Any]:
+    """The results in the order of their numbers."""
+    early: dict[int, Any] = {}
+    due = 0
+    for number, result in found:
+        early[number] = result
+        while due in early:
+            yield early.pop(due)
+            due += 1
+
+
+def _place(device: str | torch.device) -> torch.device | None:
+    """Where results are to be in this process; None for the CPU, where workers leave them."""
+    try:
+        place = device_of(device)
+    except SplineCamError:  # only the workers have such a device
+        return None
+    return None if place.type == "cpu" else place
+
+
+def _checked(domains: Iterable[Any]) -> Iterator[Domain]:
+    """Yield the domains, which must all have the input shape of the first one."""
+    shape = None
+    for index, domain in enumerate(domains):
+        if not isinstance(domain, Domain):
+            raise TypeError(f"domains[{index}] must be a splinecam.Domain, not {kind_of(domain)}")
+        shape = shape or domain.input_shape
+        if domain.input_shape != shape:
+            raise ValueError(
+                f"domains[{index}] has input shape {domain.input_shape}, the first one {shape}. "
+                "Sweep over the domains of each shape on their own."
+            )
+        yield domain
+
+
+def _bytes(outcome: Outcome) -> int:
+    """The memory that the partition of an outcome takes."""
+    return sum(array.nbytes for array in (outcome.output, *vars(outcome.mesh).values()))

@@ -1,0 +1,159 @@
+"""What runs in a worker: a task with what all tasks share, on the worker's threads and device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import torch
+
+from splinecam._util.options import device_of
+from splinecam.parallel.pickling import Block, Parts, join, load, load_file, parts_of, save
+
+__all__ = ["Saved", "Setting", "Worker", "perform", "received"]
+
+_SMALL = 1 << 16  # bytes of a result up to which it is not worth a file
+
+
+class Setting(NamedTuple):
+    """How workers do their tasks.
+
+    threads: of each worker, None for as many as the engine gives it. neighbours: workers that share
+    a machine. folder: on that machine, for shared objects and results; None if workers are
+    elsewhere.
+    """
+
+    threads: int | None = None
+    neighbours: int = 1
+    folder: str | None = None
+
+
+class Saved(NamedTuple):
+    """A result that a worker has written to a file."""
+
+    path: str
+
+
+@dataclass
+class Worker:
+    """A worker: its setting, and what it keeps from one task to the next.
+
+    shared: the object that all tasks share. kept: whatever tasks put there.
+    """
+
+    shared: Any
+    setting: Setting
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    def device(self, wanted: str | torch.device) -> torch.device:
+        """The device of this worker; of several GPUs, workers on one machine take them in turn."""
+        chosen, folder = device_of(wanted), self.setting.folder
+        if chosen.type != "cuda" or chosen.index is not None or folder is None:
+            return chosen
+        gpus = torch.cuda.device_count()
+        if gpus < 2:
+            return chosen
+        if "slot" not in self.kept:
+            self.kept["slot"] = _slot(Path(folder))
+        return torch.device("cuda", self.kept["slot"] % gpus)
+
+    def memory_share(self, device: torch.device) -> float:
+        """The part of the free memory of a device that this worker may take."""
+        if device.type != "cuda":
+            return 1 / self.setting.neighbours
+        return 1 / -(-self.setting.neighbours // torch.cuda.device_count())
+
+
+Function = Callable[[Worker, Any], Any]
+"""What is done for a task, in a worker."""
+
+# The worker of the object that was shared last: there is one call at a time that a process serves.
+_LAST: dict[str, Worker] = {}
+
+
+def perform(
+    shared: Block | str | Worker,
+    key: str,
+    function: Function,
+    number: int,
+    task: Any,
+    setting: Setting,
+) -> tuple[int, Any]:
+    """Do a task in a worker: its number and its result, or the file of its result.
+
+    shared: the block or the file of the object that all tasks share, whose ``key`` is the same for
+    all of them; or a worker in this process.
+    """
+    if isinstance(shared, Worker):
+        return number, function(shared, task)
+    if key not in _LAST:
+        loaded = load_file(Path(shared)) if isinstance(shared, str) else load(_writable(shared))
+        _LAST.clear()
+        _LAST[key] = Worker(loaded, setting)
+    with _threads(setting.threads):
+        result = function(_LAST[key], task)
+    if setting.folder is None:
+        return number, result
+    return number, _kept_in_file(parts_of(result), Path(setting.folder))
+
+
+def received(result: Any, setting: Setting) -> Any:
+    """The result of ``perform`` in the process that asked for it."""
+    if setting.folder is None:
+        return result
+    if not isinstance(result, Saved):
+        return load(_writable(result))
+    path = Path(result.path)
+    if os.name == "posix":  # the map remains when its file has no name any more
+        value = load_file(path)
+    else:
+        value = load(np.fromfile(path, dtype=np.uint8))
+    path.unlink()
+    return value
+
+
+def _kept_in_file(parts: Parts, folder: Path) -> Block | Saved:
+    """The file of a result; the result itself if it is small or there is no room for the file."""
+    if sum(part.nbytes for part in parts) > _SMALL:
+        path = folder / f"{uuid4().hex}.result"
+        try:
+            save(parts, path)
+            return Saved(str(path))
+        except OSError:
+            with suppress(OSError):
+                path.unlink()
+    return join(parts)
+
+
+def _writable(block: Block) -> Block:
+    return block if block.flags.writeable else block.copy()
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Compute on so many threads."""
+    before = torch.get_num_threads()
+    if number is None or number == before:
+        yield
+        return
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _slot(folder: Path) -> int:
+    """A number that no other worker has taken in this folder."""
+    for number in count():
+        with suppress(FileExistsError):
+            (folder / f"{number}.slot").touch(exist_ok=False)
+            return number
+    raise AssertionError
