@@ -27,6 +27,7 @@ TITLES = {
     "deep_random": "A deep random network",
     "wide_layer": "One wide layer",
     "boundary": "Boundaries, margins, levels and units",
+    "encounter": "Where collision avoidance fails",
     "integrated_gradients": "Integrated gradients without sampling",
     "architectures": "Comparing architectures",
     "definitions": "What is a region?",

@@ -248,3 +248,37 @@ def test_integrated_gradients(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert off[0] > 5 > many[2]
     assert many[0] > many[2]
     assert better
+
+
+def test_encounter(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("encounter", "--samples 2000 --width 12 --steps 400", tmp_path, capsys)
+    assert numbers(r"([\d.]+)% of 5,000 new", text)[0] > 78
+    assert max(numbers(r"called clear on ([\d.]+) %", text)) < 50
+    assert len(re.findall(r"PropertyCheck\((?:holds|violated|unresolved)", text)) == 3
+
+
+def test_the_table_of_encounters_and_its_danger():
+    """Mirrored encounters turn the other way; the danger is what flying straight on leads to."""
+    module = example("encounter")
+    x = module.encounters(3000, seed=2)
+    found = module.costs(x)
+    assert torch.bincount(found.argmin(1), minlength=5).min() > 10
+    mirror = torch.tensor([-1.0, 1, -1, 1])
+    assert torch.allclose(module.costs(x * mirror), found[:, [0, 2, 1, 4, 3]])
+    velocity = module.ENCOUNTERS["from the right"]
+    x[:, 2:] = torch.tensor(velocity)
+    C, b = module.danger(velocity)
+    dangerous = (x[:, :2] @ C.T <= b).all(1)
+    assert int(dangerous.sum()) > 100
+    assert bool((module.costs(x[dangerous]).argmin(1) > 0).all())
+    relative = x[:, 2:] - torch.tensor([0, module.OWN_SPEED])
+    t = -(x[:, :2] * relative).sum(1) / relative.square().sum(1)
+    near = (x[:, :2] + t[:, None] * relative).norm(dim=1) <= module.NEAR
+    soon = (t >= module.SOON[0]) & (t <= module.SOON[1])
+    assert torch.equal(dangerous, near & soon)
+    corners = module.danger_corners(velocity)
+    assert torch.allclose((corners @ C.T - b).amax(1), torch.zeros(4).double(), atol=1e-12)
+    straight, left = module.own_path(torch.tensor([0.0, 90.0]), torch.tensor([0.0, 1.0]))
+    assert straight[1].tolist() == pytest.approx([0, module.OWN_SPEED])
+    radius = module.OWN_SPEED / (torch.pi / 2)
+    assert left[1].tolist() == pytest.approx([-radius, radius], rel=1e-5)
