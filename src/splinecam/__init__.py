@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from splinecam.geometry.domain import Domain
     from splinecam.geometry.paths import Path, SegmentBatch
+    from splinecam.grids import Grid, grid, open_grid
     from splinecam.importing.loading import load_model
     from splinecam.importing.properties import OutputCondition, Property, PropertyCase
     from splinecam.importing.scikit_learn import from_sklearn
@@ -70,6 +71,7 @@ __all__ = [
     "Domain",
     "DomainError",
     "FileError",
+    "Grid",
     "LevelSet",
     "LimitError",
     "Movie",
@@ -100,11 +102,13 @@ __all__ = [
     "compare",
     "difference",
     "from_sklearn",
+    "grid",
     "load",
     "load_model",
     "movie",
     "nn",
     "op_table",
+    "open_grid",
     "open_run",
     "partition",
     "read_vnnlib",
@@ -134,6 +138,7 @@ _MODULES = {
     "analysis.property_check": ("PropertyCheck",),
     "analysis.segment_partitions": ("SegmentPartitions",),
     "geometry.domain": ("Domain",),
+    "grids": ("Grid", "grid", "open_grid"),
     "importing.loading": ("load_model",),
     "geometry.paths": ("Path", "SegmentBatch"),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),

@@ -12,13 +12,14 @@ import errno
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from splinecam.errors import FileError
 
-__all__ = ["opened", "reason_of", "replaced", "writing"]
+__all__ = ["opened", "reason_of", "remove_drafts", "replaced", "writing"]
 
 _REASONS = {
     errno.ENOSPC: "the disk is full. Free some space, or choose another folder",
@@ -32,6 +33,7 @@ _REASONS = {
 }
 _FILES = Path("/proc/self/fd")  # where Linux lists the open files of a process
 _DRAFT = ".part"  # the ending of temporary names
+_ATTEMPTS, _PAUSE = 10, 0.01  # to make a file that nobody removes; seconds between two looks at it
 
 
 def reason_of(error: OSError) -> str:
@@ -75,11 +77,11 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             with target.open("wb") as file:
                 yield file
             return
-        _remove_stale(target)
+        remove_drafts(target.parent, f".{target.name}.")
         draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_DRAFT}")
         unnamed = _unnamed(target.parent)
         try:
-            with unnamed or draft.open("xb") as file:
+            with unnamed or _named(draft) as file:
                 _lock(file)
                 yield file
                 file.flush()
@@ -125,11 +127,28 @@ def _name(file: IO[bytes], path: Path) -> None:
     os.link(_FILES / str(number), path, src_dir_fd=number, follow_symlinks=True)
 
 
-def _remove_stale(target: Path) -> None:
-    """Remove temporary files of killed processes, which hold no lock on them any more."""
-    prefix = f".{target.name}."
+def _named(draft: Path) -> IO[bytes]:
+    """A locked file with a temporary name."""
+    for _ in range(_ATTEMPTS):
+        file = draft.open("xb")
+        # Whoever removes leftovers may have found the file before it was locked.
+        if _lock(file) and draft.exists():
+            return file
+        if draft.exists():  # the file system has no locks, or the file is about to be removed
+            time.sleep(_PAUSE)
+            if draft.exists():
+                return file
+        file.close()
+    return draft.open("xb")
+
+
+def remove_drafts(folder: Path, prefix: str = ".") -> None:
+    """Remove temporary files of killed processes, which hold no lock on them any more.
+
+    prefix: how the names of these files begin.
+    """
     with contextlib.suppress(OSError):
-        found = [path for path in target.parent.iterdir() if path.name.startswith(prefix)]
+        found = [path for path in folder.iterdir() if path.name.startswith(prefix)]
         for draft in (path for path in found if path.suffix == _DRAFT):
             with contextlib.suppress(OSError), draft.open("rb") as file:
                 if _lock(file):

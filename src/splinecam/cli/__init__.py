@@ -1,12 +1,12 @@
 """The command ``splinecam``: partitions, pictures and statistics from a terminal.
 
 ``parser`` has the options and their help, ``option_types`` reads their values, and ``usage`` says
-which of them go together. ``commands`` has one function a command; ``models``, ``exported`` and
-``tensor_files`` read the network, and ``samples`` the domain; ``pictures`` draws, ``viewing`` opens
-the viewer, ``region_files`` writes for other programs, ``properties`` judges properties,
-``differences`` compares two networks, and ``console`` writes to the terminal. Exit codes:
-0 success, 1 an error in the model, the domain or a file, 2 wrong usage, 130 interrupted; those of
-``check-property`` are its verdict, with 2 for errors.
+which of them go together. ``commands`` has one function a command; ``models`` reads the network,
+and ``samples`` the domain; ``pictures`` draws, ``viewing`` opens the viewer, ``region_files``
+writes for other programs, ``properties`` judges properties, ``differences`` compares two networks,
+and ``console`` writes to the terminal. Exit codes: 0 success, 1 an error in the model, the domain
+or a file, 2 wrong usage, 130 interrupted; those of ``check-property`` are its verdict, with 2 for
+errors.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from typing import Any
 
 from torch import nn
 
-from splinecam.cli.tensor_files import require_file
-from splinecam.cli.weights import load_weights
 from splinecam.errors import FileError, SplineCamError
 from splinecam.importing.exported import EXPORT, read_program
 from splinecam.importing.onnx_module import read_onnx
+from splinecam.importing.tensor_files import require_file
+from splinecam.importing.weights import load_weights
 from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.model_files import KINDS, SUFFIXES, TO_ONNX, kind_of_file
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam.cli.tensor_files import load_numpy, load_safetensors, load_torch
 from splinecam.errors import DomainError, FileError
 from splinecam.geometry.domain import Domain
 from splinecam.importing.onnx_module import read_onnx
+from splinecam.importing.tensor_files import load_numpy, load_safetensors, load_torch
 from splinecam.importing.vnnlib import read_vnnlib
 
 __all__ = ["domain_of", "fitted", "picked", "read_labels", "read_samples", "slice_of_box"]

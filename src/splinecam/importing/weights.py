@@ -1,4 +1,4 @@
-"""The weights that the option --weights names: a state dict in a file of one of several kinds."""
+"""Weights in files of several kinds, and state dicts copied into a model."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from splinecam.cli.tensor_files import load_numpy, load_safetensors, load_torch
 from splinecam.errors import FileError, SplineCamError
+from splinecam.importing.tensor_files import load_numpy, load_safetensors, load_torch
 
-__all__ = ["load_weights"]
+__all__ = ["WEIGHTS", "copy_weights", "load_weights", "read_state_dict"]
+
+WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npz")
+"""How the names of files of weights end."""
 
 _WRAPPED = ("state_dict", "model_state_dict", "model")  # where checkpoints keep their weights
 _PREFIXES = ("module.", "_orig_mod.")  # of data parallelism and torch.compile
@@ -18,19 +21,26 @@ _PREFIXES = ("module.", "_orig_mod.")  # of data parallelism and torch.compile
 
 def load_weights(model: nn.Module, path: Path) -> None:
     """Copy the state dict in a file into a model, in the types of the model's own weights."""
-    state = _plain_names(_state_dict(path))
+    copy_weights(model, read_state_dict(path), f"in {path}")
+
+
+def copy_weights(model: nn.Module, state: Mapping[str, Tensor], source: str) -> None:
+    """Copy a state dict into a model, in the types of the model's own weights.
+
+    source: where the weights are, for an error if they do not fit.
+    """
     try:
-        model.load_state_dict(_with_tied_names(model, state))
+        model.load_state_dict(_with_tied_names(model, _plain_names(state)))
     except RuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines()[1:] if line.strip()]
         shown = "".join(f"\n  {line[:200]}{' ...' * (len(line) > 200)}" for line in lines[:6])
         more = f"\n  ... and {len(lines) - 6} more" if len(lines) > 6 else ""
         raise SplineCamError(
-            f"The weights in {path} do not fit {type(model).__name__}:{shown}{more}"
+            f"The weights {source} do not fit {type(model).__name__}:{shown}{more}"
         ) from error
 
 
-def _state_dict(path: Path) -> dict[str, Tensor]:
+def read_state_dict(path: Path) -> dict[str, Tensor]:
     """Return the tensors in a file by the names of their parameters and buffers."""
     suffix = path.suffix.lower()
     if suffix == ".npz":
@@ -49,7 +59,7 @@ def _state_dict(path: Path) -> dict[str, Tensor]:
     return dict(found)
 
 
-def _plain_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _plain_names(state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """Remove the prefix that wrappers put before every name."""
     for prefix in _PREFIXES:
         if state and all(name.startswith(prefix) for name in state):
@@ -57,7 +67,7 @@ def _plain_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return state
 
 
-def _with_tied_names(model: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _with_tied_names(model: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Give a weight that the model has under several names to all of them.
 
     Files of safetensors hold such a weight once, under one of its names.

@@ -1,4 +1,4 @@
-"""The option --weights: state dicts in files of torch, NumPy and safetensors."""
+"""Weights in files of torch, NumPy and safetensors, also by the option --weights."""
 
 import random
 import sys
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam.cli import main
-from splinecam.cli.weights import load_weights
 from splinecam.errors import FileError, SplineCamError
+from splinecam.importing.weights import load_weights
 
 CODE = """
 import torch

@@ -1,0 +1,77 @@
+"""Claims of processes on parts of the work, which end with the process that holds them.
+
+A claim is a lock on a range of bytes of a file that has no content: byte k stands for result k. The
+system releases the locks of a killed process, also of one on another machine that shares the
+folder. Where a file system has no locks every claim succeeds: then two processes may compute the
+same result, and the later one replaces the earlier one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Claims"]
+
+_WHOLE = 1 << 40  # the byte that stands for the store itself
+
+
+class Claims:
+    """The claims of one process in a folder; ``close`` ends them.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     claims = Claims(Path(folder))
+    ...     found = claims.take(0, 10)
+    ...     claims.close()
+    >>> found
+    True
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._number = os.open(folder / ".claims", os.O_RDWR | os.O_CREAT, 0o666)
+
+    def take(self, start: int, stop: int) -> bool:
+        """Claim the results from start to stop; False if another process has some of them."""
+        return self._lock(start, stop - start, wait=False)
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """Wait until this process alone changes what the whole store has in common."""
+        self._lock(_WHOLE, 1, wait=True)
+        try:
+            yield
+        finally:
+            self._unlock(_WHOLE, 1)
+
+    def release(self) -> None:
+        """End all claims."""
+        self._unlock(0, _WHOLE)
+
+    def close(self) -> None:
+        """End all claims, and close their file."""
+        os.close(self._number)
+
+    def _lock(self, start: int, count: int, *, wait: bool) -> bool:
+        if fcntl is None:
+            return True
+        try:
+            how = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+            fcntl.lockf(self._number, how, count, start)
+        except (BlockingIOError, PermissionError):  # another process has it
+            return False
+        except OSError:  # the file system has no locks
+            return True
+        return True
+
+    def _unlock(self, start: int, count: int) -> None:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):
+                fcntl.lockf(self._number, fcntl.LOCK_UN, count, start)

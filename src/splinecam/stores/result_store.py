@@ -1,0 +1,175 @@
+"""A folder of results, each of which belongs to a domain, with a manifest of what they are.
+
+``manifest.json``          the format and its version, the version of SplineCam, and what all
+                           results have in common: the model, the options
+``00000128-00000256.npz``  the results number 128 to 255, with the digests of their domains
+``.claims``                a file without content, on which processes lock what they compute
+
+Files appear only when they are complete. A result that is in two files is the same in both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splinecam._util.files import reason_of, remove_drafts, replaced
+from splinecam.errors import FileError
+from splinecam.stores.claims import Claims
+from splinecam.stores.encoding import decode, encode
+from splinecam.stores.fingerprints import DIGEST
+from splinecam.stores.manifest import check_manifest, read_manifest, write_manifest
+
+__all__ = ["ResultStore", "results_in"]
+
+_NAME = re.compile(r"(\d{8,})-(\d{8,})\.npz")
+_DOMAINS = "domains"  # the array of the digests
+
+
+class ResultStore:
+    """The results in a folder, which is made, or continued if it has the same manifest.
+
+    folder: where they are. about: what all results have in common; a ``FileError`` says in which
+    respect a folder has others. notes: what a new manifest tells beside that. done: for the number
+    of each result, the file that holds it.
+    """
+
+    def __init__(
+        self, folder: Path, about: Mapping[str, Any], notes: Mapping[str, Any] | None = None
+    ) -> None:
+        self.folder = folder
+        self.done: dict[int, Path] = {}
+        self._listed: set[Path] = set()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.claims = Claims(folder)
+        except OSError as error:
+            raise FileError(f"{folder} cannot be written: {reason_of(error)}.") from error
+        with self.claims.whole():
+            remove_drafts(folder)
+            there = read_manifest(folder)
+            if there is None:
+                write_manifest(folder, {**about, **(notes or {})})
+            else:
+                check_manifest(folder, there, about)
+        self.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.claims.close()
+
+    def refresh(self) -> None:
+        """See which results there are by now, also those of other processes."""
+        for path in sorted(set(self.folder.iterdir()) - self._listed):
+            self._listed.add(path)
+            if _NAME.fullmatch(path.name):
+                self.done |= dict.fromkeys(_range_of(path), path)
+
+    def missing(self, numbers: Iterable[int]) -> list[int]:
+        """Those of the results that are in no file."""
+        return [number for number in numbers if number not in self.done]
+
+    def check(self, digests: Mapping[int, bytes]) -> None:
+        """Raise an error unless the results belong to these domains; damaged files are removed."""
+        for path in sorted({self.done[k] for k in digests if k in self.done}):
+            arrays = self._arrays(path, (_DOMAINS,))
+            if arrays is not None:
+                self._compare(path, arrays[_DOMAINS], digests)
+
+    def write(self, first: int, digests: Sequence[bytes], results: Sequence[Any]) -> None:
+        """Write results with consecutive numbers to a file of their own."""
+        path = self.folder / f"{first:08d}-{first + len(results):08d}.npz"
+        arrays: dict[str, Any] = {
+            _DOMAINS: np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST)
+        }
+        arrays |= encode(results)
+        try:
+            with replaced(path) as file:
+                np.savez(file, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+        except FileError as error:
+            raise FileError(
+                f"{error} What was computed before is kept in {self.folder}: the same call "
+                "continues from there."
+            ) from error
+        self._listed.add(path)
+        self.done |= dict.fromkeys(_range_of(path), path)
+
+    def read(self, digests: Mapping[int, bytes]) -> Iterator[Any]:
+        """Yield the results of these numbers, in their order; ``missing`` ones raise a KeyError."""
+        opened, results, first = None, [], 0
+        for number in digests:
+            path = self.done[number]
+            if path != opened:
+                arrays = self._arrays(path)
+                if arrays is None:
+                    raise FileError(f"{path} was damaged. Call again: it is computed anew.")
+                self._compare(path, arrays[_DOMAINS], digests)
+                opened, results, first = path, decode(arrays), _range_of(path).start
+            yield results[number - first]
+
+    def _compare(self, path: Path, there: NDArray[Any], digests: Mapping[int, bytes]) -> None:
+        """Raise an error if a result in a file belongs to another domain."""
+        for number, digest in zip(_range_of(path), there, strict=True):
+            if number in digests and digests[number] != digest.tobytes():
+                raise FileError(
+                    f"{self.folder} holds results for other domains: domain {number} differs. "
+                    "Choose another folder."
+                )
+
+    def _arrays(
+        self, path: Path, names: Sequence[str] | None = None
+    ) -> dict[str, NDArray[Any]] | None:
+        """Arrays of a file; None if it is damaged, in which case the file is removed."""
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+                found = {name: content[name] for name in names or content.files}
+                if len(found[_DOMAINS]) == len(_range_of(path)):
+                    return found
+                reason = "it lacks some results"
+        except FileNotFoundError:
+            reason = "it is gone"
+        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            reason = str(error)
+        except OSError as error:
+            raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
+        warnings.warn(f"{path} is damaged ({reason}); its results are computed anew.", stacklevel=4)
+        with contextlib.suppress(OSError):
+            path.unlink()
+        self._listed.discard(path)
+        self.done = {number: file for number, file in self.done.items() if file != path}
+        return None
+
+
+def results_in(folder: Path) -> dict[int, Any]:
+    """The results that a folder has now by their numbers; nothing is written or checked."""
+    found: dict[int, Any] = {}
+    try:
+        paths = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+        for path in paths:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+                results = decode({name: content[name] for name in content.files})
+            found |= zip(_range_of(path), results, strict=True)
+    except OSError as error:
+        raise FileError(f"{folder} cannot be read: {reason_of(error)}.") from None
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise FileError(f"{path} is damaged ({error}). Compute its results again.") from None
+    return found
+
+
+def _range_of(path: Path) -> range:
+    """The numbers of the results in a file, which are in its name."""
+    start, stop = path.stem.split("-")
+    return range(int(start), int(stop))
