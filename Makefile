@@ -18,12 +18,13 @@ help:  ## list the targets
 # Reinstalled when the package's metadata, the pinned versions or the compiled kernel change.
 NEEDS := pyproject.toml constraints.txt hatch_build.py $(wildcard src/splinecam/kernels/*.[ch])
 
+# Python compiles modules when they are first imported; pip would compile all 24,000 of them.
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; call make PYTHON=/path/to/python3."; exit 1; }
 	$(PYTHON) -m venv $(VENV) || \
 	  { echo "Could not create $(VENV): is the venv module (Debian: python3-venv) there?"; exit 1; }
-	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[$(1)]'
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile $(PIP_FLAGS) -c constraints.txt -e '.[$(1)]'
 	@touch $@
 endef
 
@@ -42,7 +43,8 @@ test: $(STAMP)  ## run all tests
 	$(BIN)/python -m pytest -q -n 2
 
 test-tensors: $(STAMP)  ## run the tests of the geometry without the compiled kernel
-	SPLINECAM_KERNEL=off $(BIN)/python -m pytest -q -n 2 tests/engine/test_line_values.py \
+	SPLINECAM_KERNEL=off HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} \
+	  $(BIN)/python -m pytest -q -n 2 tests/engine/test_line_values.py \
 	  $(addprefix tests/arrangement/test_,properties.py degenerate.py refine.py blocks.py)
 
 lint: $(STAMP) viewer-check  ## check format, style, types and the order of imports

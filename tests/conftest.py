@@ -5,6 +5,7 @@ Nothing here or in a test depends on how fast or how busy the machine is, or on 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from splinecam.engine import plan
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 torch.set_num_threads(1)
+gc.disable()  # until all tests are collected: what is imported stays
 
 # How much memory a partition may take by default is the same on every machine, busy or not.
 _FILES = tempfile.TemporaryDirectory(prefix="splinecam-tests-")
@@ -32,6 +34,7 @@ settings.register_profile(
 settings.register_profile(
     "thorough", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("brief", settings.get_profile("default"), max_examples=50)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
@@ -44,8 +47,16 @@ _cuda_is_there = options.cuda_is_there
 
 
 def pytest_collection_finish() -> None:
-    """Tests, and the fixtures of whole modules, compare with numbers on the CPU."""
+    """Tests, and the fixtures of whole modules, compare with numbers on the CPU.
+
+    The collector of garbage no longer walks through all that is imported by now: it took a tenth of
+    the time of the tests.
+    """
     options.cuda_is_there = lambda: False
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5000, 10, 10)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """Small random networks and domains, many of them degenerate, for the property tests.
 
-``HYPOTHESIS_PROFILE=thorough`` draws ten times as many examples, and new ones on every run.
+``HYPOTHESIS_PROFILE=thorough`` draws ten times as many examples, and new ones on every run;
+``HYPOTHESIS_PROFILE=brief`` draws half as many.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ from splinecam.geometry.domain import Domain
 from splinecam.testing import Abs, GroupSort, Max, Maximum, Min, Minimum, Residual
 
 
+def in_profile(count: int) -> int:
+    """So many cases, and more or fewer in proportion if the profile asks for that."""
+    return count * settings().max_examples // 100
+
+
 def examples(count: int) -> settings:
-    """Settings for so many examples, and more in proportion if the profile asks for more."""
-    return settings(max_examples=count * settings().max_examples // 100)
+    """Settings for so many examples, and more or fewer in proportion as the profile asks."""
+    return settings(max_examples=in_profile(count))
 
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {

@@ -165,7 +165,7 @@ def test_areas_against_integrals(domain: sc.Domain, radius: float, s: float, t: 
     assert area == pytest.approx(integrated(centre, radius, domain.corners), abs=1e-6)
 
 
-@examples(100)
+@examples(30)
 @given(domains(), st.integers(0, 2**20))
 def test_disks_through_corners_and_along_sides(domain: sc.Domain, seed: int):
     """The area hardly changes when the disk moves a little, wherever it touches the border."""

@@ -36,7 +36,7 @@ def fast(model: nn.Module, domain: Domain) -> Any:
     return splinecam.partition(model, domain, device="cpu", progress=False)
 
 
-@examples(120)
+@examples(80)
 @given(nets(), domains())
 def test_same_cells_as_the_oracle(net: Net, domain: Domain) -> None:
     assert_exact(net.module(), domain)
@@ -55,7 +55,7 @@ def test_same_cells_on_a_plane_in_input_space(data: st.DataObject) -> None:
     assert_exact(data.draw(nets(inputs=inputs, width=5)).module(), data.draw(planes(inputs)))
 
 
-@examples(80)
+@examples(40)
 @given(maxima_nets(), domains())
 def test_same_cells_with_maxima_and_sorted_groups(net: Net, domain: Domain) -> None:
     assert_exact(net.module(), domain)

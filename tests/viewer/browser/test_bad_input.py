@@ -10,13 +10,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from strategies import in_profile
 from viewer.browser.checks import differences, is_blank
 from viewer.browser.driver import Driver
 from viewer.browser.models import classifier, square
 
 Drive = Callable[..., Driver]
 SIZE = (760, 480)
-DAMAGES, TOGETHER = 100, 10
+TOGETHER = 10
+DAMAGES = TOGETHER * in_profile(4)
 
 
 def damaged(content: bytes, place: int, bit: int) -> bytes:
