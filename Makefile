@@ -18,13 +18,12 @@ help:  ## list the targets
 # Reinstalled when the package's metadata, the pinned versions or the compiled kernel change.
 NEEDS := pyproject.toml constraints.txt hatch_build.py $(wildcard src/splinecam/kernels/*.[ch])
 
-# Python compiles modules when they are first imported; pip would compile all 24,000 of them.
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; call make PYTHON=/path/to/python3."; exit 1; }
 	$(PYTHON) -m venv $(VENV) || \
 	  { echo "Could not create $(VENV): is the venv module (Debian: python3-venv) there?"; exit 1; }
-	$(BIN)/python -m pip install --disable-pip-version-check --no-compile $(PIP_FLAGS) -c constraints.txt -e '.[$(1)]'
+	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[$(1)]'
 	@touch $@
 endef
 
