@@ -29,6 +29,7 @@ TITLES = {
     "boundary": "Boundaries, margins, levels and units",
     "encounter": "Where collision avoidance fails",
     "integrated_gradients": "Integrated gradients without sampling",
+    "compression": "What compression does to a network",
     "architectures": "Comparing architectures",
     "definitions": "What is a region?",
 }

@@ -234,6 +234,9 @@ def preimage(part: PartitionData, A: Any, b: Any = None) -> Preimage:
     list of pairs ``(A, b)``, of which one must hold, or the condition of a VNN-LIB file. Equations
     are two rows with opposite signs; they hold on curves, without an area.
 
+    Where a limit is met with equality, to within rounding, ``<=`` counts as met: ``tied_area`` is
+    how much depends on it, and ``part.check`` calls a property that fails nowhere else unresolved.
+
     >>> import splinecam as sc
     >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
     >>> part.preimage([[1.0, 1.0]], [1.0])

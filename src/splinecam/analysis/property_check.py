@@ -48,8 +48,8 @@ class PropertyCheck:
     def status(self) -> Status:
         """``"holds"``, ``"violated"``, or ``"unresolved"`` if rounding cannot tell.
 
-        Violated means that some area is unsafe by more than rounding explains. A condition that is
-        met with equality only, such as at a point, is unresolved.
+        Violated means that some area is unsafe by more than rounding explains. A condition whose
+        limits are met with equality only, such as at a point, is unresolved.
         """
         if self.preimage.certain:
             return "violated"
@@ -65,7 +65,7 @@ class PropertyCheck:
 
     @property
     def area(self) -> float:
-        """The area of the unsafe part."""
+        """The area of the unsafe part, with what is unsafe by an equality only."""
         return self.preimage.area
 
     @property
@@ -129,6 +129,9 @@ def check(part: PartitionData, spec: Any) -> PropertyCheck:
     outputs alone, as for ``preimage``. Of a property, the part of the domain in its boxes counts:
     ``covered`` says how much that is. The network is judged in exact arithmetic with its weights,
     up to bounds of the rounding errors of float64; the witness is judged by the model itself.
+
+    Where the limits are met with equality, to within rounding, and nowhere exceeded, the verdict is
+    unresolved, although ``preimage`` and ``area`` count such points if a limit is ``<=``.
 
     >>> import splinecam as sc
     >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
