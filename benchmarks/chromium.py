@@ -8,6 +8,7 @@ here through the two commands that load a page and run a script, and nothing els
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -57,7 +58,7 @@ class Page:
 
     def evaluate(self, script: str, argument: object = None) -> Any:
         """The value of an expression, or of a function of an argument; promises are awaited."""
-        function = "=>" in script.partition("\n")[0]
+        function = re.match(r"(async )?\(\w*\) =>", script)
         text = f"({script})({json.dumps(argument)})" if function else script
         options = {"awaitPromise": True, "returnByValue": True}
         answer = self._send("Runtime.evaluate", expression=text, **options)

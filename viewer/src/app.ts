@@ -7,7 +7,7 @@ import { boxAround } from "./control/depth";
 import { sentenceOf } from "./control/failure";
 import { Gradients } from "./control/gradients";
 import { handleOf, publish } from "./control/handle";
-import { Hover, hitAt, hitAtPlace } from "./control/hover";
+import { Hover, hitAt, hitAtPlace, practisePointing } from "./control/hover";
 import { PaneControl } from "./control/pane_control";
 import { PaneView } from "./control/panes";
 import type { Gestures } from "./control/pointer";
@@ -56,6 +56,7 @@ export class App implements Stage {
   });
   private ends: (() => void)[] = [];
   private moving = false;
+  private practised = false;
   private interruption: string | null = null;
   /** What the page shows already: changing it to the same would lay it out again. */
   private said = "";
@@ -310,7 +311,7 @@ export class App implements Stage {
     }
     this.place();
     this.showStatus();
-    if (complete) this.preparePointing();
+    if (complete && !this.controls.some((control) => control.busy)) this.preparePointing();
     return complete;
   }
 
@@ -319,14 +320,16 @@ export class App implements Stage {
     const pickers = this.panes.flatMap((pane) => pane.shown(this.camera(pane))?.picker ?? []);
     if (pickers.every((picker) => picker.ready)) return;
     const later = new Promise((resolve) => setTimeout(resolve));
-    this.clock.track(
-      later.then(() => {
-        for (const picker of pickers) {
-          picker.prepare();
-          picker.mesh.cellsOf(0); // finds the cells of all regions
-        }
-      }),
-    );
+    const prepare = () => {
+      for (const picker of pickers) {
+        picker.prepare();
+        picker.mesh.cellsOf(0); // finds the cells of all regions
+      }
+      if (this.practised) return;
+      this.practised = true;
+      return practisePointing(this, this.panes[0]!);
+    };
+    this.clock.track(later.then(prepare));
   }
 
   /** Place what lies over the pictures, if the camera or the plane has moved. */

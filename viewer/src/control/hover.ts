@@ -1,11 +1,14 @@
 // What is under the cursor: at most one search for each picture, however fast the cursor moves.
 
+import { outputsAt } from "../geometry/maps";
 import type { Mesh } from "../geometry/mesh";
 import type { Pair } from "../protocol/messages";
 import type { Level, PaneView } from "./panes";
 import type { Stage } from "./stage";
 
 const REACH = 5; // CSS pixels within which an edge is pointed at
+/** How often it is practised to point, and for how many milliseconds at a time. */
+const [PRACTICE, LESSON] = [400, 4];
 
 /** A place of a pane and what is there. */
 export interface Hit {
@@ -28,11 +31,11 @@ export function hitAt(stage: Stage, pane: PaneView, xy: Pair): Hit | null {
   const { state } = stage.store;
   let edge = -1;
   if (cell >= 0 && state.edges) {
-    const hidden = new Set(state.hiddenLayers);
+    const { hiddenLayers } = state;
     const { edgeLayer } = level.mesh;
     edge = level.picker.edge(at, REACH * camera.unitsPerPixel, (e) => {
       const layer = edgeLayer[e]!;
-      return layer >= 0 && !hidden.has(layer);
+      return layer >= 0 && !hiddenLayers.includes(layer);
     });
   }
   return { pane, level, at, cell, edge };
@@ -43,6 +46,21 @@ export function hitAtPlace(stage: Stage, pane: PaneView, at: Pair): Hit | null {
   const level = pane.shown(stage.view.camera(pane.pixels));
   if (!level) return null;
   return { pane, level, at, cell: level.picker.cell(at), edge: -1 };
+}
+
+/** Point at places of a pane, of which nothing is shown.
+ *
+ * Browsers compile what has run often, and the first answers would wait for that. */
+export async function practisePointing(stage: Stage, pane: PaneView): Promise<void> {
+  const [width, height] = pane.pixels;
+  for (let k = 0; k < PRACTICE && !stage.disposed; ) {
+    for (const end = performance.now() + LESSON; k < PRACTICE && performance.now() < end; k++) {
+      // The places of a sequence that leaves no part of the picture out.
+      const hit = hitAt(stage, pane, [((0.7548 * k) % 1) * width, ((0.5698 * k) % 1) * height]);
+      if (hit && hit.cell >= 0) outputsAt(hit.level.mesh, hit.cell, hit.at);
+    }
+    await new Promise((resolve) => setTimeout(resolve));
+  }
 }
 
 /** Follows the cursor; tells what it points at once for each picture. */

@@ -11,7 +11,7 @@ import type { View } from "./view";
 import type { Steps, Work } from "./work";
 
 const TOLERANCE = 1e-7; // of the mesh's extent, within which lines are straight
-const FAINT = 0.005; // width times opacity below which lines are not seen
+export const FAINT = 0.005; // width times opacity below which lines are not seen
 const MOST = 8192; // segments that are drawn at once
 
 /** How edges look: of each layer, and of the boundary. */

@@ -10,6 +10,7 @@ import { clear, Picture } from "./picture";
 import type { GL, Programs } from "./programs";
 import { drawImage } from "./raster";
 import { alike, type Looks, type Scene } from "./scene";
+import type { Sketch } from "./sketch";
 import type { View } from "./view";
 import { Pace, Work } from "./work";
 
@@ -61,6 +62,11 @@ export class Pictures {
     this.pace = new Pace(programs.gl);
   }
 
+  /** Whether nothing was drawn yet. */
+  get blank(): boolean {
+    return !this.front && !this.begun;
+  }
+
   /** The view whose pixels are those of the picture that is kept, at most half a pixel away. */
   aligned(view: View): View {
     return this.front?.view ? view.alignedWith(this.front.view) : view;
@@ -76,7 +82,9 @@ export class Pictures {
       return { more: false, shown: false, current: true };
     }
     if (scene.waiting && this.front) {
-      return { more: true, shown: this.show(scene, view, again), current: false };
+      // It may be a sketch of what is waited for.
+      const current = this.front.version === scene.version && view.isAt(this.front.view);
+      return { more: calm || !current, shown: this.show(scene, view, again), current };
     }
     if (scene.empty) {
       toCanvas(this.gl, view);
@@ -103,6 +111,22 @@ export class Pictures {
     const { front, fading } = this;
     const current = front?.version === scene.version && view.isAt(front.view) && !fading;
     return { more: unfinished || fading !== null, shown, current };
+  }
+
+  /** Show a picture that the processor has drawn, in place of all before it. */
+  take(scene: Scene, view: View, { pixels, whole }: Sketch, looks: Looks): void {
+    const { gl } = this;
+    if (this.job) this.abandon(this.job);
+    this.endFading();
+    this.reuse(this.overview);
+    this.overview = null;
+    this.reuse(this.front);
+    this.front = Object.assign(this.picture(scene, view, looks), { whole });
+    const [width, height] = view.size;
+    gl.bindTexture(gl.TEXTURE_2D, this.front.texture);
+    gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, width, height, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
+    this.count++;
+    this.begun = true;
   }
 
   /** Draw all of the picture now, into the framebuffer that is bound. */

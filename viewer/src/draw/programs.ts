@@ -1,6 +1,6 @@
 // What is made on the graphics card: programs, buffers, textures.
 
-import { FLAT, IMAGE, LINES, PLAIN, POINTS, SHADED } from "./shaders";
+import { DASHES, FLAT, IMAGE, LINES, PLAIN, POINTS, SHADED } from "./shaders";
 
 export type GL = WebGL2RenderingContext;
 
@@ -75,8 +75,8 @@ export class Program {
 
 /** All programs, and the corners of quads. */
 export class Programs {
-  /** The first pictures need these two. */
-  readonly flat: Program;
+  /** The first picture needs these two. */
+  readonly image: Program;
   readonly lines: Program;
   /** Numbers the corners of QUADS quads; has no attributes. */
   readonly quads: WebGLVertexArrayObject;
@@ -84,7 +84,7 @@ export class Programs {
   private readonly others = new Map<object, Program>();
 
   constructor(readonly gl: GL) {
-    this.flat = new Program(gl, FLAT);
+    this.image = new Program(gl, IMAGE);
     this.lines = new Program(gl, LINES);
     this.maxTexture = gl.getParameter(gl.MAX_TEXTURE_SIZE) || 2048;
     const corners = new Uint16Array(6 * QUADS);
@@ -106,8 +106,12 @@ export class Programs {
     return this.other(SHADED);
   }
 
-  get image(): Program {
-    return this.other(IMAGE);
+  get dashes(): Program {
+    return this.other(DASHES);
+  }
+
+  get flat(): Program {
+    return this.other(FLAT);
   }
 
   get plain(): Program {

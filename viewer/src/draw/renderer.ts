@@ -4,7 +4,7 @@ import type { Camera } from "../geometry/camera";
 import type { Mesh } from "../geometry/mesh";
 import type { ColoringHeader, Message, Pair, RasterHeader } from "../protocol/messages";
 import type { Local } from "./clip";
-import { rgb } from "./colours";
+import { type Rgb, rgb } from "./colours";
 import type { HighlightStyle } from "./highlight";
 import type { LineStyle } from "./lines";
 import { Overlay, type OverlayLook } from "./overlay";
@@ -20,6 +20,8 @@ import { warmUp, warmUpRest } from "./warm_up";
 const NO_WEBGL =
   "This browser draws no WebGL2 pictures. Update it, or switch on hardware acceleration in its " +
   "settings; Chrome, Edge, Firefox and Safari of the last years can draw them.";
+/** Cells from which on a picture that replaces another one is sketched. */
+const MANY = 2000;
 const RESTING = 80; // milliseconds without movement after which the camera rests
 
 /** Milliseconds in which meshes are made ready in a frame: while one moves, while nothing does, and
@@ -137,26 +139,24 @@ export class Renderer {
     const wanted = View.of(camera, this.fittingRatio(camera, ratioOf(look)));
     const again = this.resize(wanted) || this.overlay.changed(look);
     const moving = this.noteMovement(wanted);
-    const ready = this.prepare(look.slots, performance.now() + this.patience(moving));
+    const calm = look.calm ?? true;
+    const sketched = this.sketch(look, wanted);
+    const ready = !sketched && this.prepare(look.slots, this.patience(moving), calm);
     const scene = this.scene(look);
     // Nothing is put on the canvas before there is a picture: that would make it come later.
-    if (!this.begun && scene.empty && !ready) return true;
+    if (!this.begun && scene.empty && !ready && !sketched) return true;
     this.begun = true;
     const view = this.pictures.aligned(wanted);
-    const { more, shown, current } = this.pictures.draw(scene, view, {
-      moving,
-      again,
-      calm: look.calm ?? true,
-    });
+    const { more, shown, current } = this.pictures.draw(scene, view, { moving, again, calm });
     if (shown) this.overlay.draw(this.programs, view, look);
     // The frame after the first complete one has time for it.
     if (this.current && !this.warm) {
       this.warm = true;
       warmUpRest(this.programs);
     }
-    this.current = ready && current;
+    this.current = current && (ready || scene.waiting);
     if (this.current) this.pictures.abrupt = false;
-    return more || moving || !ready || !this.warm;
+    return more || moving || (!ready && calm) || !this.warm;
   }
 
   /** What one sees on a canvas of its own, drawn completely, with so many pixels for each of now.
@@ -170,7 +170,7 @@ export class Renderer {
     const ratio = this.fittingRatio(camera, scale * ratioOf(look));
     const [width, height] = View.of(camera, ratio).size;
     const view = View.of(camera, this.fittingRatio(camera, 2 * ratio));
-    this.prepare(look.slots, Number.POSITIVE_INFINITY);
+    this.prepare(look.slots, Number.POSITIVE_INFINITY, true);
     this.resize(view);
     gl.bindFramebuffer(gl.FRAMEBUFFER, null);
     Pictures.drawNow(programs, this.scene(look), view);
@@ -213,12 +213,29 @@ export class Renderer {
     return slot;
   }
 
-  /** Make meshes ready until a moment; returns whether all are. */
-  private prepare(names: readonly string[], moment: number): boolean {
+  /** Sketch the mesh of a picture that is waited for; returns whether it did. */
+  private sketch(look: Look, view: View): boolean {
+    const [name] = look.slots;
+    if (name === undefined || look.slots.length > 1) return false;
+    const { blank, abrupt } = this.pictures;
+    if (!blank && !abrupt) return false;
+    const { own, paper } = this.sceneLook(look);
+    const sketch = this.slot(name).sketch(view, own, paper, blank ? 0 : MANY);
+    if (!sketch) return false;
+    this.version++;
+    this.pictures.take(this.scene(look), view, sketch, new Map([[name, sketch.looks]]));
+    return true;
+  }
+
+  /** Make meshes ready for so many milliseconds; returns whether all are.
+   *
+   * calm: no other mesh is about to come, so that one that is sketched is worth it. */
+  private prepare(names: readonly string[], patience: number, calm: boolean): boolean {
+    const moment = performance.now() + patience;
     let ready = true;
     for (const name of names) {
       const slot = this.slot(name);
-      if (slot.prepare(this.programs, moment)) this.version++;
+      if ((calm || !slot.sketched) && slot.prepare(this.programs, moment)) this.version++;
       ready &&= slot.ready;
     }
     return ready;
@@ -226,16 +243,21 @@ export class Renderer {
 
   /** The scene of a look; its version changes with what pictures of cells depend on. */
   private scene(look: Look): Scene {
-    const { theme, slots, edges, boundary, hiddenLayers, edgeWidth, layers = 0 } = look;
-    const paper = look.paper ? rgb(look.paper) : theme === "dark" ? DARK_PAPER : PAPER;
+    const { theme, slots, edges, boundary, hiddenLayers, edgeWidth } = look;
+    const { own, paper } = this.sceneLook(look);
     const key = JSON.stringify([theme, slots, edges, boundary, hiddenLayers, edgeWidth, paper]);
     if (key !== this.key) this.version++;
     this.key = key;
-    const ink = theme === "dark" ? INK_ON_DARK : INK;
-    const hidden = new Set(hiddenLayers);
-    const own: SceneLook = { edges, boundary, hidden, edgeWidth, layers, ink };
     const used = slots.map((name) => [name, this.slot(name)] as const);
     return sceneOf(this.programs, used, own, paper, this.version);
+  }
+
+  private sceneLook(look: Look): { own: SceneLook; paper: Rgb } {
+    const { theme, edges, boundary, hiddenLayers, edgeWidth, layers = 0 } = look;
+    const paper = look.paper ? rgb(look.paper) : theme === "dark" ? DARK_PAPER : PAPER;
+    const ink = theme === "dark" ? INK_ON_DARK : INK;
+    const hidden = new Set(hiddenLayers);
+    return { own: { edges, boundary, hidden, edgeWidth, layers, ink }, paper };
   }
 
   /** A ratio with which the canvas is not larger than the graphics card can draw. */

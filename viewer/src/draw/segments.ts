@@ -49,8 +49,10 @@ export class SegmentTexture {
     const { color, opacity: a, ratio } = { ...stroke, ratio: view.ratio };
     const halfSize = [view.size[0] / 2, view.size[1] / 2];
     const width = stroke.width * ratio;
-    const dash = (stroke.dash ?? [0, 0]).map((length) => length * ratio);
-    const program = programs.lines.use({ place, halfSize, width, dash });
+    const { dash } = stroke;
+    const program = dash ? programs.dashes : programs.lines;
+    program.use({ place, halfSize, width });
+    if (dash) program.set("dash", [dash[0] * ratio, dash[1] * ratio]);
     program.set("caps", stroke.caps ? 1 : 0);
     program.set("color", [a * color[0], a * color[1], a * color[2], a]);
     gl.bindTexture(gl.TEXTURE_2D, this.texture);

@@ -7,11 +7,13 @@ import { type EdgeLooks, Edges } from "./edges";
 import { Fill } from "./fills";
 import type { Programs } from "./programs";
 import { Raster } from "./raster";
+import { type Sketch, sketchOf } from "./sketch";
 import { inkOn } from "./theme";
 import type { View } from "./view";
 import { type Steps, stepUntil, type Work } from "./work";
 
 const SMALL = 100_000; // cells
+const PIXELS = 4_000_000; // of a sketch, at most
 const PATIENCE = 400; // milliseconds that a mesh waits for its colours
 
 /** The switches of a picture of cells. */
@@ -52,6 +54,8 @@ export class Slot {
   private content: Content | null = null;
   private shown: Shown | null = null;
   private making: Steps<void> | null = null;
+  /** Whether a sketch of the mesh is shown until it is ready. */
+  sketched = false;
   /** When the mesh was set. */
   private since = 0;
   private message: Message<RasterHeader> | null = null;
@@ -61,6 +65,7 @@ export class Slot {
     this.stop();
     this.content = mesh && { mesh, paint: null, byClass: false, only: null };
     this.since = performance.now();
+    this.sketched = false;
     if (!mesh) this.forget();
   }
 
@@ -101,6 +106,25 @@ export class Slot {
       throw error;
     }
     return this.shown !== before || this.shown?.edges !== edges;
+  }
+
+  /** Draw a mesh that is not ready with the processor, and forget what was shown before it.
+   *
+   * few: cells below which this is not worth it. Null: it is ready, or cannot be drawn so. */
+  sketch(view: View, look: SceneLook, paper: Rgb, few: number): Sketch | null {
+    const { content } = this;
+    const { paint } = content ?? {};
+    if (!content || paint?.kind !== "flat" || this.sketched || content.only || this.message)
+      return null;
+    const { mesh, byClass } = content;
+    if (mesh === this.shown?.content.mesh || mesh.cellCount < few) return null;
+    if (view.size[0] * view.size[1] > PIXELS) return null;
+    const ink = inkOn(brightness(paint));
+    const rim = !byClass && ink === inkOn(1);
+    const sketch = sketchOf(mesh, paint, view, { ...look, paper, ink, rim });
+    this.forget();
+    this.sketched = true;
+    return sketch;
   }
 
   /** Whether there is a mesh that cannot be shown yet, and none before it. */
@@ -163,6 +187,7 @@ export class Slot {
   /** Forget what was on the graphics card, after it was lost. */
   lose(): void {
     this.shown = null;
+    this.sketched = false;
     this.making = null;
     this.raster = null;
   }
@@ -181,7 +206,7 @@ export class Slot {
     try {
       if (paint) yield* fill.setPaint(paint);
       // Cells of small meshes are shown together with their edges, those of large ones before.
-      if (mesh.cellCount <= SMALL) edges ??= yield* Edges.of(programs, mesh, only);
+      if (mesh.cellCount <= SMALL || this.sketched) edges ??= yield* Edges.of(programs, mesh, only);
       shown = true;
     } finally {
       if (!shown && !kept) fill.dispose();
@@ -189,6 +214,7 @@ export class Slot {
     if (!kept) this.forget();
     else if (kept.edges !== edges) kept.edges?.dispose();
     this.shown = { content, fill, edges };
+    this.sketched = false;
     yield;
     this.shown.edges ??= yield* Edges.of(programs, mesh, only);
   }

@@ -10,29 +10,32 @@ import { SegmentTexture } from "./segments";
 import { INK } from "./theme";
 import { View } from "./view";
 
-/** Compile what the first pictures need, while the data comes. */
+/** Compile what the first picture needs, which is a sketch, while the data comes. */
 export function warmUp(programs: Programs): void {
-  const { gl } = programs;
-  drawCell(programs);
+  drawPicture(programs, 1);
   drawEdge(programs);
-  gl.flush();
+  programs.gl.flush();
 }
 
 /** Compile what is needed when one moves or points; something was drawn on the canvas before. */
 export function warmUpRest(programs: Programs): void {
   const { gl } = programs;
-  const picture = new Picture(gl, [1, 1]);
-  gl.bindFramebuffer(gl.FRAMEBUFFER, null);
-  for (const opacity of [1, 0.5]) {
-    drawImage(programs, picture.texture, [0, 0, 0, 0], { exact: true, opacity });
-  }
-  picture.dispose();
+  drawPicture(programs, 0.5);
+  drawCell(programs);
   drawTriangle(programs, () => {
     gl.enable(gl.BLEND);
     programs.plain.use({ place: [0, 0, 0, 0], color: [0, 0, 0, 0] });
     return undefined;
   });
   gl.flush();
+}
+
+function drawPicture(programs: Programs, opacity: number): void {
+  const { gl } = programs;
+  const picture = new Picture(gl, [1, 1]);
+  gl.bindFramebuffer(gl.FRAMEBUFFER, null);
+  drawImage(programs, picture.texture, [0, 0, 0, 0], { exact: true, opacity });
+  picture.dispose();
 }
 
 function drawCell(programs: Programs): void {

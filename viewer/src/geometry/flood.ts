@@ -8,9 +8,14 @@ export interface Reached {
   complete: boolean;
 }
 
+const NEARBY = 300; // cells
+
 export class Flood {
   private readonly stamps: Uint32Array;
   private stamp = 0;
+  private readonly near = new Uint32Array(NEARBY);
+  /** Whether the last flood has reached all that it could. */
+  private complete = true;
 
   constructor(private readonly mesh: Mesh) {
     this.stamps = new Uint32Array(mesh.cellCount);
@@ -18,22 +23,43 @@ export class Flood {
 
   /** At most `limit` cells that are reached from `start` by crossing edges for which `crosses`. */
   from(start: number, limit: number, crosses: (edge: number) => boolean): Reached {
+    const queue = new Uint32Array(Math.min(limit, this.mesh.cellCount));
+    const cells = queue.slice(0, this.spread(queue, start, crosses));
+    return { cells, complete: this.complete };
+  }
+
+  /** The first few hundred of them, valid until the next call.
+   *
+   * One points often, and whatever is made anew each time is collected some time, which takes
+   * milliseconds. */
+  nearby(start: number, crosses: (edge: number) => boolean): Uint32Array {
+    return this.near.subarray(0, this.spread(this.near, start, crosses));
+  }
+
+  /** Write what is reached into a queue, as far as it has room; returns how many cells these are. */
+  private spread(queue: Uint32Array, start: number, crosses: (edge: number) => boolean): number {
     const { stamps } = this;
     const { corners, offsets, halfedgeCell } = this.mesh;
     const stamp = ++this.stamp;
-    const queue = [start];
+    let count = 1;
+    queue[0] = start;
     stamps[start] = stamp;
-    for (let head = 0; head < queue.length; head++) {
+    this.complete = true;
+    for (let head = 0; head < count; head++) {
       const cell = queue[head]!;
-      for (let k = offsets[cell]!; k < offsets[cell + 1]!; k++) {
+      const end = offsets[cell + 1]!;
+      for (let k = offsets[cell]!; k < end; k++) {
         const h = corners[k]!;
         const next = halfedgeCell[h ^ 1]!;
         if (next < 0 || stamps[next] === stamp || !crosses(h >> 1)) continue;
-        if (queue.length >= limit) return { cells: Uint32Array.from(queue), complete: false };
+        if (count >= queue.length) {
+          this.complete = false;
+          return count;
+        }
         stamps[next] = stamp;
-        queue.push(next);
+        queue[count++] = next;
       }
     }
-    return { cells: Uint32Array.from(queue), complete: true };
+    return count;
   }
 }

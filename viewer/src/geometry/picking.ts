@@ -13,7 +13,6 @@ import { hullOf, inHull } from "./hull";
 import type { Mesh } from "./mesh";
 import { Seeds } from "./seeds";
 
-const NEAR_CELLS = 300; // that are searched for the nearest edge
 const ROUNDING = 1e-12; // of the size of the mesh: how far outside a cell a point may seem to be
 
 export class Picker {
@@ -65,13 +64,18 @@ export class Picker {
       return squaredDistance(x, y, points[a]!, points[a + 1]!, points[b]!, points[b + 1]!);
     };
     const within = (reach / this.mesh.scale) ** 2;
-    const { cells } = this.flood.from(start, NEAR_CELLS, (edge) => distance(edge) <= within);
-    let [best, nearest] = [-1, within];
-    for (const cell of cells) {
-      for (let k = this.mesh.offsets[cell]!; k < this.mesh.offsets[cell + 1]!; k++) {
-        const edge = this.mesh.corners[k]! >> 1;
+    const cells = this.flood.nearby(start, (edge) => distance(edge) <= within);
+    const { offsets, corners } = this.mesh;
+    let best = -1;
+    let nearest = within;
+    for (let i = 0; i < cells.length; i++) {
+      const end = offsets[cells[i]! + 1]!;
+      for (let k = offsets[cells[i]!]!; k < end; k++) {
+        const edge = corners[k]! >> 1;
         const far = distance(edge);
-        if (far <= nearest && accepts(edge)) [best, nearest] = [edge, far];
+        if (far > nearest || !accepts(edge)) continue;
+        best = edge;
+        nearest = far;
       }
     }
     return best;
