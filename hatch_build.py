@@ -24,6 +24,11 @@ SOURCES = (
     "faces.c",
     "rows.c",
     "segments.c",
+    "overlay.c",
+    "pack.c",
+    "locate.c",
+    "trace.c",
+    "overlay_values.c",
     "loops.c",
     "pool.c",
 )

@@ -127,29 +127,30 @@ def _assembled(
 ) -> Difference:
     """The difference from the outcome of a run, whose outputs are those of both networks."""
     outcome = found.outcome
-    a, b = outcome.output.chunk(2, 1)
     error_a, error_b = outcome.error.chunk(2)
     rounding = error_a + error_b
     # Outputs that are the same function have no difference, and rounding has no part in this. The
     # models themselves round differently, unless they are equal bit by bit.
     error = torch.where(found.same, 0.0, rounding)
     rounding = torch.zeros_like(rounding) if pair.equal else rounding
-    shown: dict[Shown, tuple[Tensor, Tensor]] = {
-        "both": (outcome.output, outcome.error),
-        "a": (a.contiguous(), error_a),
-        "b": (b.contiguous(), error_b),
-        "difference": (a - b, rounding),
-    }
+    errors = {"both": outcome.error, "a": error_a, "b": error_b, "difference": rounding}
     stripped = pair.a.stripped is not None
 
     def view(kind: Shown) -> Partition:
-        values, errors = shown[kind]
         device = outcome.mesh.uv.device
         program = pair.joined(kind)
         program = program if program.device == device else program.to(device)
-        chosen = replace(outcome, output=values, error=errors)
+        chosen = replace(outcome, output=_outputs(outcome.output, kind), error=errors[kind])
         named = names if kind in ("a", "b") else None
         model = both.showing(kind, stripped=stripped)
         return assemble(model, program, domain, chosen, names=named)
 
     return Difference(view, error)
+
+
+def _outputs(both: Tensor, kind: Shown) -> Tensor:
+    """The outputs that are shown, of those of both networks side by side (V, 2 n)."""
+    if kind == "both":
+        return both
+    a, b = both.chunk(2, 1)
+    return a - b if kind == "difference" else (a if kind == "a" else b).contiguous()

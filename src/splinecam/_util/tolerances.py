@@ -21,6 +21,7 @@ __all__ = [
     "JACOBIAN_PRECISION",
     "LARGEST_DOMAIN",
     "MAX_CORNER_ERROR",
+    "OVERLAY_SLACK",
     "PLANAR",
     "SAFETY",
     "SHORT_SIDE",
@@ -44,6 +45,10 @@ SAFETY = 8.0
 
 # The rounding error of a coordinate in the engine's frame, where the domain spans about [-1, 1].
 UV_ERROR = 2 * EPS
+
+# The distance in the engine's frame up to which features of two partitions count as touching. It
+# is thousands of rounding errors, as vertices of lines that meet at small angles are less precise.
+OVERLAY_SLACK = 2.0**-40
 
 # The precision of slopes that are fitted to vertex values, relative to the steepest slope. Regions
 # that are too thin for it get the network's own derivative instead.

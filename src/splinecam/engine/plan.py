@@ -42,6 +42,7 @@ __all__ = [
     "cutting_kernel",
     "finds_signs",
     "free_memory",
+    "overlaying_kernel",
     "plan_stage",
     "to_device",
     "vertices_after",
@@ -231,6 +232,14 @@ def cutting_kernel(place: Place, signs: Signs | None) -> Kernel | None:
     signs: of the layer's units, if they are known. The kernel takes none that vanish at a vertex.
     """
     return place.kernel if signs is not None and signs.clear else None
+
+
+def overlaying_kernel(plan: Plan) -> Kernel | None:
+    """The compiled kernel, if it lays two partitions over each other.
+
+    It does so where all is on the CPU. On a GPU two networks are run together.
+    """
+    return plan.first.kernel if plan.make_second is None else None
 
 
 # -- evaluation -------------------------------------------------------------------------------

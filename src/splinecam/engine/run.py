@@ -37,7 +37,16 @@ from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, Piec
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
-__all__ = ["Outcome", "Report", "Run", "TooLarge", "first_state", "join_states", "run"]
+__all__ = [
+    "Outcome",
+    "Report",
+    "Run",
+    "TooLarge",
+    "faces_within",
+    "first_state",
+    "join_states",
+    "run",
+]
 
 # Memory of the refinement per region, measured: mesh, new mesh and temporaries.
 _MESH_BYTES = 1000
@@ -102,6 +111,11 @@ def run(
         computation = Run(plan, max_regions, report)
         state = first_state(plan.first.program, polygon_mesh(corners), x)
         return computation.outcome(state, 0).kept()
+
+
+def faces_within(memory: int) -> int:
+    """How many regions a refinement may have that stays within so many bytes."""
+    return memory // _MESH_BYTES
 
 
 def first_state(program: Program, mesh: Mesh, x: Tensor) -> State:
@@ -259,7 +273,7 @@ class Run:
         error = state.bounds[layer.source].error.reshape(-1)
         if layer_input.signs is None:
             error = error + EPS * torch.maximum(layer_input.low.abs(), layer_input.high.abs())
-        fits = self.memory // _MESH_BYTES
+        fits = faces_within(self.memory)
         most = fits if self.max_regions is None else min(fits, self.max_regions - self.finished)
         try:
             made = self._refinement(state, index, error, layer_input, most)
@@ -335,6 +349,6 @@ def _more_memory(memory: int) -> str:
             "out to use what is free."
         )
     return (
-        f"What is cut at once must stay below {memory // _MESH_BYTES:,} regions: raise memory, or "
+        f"What is cut at once must stay below {faces_within(memory):,} regions: raise memory, or "
         "choose a smaller domain."
     )

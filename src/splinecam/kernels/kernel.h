@@ -158,6 +158,33 @@ typedef struct {
     double *new_t, *s;        /* position on the segment, and fraction of the way to the next point */
 } sc_crossings;
 
+/* How the value of an affine function follows from those at three vertices of a subdivision: it is
+ * that at the first one, and the weighted rises from there to the others. */
+typedef struct {
+    double second_weight, third_weight;
+    int64_t first, second, third;
+} sc_fit;
+
+/* The common refinement of two subdivisions of one polygon, and its history: three blocks, which
+ * sc_free releases (`fit` is the third). Its vertices are those of the first, those of the second without the corners
+ * of the domain, and the crossings of edges of both. */
+typedef struct {
+    void *block, *history;
+    int64_t vertices, edges, faces, corners;
+    int64_t crossings;
+    double *uv;
+    int64_t *edge, *offset, *corner, *edge_layer, *edge_unit, *vertex_layer;
+    sc_fit *fit; /* (vertices - crossings) how the other's values follow; nothing at the corners */
+    int64_t *first_edge, *second_edge; /* (crossings) the edges that cross, and ... */
+    double *first_t, *second_t;        /* ... where on them */
+} sc_overlaid;
+
+/* Two functions, each at the vertices of one subdivision, on whose faces it is affine. */
+typedef struct {
+    int64_t width;                /* numbers per vertex */
+    const double *first, *second; /* (vertices of the subdivision, width) */
+} sc_affine_pair;
+
 typedef struct sc_pool sc_pool;
 
 SC_EXPORT int64_t sc_version(void);
@@ -166,6 +193,11 @@ SC_EXPORT void sc_pool_free(sc_pool *pool);
 SC_EXPORT void sc_free(void *block);
 SC_EXPORT int sc_refine(sc_pool *pool, const sc_mesh *mesh, const sc_layer *layer,
                         const sc_settings *settings, sc_refined *refined);
+SC_EXPORT int sc_overlay(sc_pool *pool, const sc_mesh *first, const sc_mesh *second,
+                         int64_t corners, double slack, int64_t max_faces, sc_overlaid *made);
+SC_EXPORT int sc_overlay_values(sc_pool *pool, const sc_mesh *first, const sc_mesh *second,
+                                int64_t corners, const sc_overlaid *made,
+                                const sc_affine_pair *pair, double *table);
 SC_EXPORT int sc_scan(sc_pool *pool, const double *table, int64_t rows, int64_t begin, int64_t end,
                       sc_sign_range *sign_range);
 SC_EXPORT int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width,

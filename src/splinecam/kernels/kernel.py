@@ -17,15 +17,17 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.inputs import MAX_CHORDS, LayerFunctions
 from splinecam.kernels.library import (
     STATUS,
+    AffinePairStruct,
     CrossingsStruct,
     DenseStruct,
     LayerStruct,
+    OverlaidStruct,
     RefinedStruct,
     SettingsStruct,
     SignRangeStruct,
     library,
 )
-from splinecam.kernels.refined import History, KernelMesh, mesh_struct
+from splinecam.kernels.refined import History, KernelMesh, Overlaid, mesh_struct
 from splinecam.kernels.rows import LineRows, SignRange
 
 __all__ = ["Dense", "DenseResult", "Kernel", "PointsAlong", "Refined", "available", "kernel_for"]
@@ -204,6 +206,38 @@ class Kernel:
             return reason
         made = KernelMesh(self._lib, refined, structs[0].width)
         return Refined(made, History(self._lib, refined, mesh))
+
+    def overlay(
+        self, first: Mesh, second: Mesh, corners: int, slack: float, max_faces: int | None = None
+    ) -> Overlaid | str:
+        """The common refinement of two meshes of one polygon, whose corners are numbered first.
+
+        corners: how many there are; slack: distances up to which features count as touching.
+        Returns the refinement, or why there is none: "degenerate" or "too many faces".
+        """
+        made: Any = OverlaidStruct()
+        meshes = mesh_struct(first), mesh_struct(second)
+        most = -1 if max_faces is None else max_faces
+        reason = self._call("sc_overlay", *map(byref, meshes), corners, slack, most, byref(made))
+        return Overlaid(self._lib, made, first, second, corners) if reason == "done" else reason
+
+    def overlay_values(
+        self, overlaid: Overlaid, first: Tensor, second: Tensor, out: Tensor
+    ) -> None:
+        """Write the values of two functions at the vertices of an overlay, side by side.
+
+        first, second: (V', n) at the vertices of the two meshes, on whose faces they are affine;
+        out: (V, 2 n).
+        """
+        meshes = mesh_struct(overlaid.first), mesh_struct(overlaid.second)
+        sizes = [(mesh.num_vertices, first.shape[1]) for mesh in (overlaid.first, overlaid.second)]
+        if [tuple(first.shape), tuple(second.shape)] != sizes:
+            raise ValueError("the values do not belong to the vertices of the two meshes")
+        if tuple(out.shape) != (overlaid.mesh.num_vertices, 2 * first.shape[1]):
+            raise ValueError("there must be room for both functions at every vertex")
+        pair = AffinePairStruct(first.shape[1], _address(first), _address(second))
+        given = overlaid.corners, byref(overlaid.struct), byref(pair), _address(out)
+        self._call("sc_overlay_values", *map(byref, meshes), *given)
 
     def points_along(
         self, z: Tensor, positive: Tensor, error: Tensor, segment: Tensor, t: Tensor

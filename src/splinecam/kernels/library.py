@@ -18,18 +18,20 @@ from splinecam.kernels.structures import declare, structures
 
 __all__ = [
     "STATUS",
+    "AffinePairStruct",
     "CrossingsStruct",
     "DenseStruct",
     "LayerStruct",
     "LinesStruct",
     "MeshStruct",
+    "OverlaidStruct",
     "RefinedStruct",
     "SettingsStruct",
     "SignRangeStruct",
     "library",
 ]
 
-VERSION = 4  # of the interface, as sc_version() returns it
+VERSION = 5  # of the interface, as sc_version() returns it
 
 STATUS = {
     0: "done",
@@ -45,6 +47,7 @@ MeshStruct, LayerStruct = _STRUCTURES["sc_mesh"], _STRUCTURES["sc_layer"]
 SettingsStruct, RefinedStruct = _STRUCTURES["sc_settings"], _STRUCTURES["sc_refined"]
 SignRangeStruct, LinesStruct = _STRUCTURES["sc_sign_range"], _STRUCTURES["sc_lines"]
 DenseStruct, CrossingsStruct = _STRUCTURES["sc_dense"], _STRUCTURES["sc_crossings"]
+OverlaidStruct, AffinePairStruct = _STRUCTURES["sc_overlaid"], _STRUCTURES["sc_affine_pair"]
 
 _log = logging.getLogger("splinecam")
 _ENDINGS = {"win32": "dll", "darwin": "dylib"}

@@ -13,7 +13,7 @@ from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.library import LinesStruct, MeshStruct
 
-__all__ = ["History", "KernelMesh", "mesh_struct"]
+__all__ = ["History", "KernelMesh", "Overlaid", "mesh_struct"]
 
 
 _FIELDS = [name for name, _ in MeshStruct._fields_]
@@ -158,6 +158,20 @@ class History:
         on_lines = Breakpoints(first, t, unit, slope_change, edge, index)
         on_chords = Breakpoints(slots, slot_t, slot_unit, slot_slope_change, chord, slot)
         return on_edges, inside, (on_lines, on_chords)
+
+
+class Overlaid:
+    """The common refinement of two meshes.
+
+    mesh: its vertices are those of the first mesh, those of the second but for the corners of the
+    domain, and the crossings of edges of both; first, second: the two meshes; corners: the number
+    of corners of the domain; struct: the refinement as the library takes it.
+    """
+
+    def __init__(self, lib: Any, made: Any, first: Mesh, second: Mesh, corners: int) -> None:
+        self.mesh = KernelMesh(lib, made, 2)
+        self._blocks = _Block(lib, made.history), _Block(lib, made.fit)
+        self.struct, self.first, self.second, self.corners = made, first, second, corners
 
 
 def mesh_struct(mesh: Mesh) -> Any:

@@ -21,7 +21,7 @@ from splinecam.network.ops import Affine, role_of, rule_of
 from splinecam.network.program import Program, Stage, Step
 from splinecam.network.values import Ref
 
-__all__ = ["Stacked", "stacked"]
+__all__ = ["Chains", "Stacked"]
 
 _LINEAR = torch.ops.aten.linear.default
 _RULE = cast(Affine, rule_of(_LINEAR))
@@ -51,35 +51,61 @@ class _Dense:
     layer: PiecewiseScalar | None
 
 
-def stacked(pair: Pair) -> Stacked | None:
-    """Two chains of dense layers with functions of one variable between them, as one.
+@dataclass(frozen=True)
+class Chains:
+    """Two chains of dense layers with the same functions of one variable between them."""
 
-    None if the networks are no such chains, or have different numbers of layers or other functions.
-    """
-    chains = [_chain(program) for program in (pair.a, pair.b)]
-    first, second = chains
-    if first is None or second is None or len(first) != len(second):
-        return None
-    if not all(_alike(a.layer, b.layer) for a, b in zip(first, second, strict=True)):
-        return None
-    size = prod(pair.a.input_shape)
-    every = torch.arange(size, device=pair.a.device)
-    places, stages, units = (every, every), [], []
-    source = pair.a.input_name
-    for number, (a, b) in enumerate(zip(first, second, strict=True)):
-        weight, bias, places = _stack(a, b, places, size)
-        size = weight.shape[0]
-        units.append(places)
-        stages.append(_stage(number, source, a, b, weight, bias, places))
-        layer = stages[-1].layer
-        source = "" if layer is None else layer.result
-    if len(pair.a.input_shape) > 1:
-        stages[0] = _flattened(stages[0], pair.a.input_name)
-    name = stages[-1].live_out[0]
-    program = replace(
-        pair.a, stages=tuple(stages), output_name=name, output_shape=(size,), final=None
-    )
-    return Stacked(replace(program, stripped=None), units)
+    pair: Pair
+    first: list[_Dense]
+    second: list[_Dense]
+
+    @classmethod
+    def of(cls, pair: Pair) -> Chains | None:
+        """The chains of two networks.
+
+        None if they are no such chains, or have different numbers of layers or other functions.
+        """
+        first, second = (_chain(program) for program in (pair.a, pair.b))
+        if first is None or second is None or len(first) != len(second):
+            return None
+        if not all(_alike(a.layer, b.layer) for a, b in zip(first, second, strict=True)):
+            return None
+        return cls(pair, first, second)
+
+    @property
+    def have_common_units(self) -> bool:
+        """Whether both have a unit of the first layer in common.
+
+        If not, they have no others that depend on the input.
+        """
+        if len(self.first) == 1:
+            return False
+        every = self._inputs
+        *_, (a, b) = _stack(self.first[0], self.second[0], (every, every), every.shape[0])
+        return bool((b < a.shape[0]).any())
+
+    @property
+    def _inputs(self) -> Tensor:
+        """The numbers of the inputs."""
+        return torch.arange(prod(self.pair.a.input_shape), device=self.pair.a.device)
+
+    def stacked(self) -> Stacked:
+        """Both chains as one."""
+        program, every = self.pair.a, self._inputs
+        places, size, stages, units = (every, every), every.shape[0], [], []
+        source = program.input_name
+        for number, (a, b) in enumerate(zip(self.first, self.second, strict=True)):
+            weight, bias, places = _stack(a, b, places, size)
+            size = weight.shape[0]
+            units.append(places)
+            stages.append(_stage(number, source, a, b, weight, bias, places))
+            layer = stages[-1].layer
+            source = "" if layer is None else layer.result
+        if len(program.input_shape) > 1:
+            stages[0] = _flattened(stages[0], program.input_name)
+        name = stages[-1].live_out[0]
+        program = replace(program, stages=tuple(stages), output_name=name, output_shape=(size,))
+        return Stacked(replace(program, final=None, stripped=None), units)
 
 
 def _chain(program: Program) -> list[_Dense] | None:
@@ -129,16 +155,37 @@ def _stack(
         wide[:, size] = dense.bias
         rows.append(wide)
     everything = torch.cat(rows) + 0.0  # which makes zeros equal
-    _, kind = torch.unique(everything, dim=0, return_inverse=True)
-    count, m = everything.shape[0], a.weight.shape[0]
-    number = torch.arange(count, device=kind.device)
-    first = torch.full_like(number, count).scatter_reduce_(0, kind, number, "amin")[kind]
+    first, m = _first_equal_rows(everything), a.weight.shape[0]
+    number = torch.arange(everything.shape[0], device=first.device)
     # All units of the first network stay, so that they keep their numbers.
     kept = (number < m) | (first == number)
     place = torch.where(number < m, number, (torch.cumsum(kept.long(), 0) - 1)[first])
     table = everything[kept]
     weight, bias = table[:, :size].contiguous(), table[:, size].contiguous()
     return weight, bias, (place[:m], place[m:])
+
+
+def _first_equal_rows(rows: Tensor) -> Tensor:
+    """The first row that is the same as each row of a table (N, n) without negative zeros, (N,).
+
+    Rows are compared with those of the same random sum of their bits, and sorted only if others
+    have it, too.
+    """
+    bits = rows.view(torch.int64)
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=generator) | 1
+    _, kind = torch.unique((bits * factors.to(rows.device)).sum(1), return_inverse=True)
+    first = _first_of_kind(kind)
+    if not bits.equal(bits[first]):
+        first = _first_of_kind(torch.unique(rows, dim=0, return_inverse=True)[1])
+    return first
+
+
+def _first_of_kind(kind: Tensor) -> Tensor:
+    """The first place with the same number as each place, (N,)."""
+    number = torch.arange(kind.shape[0], device=kind.device)
+    least = torch.full_like(number, kind.shape[0]).scatter_reduce_(0, kind, number, "amin")
+    return least[kind]
 
 
 def _stage(
