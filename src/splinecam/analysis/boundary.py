@@ -40,6 +40,7 @@ __all__ = [
     "check_kind",
     "decision_boundary",
     "level_set",
+    "levels_of",
     "output_of",
     "unresolved_places",
     "winners_of",
@@ -188,7 +189,7 @@ def level_set(
     (-0.1, 0.0, 0.1)
     """
     index = output_of(part, output)
-    wanted = _levels(levels)
+    wanted = levels_of(levels)
     z = part.values[:, index : index + 1]
     size = EPS * float(z.abs().max())
     error = part.value_error[index] + size + EPS * wanted.to(z).abs()
@@ -218,8 +219,8 @@ def output_of(part: PartitionData, output: int | None) -> int:
     return index % n
 
 
-def _levels(levels: float | Sequence[float] | Tensor) -> Tensor:
-    """The different levels, ascending."""
+def levels_of(levels: float | Sequence[float] | Tensor) -> Tensor:
+    """The different levels that a caller gives, ascending."""
     try:
         wanted: Tensor = torch.unique(torch.as_tensor(levels, dtype=torch.float64))
     except (TypeError, ValueError, RuntimeError):

@@ -1,45 +1,21 @@
-"""The class ``Atlas``: a partition that stays on disk as tiles."""
+"""The class ``Atlas``, which binds the questions about a partition on disk as methods."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
-import numpy as np
 import torch
-from torch import Tensor, nn
 
-from splinecam._partition import Partition
-from splinecam._util.files import replaced
-from splinecam.analysis.partition_data import Unresolved
-from splinecam.atlas.completing import SEAM_EDGES, SEAM_VERTICES
+from splinecam.atlas import curves
+from splinecam.atlas.atlas_data import AtlasData
 from splinecam.atlas.manifest import Manifest
-from splinecam.atlas.rounding_errors import ERRORS, read_errors
-from splinecam.atlas.tile_files import StoredMesh, TileCounts, mapped, read_array, read_maps
-from splinecam.errors import FileError, SplineCamError
-from splinecam.geometry.domain import Domain
-from splinecam.geometry.frame import Frame
-from splinecam.io.partition_files import dtype_named, output_read
-from splinecam.network.capture.outputs import Output
-from splinecam.network.program import Program
+from splinecam.errors import FileError
 
-__all__ = ["Atlas", "Shared", "open_atlas", "read_domain", "write_domain"]
-
-DOMAIN = "domain.npz"
+__all__ = ["Atlas", "open_atlas"]
 
 
-class Shared(NamedTuple):
-    """What a tile shares: its own numbers, ascending, and those of the atlas, (S,) each."""
-
-    local: Tensor
-    shared: Tensor
-
-
-class Atlas:
+class Atlas(AtlasData):
     """A partition on disk: a polygon divided into tiles, each of which is a ``Partition``.
 
     Every region is in exactly one tile. The regions of tile k are numbered from
@@ -56,239 +32,8 @@ class Atlas:
     True
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, device: torch.device) -> None:
-        self.folder, self.manifest, self.device = folder, manifest, device
-        about = manifest.about
-        self.layers: tuple[str, ...] = tuple(about["layers"])
-        self.stripped: str | None = about["stripped"]
-        self.dtype: torch.dtype = dtype_named(about["dtype"])
-        self.output: Output = output_read(about["output"])
-        self._names: tuple[str, ...] | None = about["names"] and tuple(about["names"])
-        self._model: nn.Module | None = None
-        self._program: Program | None = None
-        self._opened: WeakValueDictionary[int, Partition] = WeakValueDictionary()
-
-    # -- numbers ------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        return int(self.first_region[-1])
-
-    @cached_property
-    def first_region(self) -> Tensor:
-        """The number of each tile's first region, and last the number of all regions, (K + 1,)."""
-        counts = [tile.regions for tile in self.manifest.tiles]
-        return torch.from_numpy(np.cumsum([0, *counts], dtype=np.int64))
-
-    @property
-    def num_tiles(self) -> int:
-        return len(self.manifest.tiles)
-
-    @property
-    def num_vertices(self) -> int:
-        """The number of vertices; those on seams count once."""
-        seams = self.manifest.seams
-        twice = seams.get("ends", 0) - seams.get("vertices", 0)
-        return sum(tile.vertices for tile in self.manifest.tiles) - twice
-
-    @property
-    def num_edges(self) -> int:
-        """The number of edges; those on seams count once."""
-        twice = self.num_shared_edges
-        return sum(tile.edges for tile in self.manifest.tiles) - twice
-
-    @property
-    def num_shared_vertices(self) -> int:
-        """The number of vertices on seams."""
-        return self.manifest.seams.get("vertices", 0)
-
-    @property
-    def num_shared_edges(self) -> int:
-        """The number of edges on seams; each is in two tiles."""
-        return self.manifest.seams.get("edges", 0)
-
-    @property
-    def boxes(self) -> Tensor:
-        """The smallest u and v and the largest u and v of each tile, in local coordinates, (K, 4).
-
-        ``frame`` converts them to the plane.
-        """
-        return torch.tensor([tile.box for tile in self.manifest.tiles], dtype=torch.float64)
-
-    @property
-    def nbytes(self) -> int:
-        """The number of bytes on disk."""
-        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
-
-    # -- tiles --------------------------------------------------------------------------------
-
-    def tile(self, number: int) -> Partition:
-        """A tile as a partition, whose arrays are mapped into memory when they are used.
-
-        Its ``domain`` and ``frame`` are those of the whole atlas, of which its regions are a part.
-        On a seam, ``edge_faces`` has -1 on the side of the other tile.
-        """
-        if not -self.num_tiles <= number < self.num_tiles:
-            raise IndexError(f"the atlas has {self.num_tiles:,} tiles, numbered from 0")
-        number %= self.num_tiles
-        found = self._opened.get(number)
-        if found is None:
-            found = self._opened[number] = self._open(number)
-        if found._model is not self._model:
-            found._model, found._program = self._model, self._program
-        found.names = self.names
-        return found
-
-    def tiles(self) -> Iterator[Partition]:
-        """Yield all tiles in order; one that is not kept is closed again."""
-        return map(self.tile, range(self.num_tiles))
-
-    def _open(self, number: int) -> Partition:
-        entry, folder = self.manifest.tiles[number], self._tile_folder(number)
-        mesh = StoredMesh.of(folder, TileCounts(entry.vertices, entry.edges, entry.regions))
-        values, maps = torch.from_numpy(mapped(folder, "values")), read_maps(folder)
-        if self.device.type != "cpu":
-            values = values.to(self.device)
-            maps = type(maps)(*(tensor.to(self.device) for tensor in vars(maps).values()))
-        part = Partition(
-            domain=self.domain,
-            mesh=mesh if self.device.type == "cpu" else mesh.to(self.device),
-            values=values,
-            value_error=self.value_error,
-            layer_errors=self.layer_errors,
-            unresolved=_unresolved(self.manifest.unresolved + entry.unresolved),
-            layers=self.layers,
-            stripped=self.stripped,
-            dtype=self.dtype,
-            output=self.output,
-        )
-        part.maps = maps
-        return part
-
-    def find(self, region: int) -> tuple[int, int]:
-        """The tile of a region of the atlas, and the region's number in that tile."""
-        if not -len(self) <= region < len(self):
-            raise IndexError(f"the atlas has {len(self):,} regions, numbered from 0")
-        region %= len(self)
-        tile = int(torch.searchsorted(self.first_region, region, right=True)) - 1
-        return tile, region - int(self.first_region[tile])
-
-    # -- seams --------------------------------------------------------------------------------
-
-    def shared_vertices(self, number: int) -> Shared:
-        """The vertices of a tile on seams, with their numbers among all vertices on seams."""
-        return self._shared(number, SEAM_VERTICES)
-
-    def shared_edges(self, number: int) -> Shared:
-        """The edges of a tile on seams, with their numbers among all edges on seams.
-
-        An edge has the same direction in both tiles.
-        """
-        return self._shared(number, SEAM_EDGES)
-
-    def _shared(self, number: int, name: str) -> Shared:
-        if self.num_tiles == 1:
-            none = torch.zeros(0, dtype=torch.int64)
-            return Shared(none, none)
-        both = read_array(self._tile_folder(number % self.num_tiles), name)
-        return Shared(*both.to(self.device).unbind(1))
-
-    def _tile_folder(self, number: int) -> Path:
-        return self.folder / "tiles" / self.manifest.tiles[number].folder
-
-    # -- what all tiles have in common --------------------------------------------------------
-
-    @cached_property
-    def domain(self) -> Domain:
-        """The polygon."""
-        return read_domain(self.folder, tuple(self.manifest.about["input_shape"]))
-
-    @cached_property
-    def frame(self) -> Frame:
-        """The local coordinates of all tiles' ``mesh`` and ``maps``."""
-        return Frame.of(self.domain)
-
-    @cached_property
-    def _errors(self) -> tuple[Tensor, dict[str, Tensor]]:
-        values, layers = read_errors(self.folder / ERRORS)
-        return values.to(self.device), {k: error.to(self.device) for k, error in layers.items()}
-
-    @property
-    def value_error(self) -> Tensor:
-        """The rounding error of the output, (n_out,)."""
-        return self._errors[0]
-
-    @property
-    def layer_errors(self) -> dict[str, Tensor]:
-        """The rounding errors of the units of each layer."""
-        return self._errors[1]
-
-    @cached_property
-    def unresolved(self) -> tuple[Unresolved, ...]:
-        """Places that float64 could not settle, usually none."""
-        found = self.manifest.unresolved + [
-            each for tile in self.manifest.tiles for each in tile.unresolved
-        ]
-        return _unresolved(found)
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """The names of the classes, or None; assign a list of names, or None, to change them."""
-        return self._names
-
-    @names.setter
-    def names(self, names: tuple[str, ...] | list[str] | None) -> None:
-        first = self._open(0)
-        first.names = names  # which checks them
-        self._names = first.names
-
-    @property
-    def areas(self) -> Tensor:
-        """Area of each region, (F,), computed tile by tile."""
-        return torch.cat([tile.areas for tile in self.tiles()])
-
-    # -- the network --------------------------------------------------------------------------
-
-    @property
-    def model(self) -> nn.Module:
-        """The model that was partitioned; an error if the atlas was loaded without a model."""
-        if self._model is None:
-            raise SplineCamError(_ABSENT)
-        return self._model
-
-    @property
-    def program(self) -> Program:
-        """The captured network; an error if the atlas was loaded without a model."""
-        if self._program is None:
-            raise SplineCamError(_ABSENT)
-        return self._program
-
-    def attach(self, model: nn.Module | str | os.PathLike[str], *, output: Output = None) -> None:
-        """Give a loaded atlas its model back; an error if the model is another one.
-
-        It is compared at vertices of the first tile. model, output: as for ``Partition.attach``.
-        """
-        first = self._open(0)
-        first.attach(model, output=output)
-        self._model, self._program, self.output = first._model, first._program, first.output
-
-    def __repr__(self) -> str:
-        parts = [
-            f"{len(self):,} region{'s' * (len(self) != 1)}",
-            f"{self.num_edges:,} edges",
-            f"{self.num_tiles:,} tile{'s' * (self.num_tiles != 1)}",
-            f"{len(self.layers)} layer{'s' * (len(self.layers) != 1)}",
-        ]
-        if self.unresolved:
-            parts.append(f"{len(self.unresolved):,} unresolved places")
-        if self._model is None:
-            parts.append("without its model")
-        return f"Atlas({', '.join(parts)}, in {self.folder})"
-
-
-_ABSENT = (
-    "This needs the network, and the atlas was loaded without it. Give the same model: "
-    "sc.load(folder, model=model), or atlas.attach(model)."
-)
+    decision_boundary = curves.decision_boundary
+    level_set = curves.level_set
 
 
 def open_atlas(folder: str | os.PathLike[str], device: torch.device) -> Atlas:
@@ -301,22 +46,3 @@ def open_atlas(folder: str | os.PathLike[str], device: torch.device) -> Atlas:
             "sc.partition(..., store=) again, which computes the others."
         )
     return Atlas(path, manifest, device)
-
-
-def _unresolved(listed: list[Any]) -> tuple[Unresolved, ...]:
-    """Places as the manifest lists them."""
-    return tuple(Unresolved((u, v), layer, reason) for (u, v), layer, reason in listed)
-
-
-def write_domain(folder: Path, domain: Domain) -> None:
-    """Write the arrays of a domain."""
-    with replaced(folder / DOMAIN) as file:
-        arrays = {name: getattr(domain, name) for name in ("origin", "basis", "corners")}
-        np.savez(file, **{name: tensor.cpu().numpy() for name, tensor in arrays.items()})
-
-
-def read_domain(folder: Path, input_shape: tuple[int, ...]) -> Domain:
-    """The domain in a folder."""
-    with np.load(folder / DOMAIN, allow_pickle=False) as found:
-        arrays = {name: torch.from_numpy(found[name]) for name in ("origin", "basis", "corners")}
-    return Domain(**arrays, input_shape=input_shape)

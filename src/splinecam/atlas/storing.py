@@ -17,7 +17,8 @@ from splinecam._util.files import reason_of
 from splinecam._util.options import device_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis.class_names import names_of
-from splinecam.atlas.atlas import Atlas, open_atlas, write_domain
+from splinecam.atlas.atlas import Atlas, open_atlas
+from splinecam.atlas.atlas_data import write_domain
 from splinecam.atlas.completing import clean, complete
 from splinecam.atlas.making import Making, Sizes
 from splinecam.atlas.manifest import FILE, Manifest
