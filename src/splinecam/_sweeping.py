@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from math import prod
+from operator import length_hint
 from typing import Any
 
 import torch
@@ -36,6 +37,7 @@ _log = logging.getLogger("splinecam")
 _FIRST, _MOST = 128, 1024
 
 _SHARE = 1 / 4  # the part of the memory that the partitions of a window may fill
+_TOGETHER = 128  # partitions that a function takes at once, if it takes several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ class Sweep:
 
     def here(self, domains: Iterable[Domain]) -> Iterator[Any]:
         """Yield the results in order, which are computed as they are asked for."""
-        total = len(domains) if isinstance(domains, Sequence) else None
+        total = length_hint(domains) or None
         coming = _checked(domains)
         first = next(coming, None)
         if first is None:
@@ -66,7 +68,7 @@ class Sweep:
         coming, size, done = chain([first], coming), _FIRST, 0
         with progress_bar(total, "domain", self.progress) as bar:
             while window := list(islice(coming, size)):
-                used = 0
+                used: list[int] = []
                 outcomes = run_window(
                     plan,
                     window,
@@ -74,14 +76,12 @@ class Sweep:
                     report=lambda name, regions, share: tell(bar, name, regions),
                     first=done,
                 )
-                for domain, outcome in zip(window, outcomes, strict=True):
-                    used += _bytes(outcome)
-                    made = finish(domain, outcome, plan.last.program)
+                for made in finish(window, _measured(outcomes, used), plan):
                     bar.update()
                     yield made
                 done += len(window)
                 # The next window has as many domains as fit, if they are like these.
-                fits = int(_SHARE * plan.last.memory * len(window) / used)
+                fits = int(_SHARE * plan.last.memory * len(window) / sum(used))
                 size = max(1, min(fits, 4 * size, _MOST))
 
     def by(
@@ -91,7 +91,7 @@ class Sweep:
 
         chunk: domains of a task, by default as many as take about a second.
         """
-        total = len(domains) if isinstance(domains, Sequence) else None
+        total = length_hint(domains) or None
         coming = _checked(domains)
         first = next(coming, None)
         if first is None:
@@ -118,7 +118,7 @@ class Sweep:
                     if self.reduce is not None:
                         yield number, result
                     else:
-                        yield number, finish(waiting.pop(number), result, there)
+                        yield number, finish.partition(waiting.pop(number), result, there)
 
     def _finish(self, program: Program) -> _Finish:
         names = names_of(self.names, prod(program.output_shape))
@@ -141,9 +141,10 @@ class Sweep:
 
 @dataclass(frozen=True)
 class _Finish:
-    """What is made of the outcome of a domain: its partition, or what ``reduce`` gives for that.
+    """What is made of the outcomes of domains: partitions, or what ``reduce`` gives for those.
 
-    model: None where it could not be sent.
+    model: None where it could not be sent. reduce: a function of a partition. If it has a method
+    ``many``, that is given several partitions at once, and returns the results of all.
     """
 
     model: nn.Module | None
@@ -152,8 +153,24 @@ class _Finish:
     names: tuple[str, ...] | None
     reduce: Callable[[Partition], Any] | None
 
-    def __call__(self, domain: Domain, outcome: Outcome, program: Program) -> Any:
-        part = assemble(
+    def __call__(
+        self, domains: Iterable[Domain], outcomes: Iterable[Outcome], plan: Plan
+    ) -> Iterator[Any]:
+        """Yield the results of the outcomes of domains, which are on the last place of a plan."""
+        pairs = zip(domains, outcomes, strict=True)
+        parts = (self.partition(*pair, plan.last.program) for pair in pairs)
+        many = getattr(self.reduce, "many", None)
+        if self.reduce is None:
+            yield from parts
+        elif many is None:
+            yield from map(self.reduce, parts)
+        else:
+            while some := list(islice(parts, _TOGETHER)):
+                yield from many(some)
+
+    def partition(self, domain: Domain, outcome: Outcome, program: Program) -> Partition:
+        """The partition of a domain."""
+        return assemble(
             self.model,
             program,
             domain,
@@ -162,7 +179,6 @@ class _Finish:
             names=self.names,
             dtype=self.dtype,
         )
-        return part if self.reduce is None else self.reduce(part)
 
 
 def in_order(found: Iterable[tuple[int, Any]]) -> Iterator[Any]:
@@ -200,6 +216,9 @@ def _checked(domains: Iterable[Any]) -> Iterator[Domain]:
         yield domain
 
 
-def _bytes(outcome: Outcome) -> int:
-    """The memory that the partition of an outcome takes."""
-    return sum(array.nbytes for array in (outcome.output, *vars(outcome.mesh).values()))
+def _measured(outcomes: Iterable[Outcome], used: list[int]) -> Iterator[Outcome]:
+    """Yield outcomes, and note the memory that the partition of each takes."""
+    for outcome in outcomes:
+        arrays = (outcome.output, *vars(outcome.mesh).values())
+        used.append(sum(array.nbytes for array in arrays))
+        yield outcome

@@ -171,3 +171,11 @@ def test_two_processes_share_a_grid(tmp_path: Path) -> None:
     assert store_cases.kept(tmp_path / "run") == 3 * store_cases.DOMAINS, "nothing is done twice"
     opened = sc.open_grid(tmp_path / "run")
     assert store_cases.same(opened, store_cases.compute(None))
+
+
+def test_workers_measure_and_this_process_writes(tmp_path: Path, found: sc.Grid) -> None:
+    pytest.importorskip("joblib")
+    for store in (None, tmp_path / "run"):
+        again = sc.grid(networks(), FEW, n_jobs=2, store=store, **OPTIONS)
+        assert store_cases.same(again, found)
+    assert store_cases.same(sc.open_grid(tmp_path / "run"), found)

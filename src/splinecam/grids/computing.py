@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,13 @@ from splinecam.geometry.domain import Domain
 from splinecam.grids.checkpoints import Label, count_of, networks_of
 from splinecam.grids.result import Grid, Rows
 from splinecam.grids.statistics import Measures
-from splinecam.stores.filling import fill
+from splinecam.stores.filling import Taken, fill
 from splinecam.stores.fingerprints import domain_digest, function_name
 from splinecam.stores.manifest import read_manifest
 from splinecam.stores.model_facts import model_facts, output_name
 from splinecam.stores.result_store import ResultStore, results_in
 
 __all__ = ["grid", "open_grid"]
-
-_TOGETHER = 128  # partitions that are measured at a time
 
 
 def grid(
@@ -74,7 +71,7 @@ def grid(
     Several processes can work on one store. ``sc.open_grid`` opens it.
 
     progress: show a progress bar in interactive use. options: those of ``sc.sweep``, such as
-    device, memory, max_regions or output.
+    n_jobs, device, memory, max_regions or output.
 
     >>> import splinecam as sc, torch
     >>> model = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
@@ -105,7 +102,8 @@ total_edge_length)
             if label in rows:
                 raise ValueError(f"there are two checkpoints {label!r}: give each its own label")
             if folder is None:
-                rows[label] = list(work.measured(network, bar.update))
+                found = dict(work.measured(network, bar.update, work.domains))
+                rows[label] = [found[place] for place in range(len(found))]
             else:
                 rows[label] = work.stored(network, folder, label, len(rows), bar.update)
     return Grid.of(rows, sizes, folder)
@@ -145,15 +143,13 @@ class _Work:
     options: Mapping[str, Any]
 
     def measured(
-        self, network: nn.Module, report: Callable[[int], Any], numbers: Iterable[int] | None = None
-    ) -> Iterator[Mapping[str, float]]:
-        """Yield the numbers of the domains, or of some of them, in order."""
-        some = self.domains if numbers is None else (self.domains[k] for k in numbers)
-        options = {**self.options, "progress": False}
-        parts = sweep(network, some, stream=True, **options)
-        while block := list(islice(parts, _TOGETHER)):
-            yield from self.measures.many(block)
-            report(len(block))
+        self, network: nn.Module, report: Callable[[int], Any], domains: Iterable[Domain]
+    ) -> Iterator[tuple[int, Mapping[str, float]]]:
+        """Yield the place of each domain and its numbers, as they are done."""
+        options: Any = {**self.options, "progress": False, "reduce": self.measures}
+        for place, row in sweep(network, domains, stream=True, order=False, **options):
+            report(1)
+            yield place, row
 
     def open(self, folder: Path, sizes: Mapping[str, int]) -> None:
         """Make the store of a grid, or check that it is the same grid."""
@@ -177,9 +173,9 @@ class _Work:
             report(len(digests) - len(store.missing(digests)))
 
             def compute(numbers: Iterator[int]) -> Iterator[tuple[int, Any]]:
-                taken: list[int] = []
-                rows = self.measured(network, report, _noted(numbers, taken))
-                yield from ((taken[k], row) for k, row in enumerate(rows))
+                taken = Taken(numbers, self.domains)
+                rows = self.measured(network, report, taken)
+                yield from ((taken.numbers[place], row) for place, row in rows)
 
             fill(store, digests, compute)
             return list(store.read(digests))
@@ -191,13 +187,6 @@ class _Work:
             "reduce": function_name(self.measures.reduce),
             "output": output_name(self.options.get("output")),
         }
-
-
-def _noted(numbers: Iterator[int], taken: list[int]) -> Iterator[int]:
-    """Yield numbers, and note those that were taken."""
-    for number in numbers:
-        taken.append(number)
-        yield number
 
 
 def _groups(domains: Any) -> dict[str, list[Domain]]:

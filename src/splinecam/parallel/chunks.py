@@ -40,8 +40,8 @@ class Job:
     """What all chunks of a sweep share.
 
     program: the network on the CPU; None to capture the model where it is needed. light: whether a
-    run begins on the CPU if the caller leaves the choice of the device. finish: makes the result of
-    a domain from its outcome, in the worker; None for the outcome itself.
+    run begins on the CPU if the caller leaves the choice of the device. finish: yields the results
+    of domains from their outcomes, in the worker; None for the outcomes themselves.
     """
 
     program: Program | None
@@ -52,7 +52,7 @@ class Job:
     light: bool
     memory: int | None
     max_regions: int | None
-    finish: Callable[[Domain, Outcome, Program], Any] | None = None
+    finish: Callable[[Iterable[Domain], Iterable[Outcome], Plan], Iterable[Any]] | None = None
 
     def captured(self) -> Program:
         """The program; without one, the model is captured."""
@@ -121,8 +121,7 @@ def _run_chunk(worker: Worker, task: Task) -> tuple[float, Any]:
     if job.finish is None:
         result = flat_outcomes(list(outcomes))
     else:
-        pairs = zip(domains, outcomes, strict=True)
-        result = [job.finish(domain, outcome, plan.last.program) for domain, outcome in pairs]
+        result = list(job.finish(domains, outcomes, plan))
     return perf_counter() - begin, result
 
 

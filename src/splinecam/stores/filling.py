@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from operator import length_hint
+from typing import Any, TypeVar
 
 from splinecam.stores.result_store import ResultStore
 
-__all__ = ["Compute", "fill"]
+__all__ = ["Compute", "Taken", "fill"]
 
 Compute = Callable[[Iterator[int]], Iterable[tuple[int, Any]]]
 """Computes the results of the numbers that it takes, and yields each with its number."""
+
+T = TypeVar("T")
 
 _CLAIM = 16  # results that are claimed at a time
 _SECONDS = 1.0  # after which results are written
@@ -39,7 +43,7 @@ def fill(
     store.check(digests)
     while missing := store.missing(digests):
         try:
-            waiting = _compute(store, _claimed(store, missing), digests, compute, seconds)
+            waiting = _compute(store, _Claimed(store, missing), digests, compute, seconds)
         finally:
             store.claims.release()
         if waiting:  # other processes have claimed all that is missing
@@ -80,10 +84,46 @@ def _write(store: ResultStore, done: dict[int, Any], digests: Mapping[int, bytes
     done.clear()
 
 
-def _claimed(store: ResultStore, missing: list[int]) -> Iterator[int]:
-    """Yield the missing results that can be claimed, each when it is about to be computed."""
-    for start in range(0, len(missing), _CLAIM):
-        some = missing[start : start + _CLAIM]
-        if store.claims.take(some[0], some[-1] + 1):
-            store.refresh()  # another process may have written it, and ended its claim
-            yield from store.missing(some)
+class Taken(Iterator[T]):
+    """The items of the numbers that are taken to compute their results, when they are asked for.
+
+    numbers: those that were taken, in order. The items may be fewer than ``__length_hint__`` says:
+    other processes may compute them.
+
+    >>> items = Taken(iter([2, 0]), "abc")
+    >>> list(items), items.numbers
+    (['c', 'a'], [2, 0])
+    """
+
+    def __init__(self, numbers: Iterator[int], items: Sequence[T]) -> None:
+        self._coming, self._items = numbers, items
+        self.numbers: list[int] = []
+
+    def __next__(self) -> T:
+        self.numbers.append(next(self._coming))
+        return self._items[self.numbers[-1]]
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._coming)
+
+
+class _Claimed(Iterator[int]):
+    """The missing results that can be claimed, each when it is about to be computed."""
+
+    def __init__(self, store: ResultStore, missing: list[int]) -> None:
+        self._store, self._waiting = store, deque(missing)
+        self._mine: deque[int] = deque()
+
+    def __next__(self) -> int:
+        while not self._mine:
+            if not self._waiting:
+                raise StopIteration
+            count = min(_CLAIM, len(self._waiting))
+            some = [self._waiting.popleft() for _ in range(count)]
+            if self._store.claims.take(some[0], some[-1] + 1):
+                self._store.refresh()  # another process may have written it, and ended its claim
+                self._mine.extend(self._store.missing(some))
+        return self._mine.popleft()
+
+    def __length_hint__(self) -> int:
+        return len(self._mine) + len(self._waiting)
