@@ -36,7 +36,6 @@ from matplotlib.transforms import Affine2D
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.importing.properties import Conjunction
 from splinecam.plot import INK
 
 # Distances are in thousands of feet, times in seconds. The own aircraft flies along y.
@@ -136,7 +135,7 @@ def danger_corners(velocity: tuple[float, float]) -> Tensor:
     return torch.stack([first + across, first - across, last - across, last + across])
 
 
-def unsafe(velocity: tuple[float, float]) -> Conjunction:
+def unsafe(velocity: tuple[float, float]) -> sc.Conjunction:
     """The condition that a dangerous intruder is called clear of conflict."""
     C, b = danger(velocity)
     n = len(ADVISORIES)
@@ -144,7 +143,7 @@ def unsafe(velocity: tuple[float, float]) -> Conjunction:
     A = torch.cat([eye[1:] - eye[0], torch.zeros(len(b), n, dtype=torch.float64)])
     C = torch.cat([torch.zeros(n - 1, 4, dtype=torch.float64), nn.functional.pad(C, (0, 2))])
     limits = torch.cat([torch.zeros(n - 1, dtype=torch.float64), b])
-    return Conjunction(A, limits, torch.zeros(len(limits), dtype=torch.bool), C)
+    return sc.Conjunction(A, limits, torch.zeros(len(limits), dtype=torch.bool), C)
 
 
 def aircraft(ax: Axes, place: tuple[float, float], heading: float, color: str) -> None:

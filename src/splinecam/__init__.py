@@ -45,7 +45,12 @@ if TYPE_CHECKING:
     from splinecam.geometry.paths import Path, SegmentBatch
     from splinecam.grids import Grid, grid, open_grid
     from splinecam.importing.loading import load_model
-    from splinecam.importing.properties import OutputCondition, Property, PropertyCase
+    from splinecam.importing.properties import (
+        Conjunction,
+        OutputCondition,
+        Property,
+        PropertyCase,
+    )
     from splinecam.importing.scikit_learn import from_sklearn
     from splinecam.importing.vnnlib import read_vnnlib
     from splinecam.network.ops import op_table
@@ -64,6 +69,7 @@ __all__ = [
     "Captured",
     "ClassRegions",
     "Comparison",
+    "Conjunction",
     "Counts",
     "DataError",
     "Difference",
@@ -144,7 +150,7 @@ _MODULES = {
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "importing.scikit_learn": ("from_sklearn",),
     "analysis.neurons": ("NeuronCurves",),
-    "importing.properties": ("OutputCondition", "Property", "PropertyCase"),
+    "importing.properties": ("Conjunction", "OutputCondition", "Property", "PropertyCase"),
     "importing.vnnlib": ("read_vnnlib",),
     "network.ops": ("op_table",),
     "network.ops.register": ("register_op", "unregister_op"),
