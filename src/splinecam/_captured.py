@@ -15,6 +15,7 @@ from splinecam.network.capture import capture as _capture
 from splinecam.network.capture.outputs import Output, check_output
 from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
+from splinecam.parallel.pickling import Block, join, load, parts_of
 
 __all__ = ["Captured", "capture", "model_of"]
 
@@ -66,11 +67,30 @@ class Captured:
         with torch.no_grad():
             return self.program(x)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the stages as they are, and the model by its own rules."""
+        parts = parts_of(self.program.to("cpu"))
+        return _unpickled, (self.model, self.input_shape, self.output, self.wanted, join(parts))
+
     def __repr__(self) -> str:
         shapes = f"{self.input_shape} -> {self.program.output_shape}"
         left_out = f", final {self.program.stripped} left out" if self.program.stripped else ""
         kind = type(self.model).__name__
         return f"Captured({kind}, {shapes}, layers {self.layers}{left_out}, on {self.device})"
+
+
+def _unpickled(
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    output: Output,
+    device: str | torch.device,
+    block: Block,
+) -> Captured:
+    captured = object.__new__(Captured)
+    captured.model, captured.input_shape, captured.output = model, input_shape, output
+    captured.device, captured.wanted = device_of(device), device
+    captured.program = load(block).to(captured.device)
+    return captured
 
 
 def _shape_of(input_shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ __all__ = ["Job", "run_chunks"]
 
 # Domains of a chunk: of the first ones, and at most.
 _FIRST, _MOST = 8, 1024
+_BYTES = 1 << 23  # of the domains of a chunk, at most: tasks are to be light
 _GROWTH = 4  # how many times as many domains a chunk may have as the largest one that is done
 
 # Seconds that a chunk is to take: at the end less, so that all workers end at about the same time.
@@ -96,8 +97,9 @@ def run_chunks(
     numbers: dict[int, range] = {}
 
     def tasks() -> Iterator[Task]:
-        coming, first = iter(domains), 0
-        while some := list(islice(coming, pace.size(first))):
+        coming, first, most = iter(domains), 0, _FIRST
+        while some := list(islice(coming, min(pace.size(first), most))):
+            most = max(1, _BYTES // some[0].basis.nbytes)
             numbers[len(numbers)] = range(first, first + len(some))
             yield first, flat_domains(some)
             first += len(some)

@@ -60,11 +60,11 @@ def engine_for(n_jobs: int | None) -> Engine | None:
     if n_jobs == 1 or (n_jobs is None and "joblib" not in sys.modules):
         return None
     joblib = optional("joblib", "Work in other processes", "parallel")
-    backend, _ = joblib.parallel.get_active_backend()
-    workers = joblib.effective_n_jobs(n_jobs)
+    backend, configured = joblib.parallel.get_active_backend()
     kind = type(backend).__name__
     if kind == "RayBackend":
-        return _Ray.of(n_jobs, backend)
+        return _Ray.of(configured if n_jobs is None else n_jobs, backend)
+    workers = joblib.effective_n_jobs(n_jobs)
     if kind == "SequentialBackend" or (workers == 1 and kind != "DaskDistributedBackend"):
         return None
     return _Joblib.of(joblib, n_jobs, workers, backend)
@@ -199,7 +199,7 @@ class _Ray:
         finally:
             for each in pending:
                 with suppress(Exception):
-                    self.ray.cancel(each, force=True)
+                    self.ray.cancel(each)
 
     def losses(self) -> tuple[type[BaseException], ...]:
         errors = self.ray.exceptions

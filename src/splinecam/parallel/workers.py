@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -74,8 +75,10 @@ class Worker:
 Function = Callable[[Worker, Any], Any]
 """What is done for a task, in a worker."""
 
-# The worker of the object that was shared last: there is one call at a time that a process serves.
-_LAST: dict[str, Worker] = {}
+# The workers of the objects that were shared last, by key. A process serves one call at a time, or
+# a few where several callers have one cluster.
+_KEPT: dict[str, Worker] = {}
+_MOST = 2
 
 
 def perform(
@@ -93,12 +96,15 @@ def perform(
     """
     if isinstance(shared, Worker):
         return number, function(shared, task)
-    if key not in _LAST:
-        loaded = load_file(Path(shared)) if isinstance(shared, str) else load(_writable(shared))
-        _LAST.clear()
-        _LAST[key] = Worker(loaded, setting)
-    with _threads(setting.threads):
-        result = function(_LAST[key], task)
+    worker = _KEPT.get(key)
+    if worker is None:
+        value = load_file(Path(shared)) if isinstance(shared, str) else load(_writable(shared))
+        worker = Worker(value, setting)
+        for old in list(_KEPT)[: 1 - _MOST]:
+            _KEPT.pop(old, None)  # another thread may have been here
+        _KEPT[key] = worker
+    with _alone(), _threads(setting.threads):
+        result = function(worker, task)
     if setting.folder is None:
         return number, result
     return number, _kept_in_file(parts_of(result), Path(setting.folder))
@@ -134,6 +140,12 @@ def _kept_in_file(parts: Parts, folder: Path) -> Block | Saved:
 
 def _writable(block: Block) -> Block:
     return block if block.flags.writeable else block.copy()
+
+
+def _alone() -> AbstractContextManager[Any]:
+    """What a task does is not spread over workers again, as Dask would have it."""
+    joblib = sys.modules.get("joblib")
+    return nullcontext() if joblib is None else joblib.parallel_config(backend="sequential")
 
 
 @contextmanager

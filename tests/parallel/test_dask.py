@@ -1,0 +1,55 @@
+"""Sweeps on a Dask cluster with processes of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import splinecam as sc
+from parallel_cases import domains, kill_once, network, same_partitions
+
+joblib = pytest.importorskip("joblib")
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """Two workers, which are the ones that joblib uses."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with (
+        distributed.LocalCluster(dashboard_address=None, silence_logs=50, **options) as made,
+        distributed.Client(made),
+        joblib.parallel_config(backend="dask"),
+    ):
+        yield
+
+
+def test_the_same_partitions_come_from_a_cluster() -> None:
+    model, places = network(), domains()
+    same_partitions(sc.sweep(model, places), sc.sweep(model, places, n_jobs=1))
+
+
+def test_the_domains_of_a_killed_worker_are_done_again(tmp_path: Path) -> None:
+    model, places = network(), domains()
+    mark = tmp_path / "killed"
+    kill = kill_once(mark, places)
+    found = list(sc.sweep(model, places, reduce=kill, stream=True, order=False, chunk=3))
+    assert mark.exists()
+    assert sorted(number for number, _ in found) == list(range(len(places)))
+    alone = sc.sweep(model, places, reduce=len, n_jobs=1)
+    assert [dict(found)[i] for i in range(len(places))] == alone
+
+
+def test_a_stream_may_be_left_and_the_cluster_used_again() -> None:
+    model, places = network(), domains()
+    stream = sc.sweep(model, places, stream=True, chunk=1)
+    assert len(next(stream)) == len(sc.partition(model, places[0]))
+    stream.close()
+    assert len(sc.sweep(model, places[:3], reduce=len)) == 3
+
+
+def test_an_error_on_a_cluster_names_the_domain() -> None:
+    with pytest.raises(sc.LimitError, match=r"domains\[\d+\]: .*max_regions=2"):
+        sc.sweep(network(), domains(), max_regions=2)
