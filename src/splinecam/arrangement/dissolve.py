@@ -17,13 +17,14 @@ __all__ = ["dissolve"]
 
 
 def dissolve(
-    mesh: Mesh, needless: Tensor, fixed: int, gpu: GpuKernel | None = None
+    mesh: Mesh, needless: Tensor, fixed: int | Tensor, gpu: GpuKernel | None = None
 ) -> tuple[Mesh, Tensor]:
     """The mesh without some edges (N,), and the old indices of the vertices that it still has.
 
-    Vertices from number ``fixed`` on are removed as well where only two edges are left.
+    fixed: vertices that stay, as booleans (V,), or the number of the first ones. Of the others,
+    those are removed as well where only two edges are left.
     """
-    made = None if gpu is None else gpu.dissolve(mesh, needless, fixed)
+    made = None if gpu is None or isinstance(fixed, Tensor) else gpu.dissolve(mesh, needless, fixed)
     if made is not None:
         return made
     beside = mesh.halfedge_face().view(-1, 2)
@@ -33,9 +34,11 @@ def dissolve(
     merged[torch.where(removed[:, None], beside, -1)] = True
     faces = _united(mesh, merged[:-1], removed)
     degree = counts_of(mesh.edges[~removed].view(-1), mesh.num_vertices)
-    straight = _straight(mesh, faces, degree, fixed)
-    kept = (degree > 0) & ~straight
-    kept[:fixed] = True
+    stays = fixed
+    if not isinstance(stays, Tensor):
+        stays = torch.arange(degree.shape[0], device=degree.device) < stays
+    straight = _straight(mesh, faces, (degree == 2) & ~stays)
+    kept = ((degree > 0) & ~straight) | stays
     return _rebuilt(mesh, faces, straight, kept)
 
 
@@ -58,10 +61,8 @@ def _united(mesh: Mesh, merged: Tensor, removed: Tensor) -> FaceBoundaries:
     return FaceBoundaries(offsets_of(sizes), torch.cat([mesh.corners[rows], left[members]]))
 
 
-def _straight(mesh: Mesh, faces: FaceBoundaries, degree: Tensor, fixed: int) -> Tensor:
-    """Vertices in the middle of straight lines, (V,); degree: (V,) edges that are left there."""
-    straight = degree == 2
-    straight[:fixed] = False
+def _straight(mesh: Mesh, faces: FaceBoundaries, straight: Tensor) -> Tensor:
+    """Vertices in the middle of straight lines, of given candidates (V,), which are overwritten."""
     start = mesh.edges.view(-1)[faces.half]
     owner = owners_of(faces.sizes(), start.shape[0])
     while True:

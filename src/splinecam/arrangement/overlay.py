@@ -56,15 +56,7 @@ def overlay(
     made = cut(marked, z, _LAYER)
     source = made.mesh.edge_unit.masked_fill(made.mesh.edge_layer == _LAYER, -1)
     face = parents_of(mesh, made.mesh, source)
-    return Overlay(made.mesh, _carried(made, z), source, face, made.ambiguities)
-
-
-def _carried(made: Refinement, z: Tensor) -> Tensor:
-    """The values at all vertices of the refined mesh."""
-    for interpolated in (*made.early, made.on_edges, made.inside):
-        if interpolated.t.shape[0]:
-            z = torch.cat([z, interpolated.interpolate(z)])
-    return z if made.kept is None else z[made.kept]
+    return Overlay(made.mesh, made.carry(z), source, face, made.ambiguities)
 
 
 def parents_of(old: Mesh, new: Mesh, source: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from splinecam.arrangement.edge_crossings import Ambiguities
@@ -63,6 +64,13 @@ class Refinement:
     @property
     def breakpoints(self) -> tuple[Breakpoints, Breakpoints] | None:
         return self.new.breakpoints
+
+    def carry(self, values: Tensor) -> Tensor:
+        """Values at all vertices of the refined mesh, from those at the older ones."""
+        for interpolated in (*self.early, self.on_edges, self.inside):
+            if interpolated.count:
+                values = torch.cat([values, interpolated.interpolate(values)])
+        return values if self.kept is None else values[self.kept]
 
 
 def unrefined(mesh: Mesh, ambiguities: list[Ambiguities]) -> Refinement:

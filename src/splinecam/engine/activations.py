@@ -7,7 +7,7 @@ older vertices are stored, until the next stage needs the values.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -20,14 +20,22 @@ from splinecam._util.tolerances import EPS
 from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.refinement import Refinement
 from splinecam.arrangement.signs import Signs
-from splinecam.engine.tiling import Tile
+from splinecam.engine.tiling import Tile, join_tiles
 from splinecam.geometry.interpolation import InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import DenseResult, History
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
 
-__all__ = ["Interpolated", "LayerInput", "Refined", "State", "empty_table", "rows_in_block"]
+__all__ = [
+    "Interpolated",
+    "LayerInput",
+    "Refined",
+    "State",
+    "empty_table",
+    "join_states",
+    "rows_in_block",
+]
 
 _LARGE = 1 << 19  # numbers for which huge pages pay
 _HUGE = 1 << 28  # numbers beyond which a system may refuse to promise more than is asked for
@@ -258,6 +266,24 @@ class State:
             pending = self._interpolate(numbers).select(ids[ids >= known] - known)
         rows = {name: value[ids[ids < known]] for name, value in self.rows.items()}
         return State(tile.mesh, rows, dict(self.bounds), pending)
+
+
+def join_states(mesh: Mesh, tiles: Sequence[Tile], ends: list[State]) -> State:
+    """The state of a whole mesh at the end of the network, from those of its tiles."""
+    refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
+    mesh, places = join_tiles(mesh, refined)
+    rows = {}
+    for name, value in ends[0].rows.items():
+        rows[name] = empty_table((mesh.num_vertices, *value.shape[1:]), value.device)
+        for end, place in zip(ends, places, strict=True):
+            rows[name][place] = end.rows[name]
+    bounds = dict(ends[0].bounds)
+    for end in ends[1:]:
+        bounds = {
+            name: Bound(*map(torch.maximum, bound, end.bounds[name]))
+            for name, bound in bounds.items()
+        }
+    return State(mesh, rows, bounds, ambiguities=[each for end in ends for each in end.ambiguities])
 
 
 def _values_of(

@@ -1,13 +1,15 @@
 """Run a captured network over a mesh: affine stages at all vertices, layers that refine the mesh.
 
 When the activations of a stage would not fit the memory, the mesh is divided into two tiles, which
-are carried through the rest of the network one after the other and joined again.
+are carried through the rest of the network one after the other and joined again. A single face that
+is too large is divided by artificial lines, which are removed at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil, inf
 
 import torch
 from torch import Tensor
@@ -18,7 +20,9 @@ from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.refine import ClearLayer, refine, refine_compiled
 from splinecam.arrangement.refinement import Refinement
-from splinecam.engine.activations import LayerInput, State, empty_table
+from splinecam.engine.activations import LayerInput, State, join_states
+from splinecam.engine.artificial_cuts import DividedFace, divide_face, sample_face
+from splinecam.engine.cut_lines import CutLines, RegionSample, choose_lines
 from splinecam.engine.evaluate import evaluate
 from splinecam.engine.plan import (
     Place,
@@ -28,7 +32,7 @@ from splinecam.engine.plan import (
     to_device,
     vertices_after,
 )
-from splinecam.engine.tiling import Tile, cut_in_two, join_tiles
+from splinecam.engine.tiling import Tile, cut_in_two
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
@@ -51,6 +55,13 @@ __all__ = [
 # Memory of the refinement per region, measured: mesh, new mesh and temporaries.
 _MESH_BYTES = 1000
 _LEAST_MEMORY = 1000 * _MESH_BYTES  # bytes below which hardly any network fits
+
+# Of a face that is too large: the share of the memory that its parts are to fill, how many parts it
+# gets where nothing is known of its regions, and the least width of a face that is divided.
+_FILLED = 0.5
+_PARTS = 4
+_CLEARLY = 0.8  # a sample of regions is no more precise than this
+_NARROWEST = 2.0**-24
 
 
 @dataclass(frozen=True)
@@ -131,7 +142,7 @@ class Run:
     """One computation: what stays the same while states are carried through the stages.
 
     at_second: whether it has moved to the plan's second place; finished: regions of tiles that are
-    done.
+    done. choose_lines: says where a single face is divided, see ``engine.cut_lines``.
     """
 
     plan: Plan
@@ -140,6 +151,7 @@ class Run:
     at_second: bool = False
     finished: int = 0
     layer_errors: dict[str, Tensor] = field(default_factory=dict)
+    choose_lines: Callable[[RegionSample, int], CutLines] = choose_lines
 
     @property
     def place(self) -> Place:
@@ -202,7 +214,7 @@ class Run:
                 try:
                     self._refine(state, layer, i, layer_input)
                 except TooLarge:
-                    if divisible or self.may_move:
+                    if divisible or self.may_move or self._divides_face(state):
                         return self._in_tiles(state, i, share, layer_input)
                     raise
                 self.report(layer.name, self.finished + state.mesh.num_faces, share)
@@ -256,15 +268,58 @@ class Run:
         if self.may_move:  # there may be more memory
             state, layer_input = self._move(state, index, layer_input)
             return self.finish(state, index, share, layer_input)
-        tiles, ends, done = cut_in_two(state.mesh), [], self.finished
-        for tile in tiles:
-            part, mine = state.select(tile, self.block), layer_input and layer_input.select(tile)
-            ends.append(self.finish(part, index, share / 2, mine))
-            self.finished += ends[-1].mesh.num_faces
-        self.finished = done
-        joined = join_states(state.mesh, tiles, ends)
+        if state.mesh.num_faces == 1 and layer_input is not None:
+            joined = self._in_parts(state, index, share, layer_input)
+        else:
+            joined = self._joined(state, index, share, layer_input, cut_in_two(state.mesh))
         joined.ambiguities[:0] = state.ambiguities
         return joined
+
+    def _joined(
+        self,
+        state: State,
+        index: int,
+        share: float,
+        layer_input: LayerInput | None,
+        tiles: Sequence[Tile],
+        face: DividedFace | None = None,
+    ) -> State:
+        """Carry the tiles of a state to the end of the network, and join them.
+
+        face: given if the tiles are parts of one face. A region beside an artificial edge does not
+        count as finished then, as the next tile may have another part of it.
+        """
+        ends, done = [], self.finished
+        for tile in tiles:
+            part, mine = state.select(tile, self.block), layer_input and layer_input.select(tile)
+            end = self.finish(part, index, share / len(tiles), mine)
+            ends.append(end)
+            self.finished += end.mesh.num_faces
+            if face is not None:
+                self.finished = max(done, self.finished - face.artificial_pieces(end.mesh))
+        self.finished = done
+        return join_states(state.mesh, tiles, ends)
+
+    def _divides_face(self, state: State) -> bool:
+        """Whether a state's single face may be divided by artificial lines."""
+        width = float((state.mesh.uv.amax(0) - state.mesh.uv.amin(0)).amax())
+        return width > _NARROWEST and self.memory >= _LEAST_MEMORY
+
+    def _in_parts(self, state: State, index: int, share: float, layer_input: LayerInput) -> State:
+        """Carry a state of a single face that is too large to the end of the network in parts."""
+        layer, fits = self.program.layers[index], self.memory // _MESH_BYTES
+        sample = sample_face(state, layer, layer_input)
+        parts = _PARTS if sample.regions == inf else ceil(sample.regions / (_FILLED * fits))
+        lines = self.choose_lines(sample, max(2, parts))
+        face = divide_face(state, index, layer.source, layer_input, lines)
+        tiles = face.tiles()
+        if len(tiles) == 1:  # the lines are as close to the border as rounding
+            raise self._too_large(layer, 1)
+        joined = self._joined(face.state, index, share, face.layer_input, tiles, face)
+        found = face.rejoined(joined, self.program, self.layer_errors, self.block)
+        if self.max_regions is not None and self.finished + found.mesh.num_faces > self.max_regions:
+            raise self._too_many(layer, 1)
+        return found
 
     def _refine(
         self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput
@@ -276,25 +331,44 @@ class Run:
         fits = faces_within(self.memory)
         most = fits if self.max_regions is None else min(fits, self.max_regions - self.finished)
         try:
+            if most == fits and self._hopeless(state, layer, layer_input):
+                raise LimitError("too many regions")
             made = self._refinement(state, index, error, layer_input, most)
         except LimitError:
-            before = self.finished + state.mesh.num_faces
-            noun = "region" if before == 1 else "regions"
-            where = f"while cutting at {layer.name!r}; before that it had {before:,} {noun}"
-            if most < fits:
-                raise LimitError(
-                    f"The partition exceeds max_regions={self.max_regions:,} {where}. "
-                    "Raise max_regions, or choose a smaller domain."
-                ) from None
-            raise TooLarge(
-                f"The partition exceeds memory={self.memory:,} bytes {where}. "
-                f"{_more_memory(self.memory)}"
-            ) from None
+            excess = self._too_many if most < fits else self._too_large
+            raise excess(layer, state.mesh.num_faces) from None
         state.refine(made, layer, layer_input)
         known = self.layer_errors.get(layer.name)
         if known is not None:  # perhaps on another device
             error = torch.maximum(known.to(error.device), error)
         self.layer_errors[layer.name] = error
+
+    def _hopeless(self, state: State, layer: Nonlinearity, layer_input: LayerInput) -> bool:
+        """Whether the regions of a single face that can be divided will clearly be too many."""
+        fits = self.memory // _MESH_BYTES
+        lines = crossing_units(layer, layer_input.low, layer_input.high)
+        if state.mesh.num_faces > 1 or lines * lines < 2 * fits or not self._divides_face(state):
+            return False
+        return fits < _CLEARLY * sample_face(state, layer, layer_input).regions < inf
+
+    def _too_many(self, layer: Nonlinearity, faces: int) -> LimitError:
+        """The error of more regions than wanted; faces: how many there were before the layer."""
+        return LimitError(
+            f"The partition exceeds max_regions={self.max_regions:,} {self._where(layer, faces)}. "
+            "Raise max_regions, or choose a smaller domain."
+        )
+
+    def _too_large(self, layer: Nonlinearity, faces: int) -> TooLarge:
+        """The error of more regions than fit; faces: how many there were before the layer."""
+        return TooLarge(
+            f"The partition exceeds memory={self.memory:,} bytes {self._where(layer, faces)}. "
+            f"{_more_memory(self.memory)}"
+        )
+
+    def _where(self, layer: Nonlinearity, faces: int) -> str:
+        before = self.finished + faces
+        noun = "region" if before == 1 else "regions"
+        return f"while cutting at {layer.name!r}; before that it had {before:,} {noun}"
 
     def _refinement(
         self, state: State, index: int, error: Tensor, layer_input: LayerInput, max_faces: int
@@ -321,24 +395,6 @@ class Run:
             z, low, high = -z, -high, -low
         given = z, layer.groups, error, low, high, index
         return refine_maxima(mesh, *given, max_faces=max_faces, gpu=place.gpu)
-
-
-def join_states(mesh: Mesh, tiles: Sequence[Tile], ends: list[State]) -> State:
-    """The state of a whole mesh at the end of the network, from those of its tiles."""
-    refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
-    mesh, places = join_tiles(mesh, refined)
-    rows = {}
-    for name, value in ends[0].rows.items():
-        rows[name] = empty_table((mesh.num_vertices, *value.shape[1:]), value.device)
-        for end, place in zip(ends, places, strict=True):
-            rows[name][place] = end.rows[name]
-    bounds = dict(ends[0].bounds)
-    for end in ends[1:]:
-        bounds = {
-            name: Bound(*map(torch.maximum, bound, end.bounds[name]))
-            for name, bound in bounds.items()
-        }
-    return State(mesh, rows, bounds, ambiguities=[each for end in ends for each in end.ambiguities])
 
 
 def _more_memory(memory: int) -> str:

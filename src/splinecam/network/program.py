@@ -268,12 +268,16 @@ class Program:
 
         The network is run no further than the layers are asked for.
         """
-        live = self._entry(x)
-        for i, stage in enumerate(self.stages):
-            if stage.layer is not None:
-                live = self.advance(i, live)
-                yield stage.layer, live[stage.layer.source]
-                live = self._apply_layer(i, live)
+        if self.layers:
+            yield from self.walk_on(0, self.advance(0, self._entry(x)))
+
+    def walk_on(self, i: int, live: dict[str, Tensor]) -> Iterator[tuple[Nonlinearity, Tensor]]:
+        """Yield the layers from that of stage i on; live: the values before that layer."""
+        for k in range(i, len(self.layers)):  # every stage but the last ends with a layer
+            live = live if k == i else self.advance(k, live)
+            layer = self.layers[k]
+            yield layer, live[layer.source]
+            live = self._apply_layer(k, live)
 
     def _entry(self, x: Tensor) -> dict[str, Tensor]:
         return {self.input_name: x.to(device=self.device, dtype=torch.float64)}
