@@ -56,7 +56,9 @@ function start(
 function startInPage(root: HTMLElement): void {
   document.documentElement.classList.add("splinecam-page");
   forwardKeys(root);
-  const data = document.getElementById("splinecam-data");
+  // Files have their data in an element whose id or type may be damaged; served pages have none.
+  const marked = document.getElementById("splinecam-data");
+  const data = marked ?? document.querySelector<HTMLElement>('script[type="text/plain"]');
   const open = async () => (data ? embedded(data) : new SocketSource(socketAddress()));
   const inFile = data !== null || location.protocol === "file:";
   start(root, open, true, inFile ? IN_FILE : IN_PAGE);
