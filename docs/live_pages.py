@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import splinecam as sc
@@ -83,6 +82,8 @@ def spirals(count: int) -> tuple[Tensor, Tensor]:
 
 def digits(path: Path) -> None:
     """A convolutional network on the plane through three digits: each place is an image."""
+    from sklearn.datasets import load_digits
+
     found = load_digits()
     x = torch.tensor(found.images, dtype=torch.float32)[:, None] / 16
     label = torch.tensor(found.target)
@@ -113,12 +114,14 @@ PAGES: dict[str, Callable[[Path], None]] = {
 }
 
 
-def write_all(folder: Path) -> None:
-    """Write every page into a folder, which is made if it is not there."""
+def write_missing(folder: Path) -> None:
+    """Write the pages that a folder does not have; the folder is made if it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, write in PAGES.items():
-        write(folder / f"{name}.html")
+        path = folder / f"{name}.html"
+        if not path.exists():
+            write(path)
 
 
 if __name__ == "__main__":
-    write_all(Path(sys.argv[1]))
+    write_missing(Path(sys.argv[1]))

@@ -35,16 +35,14 @@ class Live(SphinxDirective):
 
 
 def write_pages(app: Sphinx, error: Exception | None) -> None:
-    """Write the live pages beside the site, unless they are there already."""
+    """Write the live pages beside the site, but for those that are there already."""
     folder = Path(app.outdir) / "live"
     if error is not None or app.builder.format != "html":
         return
     sys.path.insert(0, str(DOCS))
     import live_pages
 
-    missing = [name for name in live_pages.PAGES if not (folder / f"{name}.html").exists()]
-    if missing:
-        live_pages.write_all(folder)
+    live_pages.write_missing(folder)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

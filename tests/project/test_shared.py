@@ -21,7 +21,7 @@ from splinecam.nn import PeriodicEncoding
 
 SHARED = Path(os.environ.get("SPLINECAM_SHARED", Path(__file__).parents[3] / "shared"))
 # Numbers of all units at all points together; a million points, but for the widest networks.
-WORK = int(float(os.environ.get("SPLINECAM_TEST_WORK", 2e8)))
+WORK = int(float(os.environ.get("SPLINECAM_TEST_WORK", 5e7)))
 POINTS = 1_000_000
 
 pytestmark = pytest.mark.skipif(not (SHARED / "zoo").is_dir(), reason="no shared folder")
