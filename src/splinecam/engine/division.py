@@ -14,6 +14,8 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
+from splinecam._util.csr import argsort_rows, owners_of
+from splinecam._util.tolerances import EPS
 from splinecam.arrangement.signs import Signs
 from splinecam.engine.activations import Interpolated, LayerInput, State
 from splinecam.engine.plan import Plan, to_device
@@ -224,22 +226,31 @@ def halves(members: range) -> tuple[range, range]:
     return members[:middle], members[middle:]
 
 
-_LEAST = 1 << 10  # parts into which faces are sorted at least, if there are as many
+_DEPTH = 12  # how often faces are halved at most while they are sorted
 
 
 def _order(mesh: Mesh) -> Tensor:
     """The faces sorted by recursive median cuts, (F,)."""
     middle = mesh.means()
-    order = torch.arange(mesh.num_faces, device=middle.device)
-    waiting, size = [range(mesh.num_faces)], mesh.num_faces // _LEAST
-    while waiting:
-        members = waiting.pop()
-        here = order[members.start : members.stop].clone()
-        points = middle[here]
-        axis = int((points.amax(0) - points.amin(0)).argmax())
-        order[members.start : members.stop] = here[torch.argsort(points[:, axis], stable=True)]
-        if len(members) > max(2, size):
-            waiting += halves(members)
+    count = mesh.num_faces
+    order = torch.arange(count, device=middle.device)
+    parts = [range(count)]
+    for _ in range(_DEPTH):
+        sizes = torch.tensor([len(part) for part in parts], device=middle.device)
+        part = owners_of(sizes, count)
+        points = middle[order]
+        low, high = (
+            points.new_zeros((len(parts), 2)).scatter_reduce_(
+                0, part[:, None].expand(-1, 2), points, kind, include_self=False
+            )
+            for kind in ("amin", "amax")
+        )
+        axis = (high - low).argmax(1)[part]
+        along = points.gather(1, axis[:, None])[:, 0] - low[part, axis]
+        order = order[argsort_rows(part, along / (high - low).amax(1).clamp(min=EPS)[part])]
+        if len(parts) >= count // 2:
+            break
+        parts = [half for each in parts for half in halves(each)]
     return order
 
 
