@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.atlas.completing import insert_vertices
+from splinecam.atlas.inserting import insert_vertices
 from splinecam.atlas.making import Sizes
 from splinecam.atlas.storing import compute_atlas
 from splinecam.errors import FileError, LimitError, SplineCamError
@@ -103,6 +104,30 @@ def test_a_network_with_few_regions_is_one_tile(tmp_path: Path) -> None:
     assert (len(atlas), atlas.num_tiles, atlas.num_edges, atlas.names) == (4, 1, 12, ("x", "y"))
     assert atlas.shared_edges(0).local.shape == (0,)
     assert atlas.tile(0).validate().ok
+
+
+@pytest.mark.parametrize("widths", [(2, 150, 1), (2, 120, 9, 3), (2, 6, 150, 2)])
+def test_faces_that_are_too_large_are_cut_artificially(
+    widths: tuple[int, ...], tmp_path: Path
+) -> None:
+    torch.manual_seed(1)
+    layers = [
+        layer
+        for a, b in pairwise(widths)
+        for layer in (nn.Linear(a, b, dtype=torch.float64), nn.ReLU())
+    ]
+    model, domain = nn.Sequential(*layers[:-1]), sc.Domain.box(-1, 1)
+    whole = sc.partition(model, domain, progress=False)
+    sizes = Sizes(regions=150, enough=3)
+    atlas = compute_atlas(model, domain, tmp_path, sizes=sizes, memory=1_600_000, progress=False)
+    assert atlas.manifest.parts > 1
+    assert (len(atlas), atlas.num_vertices) == (len(whole), whole.mesh.num_vertices)
+    assert atlas.num_edges == whole.mesh.num_edges
+    assert torch.allclose(rows(list(atlas.tiles())), rows([whole]), atol=1e-12, rtol=0)
+    layers_of = [torch.bincount(tile.edge_layer + 1, minlength=4) for tile in atlas.tiles()]
+    shared = [t.edge_layer[atlas.shared_edges(k).local] for k, t in enumerate(atlas.tiles())]
+    once = sum(layers_of) - torch.bincount(torch.cat(shared) + 1, minlength=4) // 2
+    assert torch.equal(once, torch.bincount(whole.edge_layer + 1, minlength=4))
 
 
 class _Killed(Exception):

@@ -19,7 +19,8 @@ from splinecam.analysis.partition_data import Unresolved
 from splinecam.atlas.completing import SEAM_EDGES, SEAM_VERTICES
 from splinecam.atlas.manifest import Manifest
 from splinecam.atlas.rounding_errors import ERRORS, read_errors
-from splinecam.atlas.tile_files import StoredMesh, TileCounts, mapped, read_array, read_maps
+from splinecam.atlas.tile_files import StoredMesh, TileCounts, mapped, read_array
+from splinecam.engine.affine_maps import AffineMaps, affine_maps
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
@@ -27,7 +28,7 @@ from splinecam.io.partition_files import dtype_named, output_read
 from splinecam.network.capture.outputs import Output
 from splinecam.network.program import Program
 
-__all__ = ["AtlasData", "Shared", "read_domain", "write_domain"]
+__all__ = ["AtlasData", "Shared", "Tile", "read_domain", "write_domain"]
 
 DOMAIN = "domain.npz"
 
@@ -37,6 +38,21 @@ class Shared(NamedTuple):
 
     local: Tensor
     shared: Tensor
+
+
+class Tile(Partition):
+    """A tile of an atlas: a partition of a part of the domain.
+
+    Its maps are not on disk; they follow from the values at its vertices when they are first asked
+    for. Without the network, those of very thin regions are less precise, as ``maps.error`` says.
+    """
+
+    @cached_property
+    def maps(self) -> AffineMaps:
+        """The affine maps in local coordinates, each relative to a point inside its region."""
+        given = self.mesh, self.values, self.value_error, self._program, self.domain, self.frame
+        with torch.no_grad():
+            return affine_maps(*given)
 
 
 class AtlasData:
@@ -58,7 +74,7 @@ class AtlasData:
         self._names: tuple[str, ...] | None = about["names"] and tuple(about["names"])
         self._model: nn.Module | None = None
         self._program: Program | None = None
-        self._opened: WeakValueDictionary[int, Partition] = WeakValueDictionary()
+        self._opened: WeakValueDictionary[int, Tile] = WeakValueDictionary()
 
     # -- numbers ------------------------------------------------------------------------------
 
@@ -113,7 +129,7 @@ class AtlasData:
 
     # -- tiles --------------------------------------------------------------------------------
 
-    def tile(self, number: int) -> Partition:
+    def tile(self, number: int) -> Tile:
         """A tile as a partition, whose arrays are mapped into memory when they are used.
 
         Its ``domain`` and ``frame`` are those of the whole atlas, of which its regions are a part.
@@ -130,21 +146,17 @@ class AtlasData:
         found.names = self.names
         return found
 
-    def tiles(self) -> Iterator[Partition]:
+    def tiles(self) -> Iterator[Tile]:
         """Yield all tiles in order; one that is not kept is closed again."""
         return map(self.tile, range(self.num_tiles))
 
-    def _open(self, number: int) -> Partition:
+    def _open(self, number: int) -> Tile:
         entry, folder = self.manifest.tiles[number], self._tile_folder(number)
         mesh = StoredMesh.of(folder, TileCounts(entry.vertices, entry.edges, entry.regions))
-        values, maps = torch.from_numpy(mapped(folder, "values")), read_maps(folder)
-        if self.device.type != "cpu":
-            values = values.to(self.device)
-            maps = type(maps)(*(tensor.to(self.device) for tensor in vars(maps).values()))
-        part = Partition(
+        return Tile(
             domain=self.domain,
             mesh=mesh if self.device.type == "cpu" else mesh.to(self.device),
-            values=values,
+            values=torch.from_numpy(mapped(folder, "values")).to(self.device),
             value_error=self.value_error,
             layer_errors=self.layer_errors,
             unresolved=_unresolved(self.manifest.unresolved + entry.unresolved),
@@ -153,8 +165,6 @@ class AtlasData:
             dtype=self.dtype,
             output=self.output,
         )
-        part.maps = maps
-        return part
 
     def find(self, region: int) -> tuple[int, int]:
         """The tile of a region of the atlas, and the region's number in that tile."""

@@ -1,6 +1,6 @@
-"""The border of a tile towards other tiles: what is needed to find the same vertices on both sides.
+"""The border of a unit towards other units: what is needed to find the same vertices on both sides.
 
-A seam runs along edges of the coarse mesh, which refinement divides into pieces. A tile knows of
+A seam runs along edges of the coarse mesh, which refinement divides into pieces. A unit knows of
 each piece which edge of the coarse mesh it belongs to.
 """
 
@@ -25,18 +25,21 @@ BORDER = "border.npz"  # the file in a tile's folder, until the atlas is complet
 
 @dataclass(frozen=True)
 class Border:
-    """The vertices and edges of a tile on seams.
+    """The vertices and edges of a unit on seams.
 
-    vertex: (S,) of the tile, ascending; coarse_vertex: (S,) of the coarse mesh, -1 for new ones;
-    uv: (S, 2); values: (S, n_out). edge: (P,) of the tile, ascending; root: (P,) the edges of the
-    coarse mesh that they are pieces of; ends: (P, 2) places in ``vertex``.
+    vertex: (S,) of the unit; vertex_layer: (S,) the layer that made it; coarse_vertex: (S,) its
+    number in the coarse mesh, -1 for new ones; uv: (S, 2); values: (S, n_out). edge: (P,) of the
+    tile or the strip of the unit; in_strip: (P,) which of both; root: (P,) the edges of the coarse
+    mesh that they are pieces of; ends: (P, 2) places in ``vertex``.
     """
 
     vertex: Tensor
+    vertex_layer: Tensor
     coarse_vertex: Tensor
     uv: Tensor
     values: Tensor
     edge: Tensor
+    in_strip: Tensor
     root: Tensor
     ends: Tensor
 
@@ -53,7 +56,7 @@ class Border:
 
 
 def border_of(coarse: Coarse, tile: Tile, mesh: Mesh, values: Tensor) -> Border:
-    """The border of a tile that has been refined: its mesh and the values (V, n_out) there."""
+    """The border of a unit that has been refined: its mesh and the values (V, n_out) there."""
     root = ROOT - mesh.edge_layer
     piece = root >= 0
     faces = mesh.halfedge_face().view(-1, 2)
@@ -63,8 +66,9 @@ def border_of(coarse: Coarse, tile: Tile, mesh: Mesh, values: Tensor) -> Border:
     vertex, ends = torch.unique(mesh.edges[edge], return_inverse=True)
     known = tile.vertex_ids.shape[0]
     coarse_vertex = torch.where(vertex < known, tile.vertex_ids[vertex.clamp(max=known - 1)], -1)
-    ends = ends.view(-1, 2)
-    return Border(vertex, coarse_vertex, mesh.uv[vertex], values[vertex], edge, root[edge], ends)
+    ends, in_strip = ends.view(-1, 2), torch.zeros_like(edge, dtype=torch.bool)
+    uv, values, layer = mesh.uv[vertex], values[vertex], mesh.vertex_layer[vertex]
+    return Border(vertex, layer, coarse_vertex, uv, values, edge, in_strip, root[edge], ends)
 
 
 def drawn(coarse: Coarse, mesh: Mesh) -> Mesh:

@@ -3,52 +3,62 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import offsets_of
 from splinecam._util.files import replaced
 from splinecam.atlas.borders import BORDER, Border
-from splinecam.atlas.manifest import Manifest
+from splinecam.atlas.inserting import insert_missing
+from splinecam.atlas.manifest import Manifest, TileEntry
 from splinecam.atlas.rounding_errors import ERRORS, largest_errors, write_errors
-from splinecam.atlas.seams import Missing, Seams, find_seams
-from splinecam.atlas.tile_files import (
-    StoredMesh,
-    TileCounts,
-    mapped,
-    read_array,
-    read_maps,
-    write_tile,
-)
+from splinecam.atlas.seams import Seams, find_seams
+from splinecam.atlas.strips import JoinedStrips, join_strips
+from splinecam.atlas.tile_files import mapped
+from splinecam.atlas.unit_files import RIM, STRIP, Rim, Strip, places_among
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["SEAM_EDGES", "SEAM_VERTICES", "clean", "complete", "insert_vertices"]
+__all__ = ["SEAM_EDGES", "SEAM_VERTICES", "Dissolve", "Dissolved", "clean", "complete"]
 
 SEAM_VERTICES, SEAM_EDGES = "seam_vertices", "seam_edges"
 
 
-def complete(folder: Path, manifest: Manifest, coarse: Mesh | None) -> None:
-    """Find the seams of an atlas whose tiles are all there; coarse: None if there is one tile."""
+@dataclass(frozen=True)
+class Dissolved:
+    """A tile of regions that were divided by artificial edges.
+
+    rim: of the tile; its unit vertices are those of the joined strips.
+    """
+
+    entry: TileEntry
+    rim: Rim
+
+
+Dissolve = Callable[[JoinedStrips], list[Dissolved]]
+"""Writes tiles of the regions of all strips, without artificial edges."""
+
+
+def complete(folder: Path, manifest: Manifest, coarse: Mesh | None, dissolve: Dissolve) -> None:
+    """Find the seams of an atlas whose units are all done; coarse: None if there is one tile."""
     tiles = folder / "tiles"
-    if coarse is not None and len(manifest.tiles) > 1:
-        borders = [Border.read(tiles / tile.folder / BORDER) for tile in manifest.tiles]
+    values, layers = largest_errors(tiles / tile.folder / ERRORS for tile in manifest.tiles)
+    write_errors(folder / ERRORS, values, layers)
+    if coarse is not None:
+        units = manifest.tiles
+        borders = [Border.read(tiles / tile.folder / BORDER) for tile in units]
         seams = find_seams(coarse, borders)
         while seams.missing:
             for missing in seams.missing:
-                borders[missing.tile] = _inserted(tiles, manifest, borders, seams, missing)
+                borders[missing.tile] = insert_missing(tiles, manifest, borders, seams, missing)
             manifest.write(folder)
             seams = find_seams(coarse, borders)
-        for number, tile in enumerate(manifest.tiles):
-            _write_seams(tiles / tile.folder, number, borders, seams)
-        manifest.seams = {"vertices": seams.num_vertices, "edges": seams.num_edges}
-        manifest.seams["ends"] = sum(border.vertex.shape[0] for border in borders)
-    values, layers = largest_errors(tiles / tile.folder / ERRORS for tile in manifest.tiles)
-    write_errors(folder / ERRORS, values, layers)
+        entries, rims, numbers = _numbered(tiles, units, borders, seams, dissolve)
+        manifest.tiles = entries
+        manifest.seams = _write_seams(tiles, entries, rims, numbers)
     manifest.complete = True
     manifest.write(folder)
     clean(folder, manifest)
@@ -62,31 +72,66 @@ def clean(folder: Path, manifest: Manifest) -> None:
     for path in (folder / "tiles").iterdir():
         if path.name not in known:
             shutil.rmtree(path, ignore_errors=True)
-        else:
-            (path / BORDER).unlink(missing_ok=True)
-            (path / ERRORS).unlink(missing_ok=True)
+            continue
+        shutil.rmtree(path / STRIP, ignore_errors=True)
+        for name in (BORDER, ERRORS, RIM):
+            (path / name).unlink(missing_ok=True)
 
 
-def _write_seams(folder: Path, number: int, borders: list[Border], seams: Seams) -> None:
-    """Write which vertices and edges a tile shares, and give the former their common values."""
-    border, seam = borders[number], seams.vertices[number]
-    others = (seams.owner[seam] != number).nonzero()[:, 0]
+def _numbered(
+    tiles: Path, units: list[TileEntry], borders: list[Border], seams: Seams, dissolve: Dissolve
+) -> tuple[list[TileEntry], list[Rim], list[Tensor]]:
+    """All tiles, their rims, and the numbers of the vertices of the rims.
+
+    Vertices on seams between units have the lowest numbers. Those between a tile and the strip of
+    its unit follow; they have the number of the strip's vertex.
+    """
+    folders = [tiles / unit.folder for unit in units]
+    strips = [Strip.read(path / STRIP) if (path / STRIP).is_dir() else None for path in folders]
+    joined = None
+    if any(strip is not None for strip in strips):
+        joined = join_strips(strips, borders, seams)
+    entries, rims, numbers = [], [], []
+    for k, unit in enumerate(units):
+        if not unit.regions:
+            continue
+        rim = Rim.read(folders[k] / RIM)
+        on_border = places_among(borders[k].vertex, rim.unit_vertex)
+        number = torch.where(on_border >= 0, seams.vertices[k][on_border.clamp(min=0)], -1)
+        inside, strip = (on_border < 0).nonzero()[:, 0], strips[k]
+        if inside.shape[0] and joined is not None and strip is not None:
+            beside = places_among(strip.unit_vertex, rim.unit_vertex[inside])
+            number[inside] = joined.seam[joined.place[k][beside]]
+        _patch(folders[k], rim.vertex, number, k, borders, seams)
+        entries.append(replace(unit, strip=0))
+        rims.append(rim)
+        numbers.append(number)
+    if joined is not None:
+        del strips
+        for made in dissolve(joined):
+            entries.append(made.entry)
+            rims.append(made.rim)
+            numbers.append(joined.seam[made.rim.unit_vertex])
+    return entries, rims, numbers
+
+
+def _patch(
+    folder: Path, vertex: Tensor, number: Tensor, unit: int, borders: list[Border], seams: Seams
+) -> None:
+    """Give the vertices (S,) of a tile the coordinates and values that their owners have."""
+    on_border = ((number >= 0) & (number < seams.num_vertices)).nonzero()[:, 0]
+    owner = seams.owner[number[on_border]]
+    others = (owner != unit).nonzero()[:, 0]
+    if not others.shape[0]:
+        return
     uv, values = mapped(folder, "mesh_uv", "r+"), mapped(folder, "values", "r+")
-    for rows, mine in _by_owner(seams.owner[seam[others]], others):
-        theirs = borders[rows]
-        place = seams.place[seam[mine]]
-        vertex = border.vertex[mine].numpy()
-        uv[vertex] = theirs.uv[place].numpy()
-        values[vertex] = theirs.values[place].numpy()
+    for theirs, rows in _by_owner(owner[others], on_border[others]):
+        place = seams.place[number[rows]]
+        uv[vertex[rows].numpy()] = borders[theirs].uv[place].numpy()
+        values[vertex[rows].numpy()] = borders[theirs].values[place].numpy()
     for array in (uv, values):
         if isinstance(array, np.memmap):
             array.flush()
-    for name, local, shared in (
-        (SEAM_VERTICES, border.vertex, seam),
-        (SEAM_EDGES, border.edge, seams.edges[number]),
-    ):
-        with replaced(folder / f"{name}.npy") as file:
-            np.save(file, torch.stack([local, shared], 1).numpy())
 
 
 def _by_owner(owner: Tensor, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -95,70 +140,28 @@ def _by_owner(owner: Tensor, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
         yield tile, rows[owner == tile]
 
 
-# -- vertices that a tile lacks ---------------------------------------------------------------
+def _write_seams(
+    tiles: Path, entries: list[TileEntry], rims: list[Rim], numbers: list[Tensor]
+) -> dict[str, int]:
+    """Write which vertices and edges each tile shares; returns how many there are.
 
-
-def _inserted(
-    tiles: Path, manifest: Manifest, borders: list[Border], seams: Seams, missing: Missing
-) -> Border:
-    """Write a tile anew, with the vertices that it lacks; returns its new border."""
-    entry, border = manifest.tiles[missing.tile], borders[missing.tile]
-    old = tiles / entry.folder
-    order = torch.argsort(missing.edge, stable=True)
-    edge, seam = missing.edge[order], missing.seam[order]
-    uv = border.uv.new_empty((seam.shape[0], 2))
-    given = border.values.new_empty((seam.shape[0], border.values.shape[1]))
-    made = seam.new_empty(seam.shape)
-    for k, rows in _by_owner(seams.owner[seam], torch.arange(seam.shape[0])):
-        place = seams.place[seam[rows]]
-        uv[rows], given[rows] = borders[k].uv[place], borders[k].values[place]
-        layer = read_array(tiles / manifest.tiles[k].folder, "mesh_vertex_layer")
-        made[rows] = layer[borders[k].vertex[place]]
-    mesh = StoredMesh.of(old, TileCounts(entry.vertices, entry.edges, entry.regions))
-    values = torch.from_numpy(mapped(old, "values"))
-    whole = insert_vertices(mesh, edge, uv, made)
-    name = f"{entry.folder}a"
-    new = tiles / name
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir()
-    write_tile(new, whole, torch.cat([values, given]), read_maps(old))
-    shutil.copy(old / ERRORS, new / ERRORS)
-    grown = _grown(border, mesh, whole, edge, given)
-    grown.write(new / BORDER)
-    manifest.tiles[missing.tile] = replace(
-        entry, folder=name, vertices=whole.num_vertices, edges=whole.num_edges
-    )
-    return grown
-
-
-def insert_vertices(mesh: Mesh, edge: Tensor, uv: Tensor, vertex_layer: Tensor) -> Mesh:
-    """Divide edges (N,), ascending, at points (N, 2) in order along each; faces get the corners."""
-    divided = mesh.divide(edge, uv, vertex_layer)
-    more = torch.bincount(edge, minlength=mesh.num_edges)
-    first = offsets_of(more)  # the first piece of each edge after its own
-    corner_edge, back = mesh.corners >> 1, mesh.corners & 1
-    count = more[corner_edge] + 1
-    row = torch.repeat_interleave(torch.arange(count.shape[0]), count)
-    step = torch.arange(row.shape[0]) - offsets_of(count)[row]
-    piece = torch.where(back[row] == 1, count[row] - 1 - step, step)
-    e = corner_edge[row]
-    number = torch.where(piece == 0, e, mesh.num_edges + first[e] + piece - 1)
-    sizes = offsets_of(count)[mesh.offsets]
-    return replace(divided, offsets=sizes, corners=2 * number + back[row])
-
-
-def _grown(border: Border, old: Mesh, new: Mesh, edge: Tensor, values: Tensor) -> Border:
-    """The border of a tile whose edges (N,) have been divided."""
-    root = torch.full((new.num_edges,), -1)
-    root[border.edge] = border.root
-    root[old.num_edges :] = root[edge]
-    pieces = (root >= 0).nonzero()[:, 0]
-    vertex, ends = torch.unique(new.edges[pieces], return_inverse=True)
-    coarse = torch.full((new.num_vertices,), -1)
-    coarse[border.vertex] = border.coarse_vertex
-    known = border.values.new_empty((new.num_vertices, border.values.shape[1]))
-    known[border.vertex] = border.values
-    known[old.num_vertices :] = values
-    ends = ends.view(-1, 2)
-    uv = new.uv[vertex]
-    return Border(vertex, coarse[vertex], uv, known[vertex], pieces, root[pieces], ends)
+    An edge is known by the vertices at its ends.
+    """
+    known, vertex = torch.unique(torch.cat(numbers), return_inverse=True)
+    vertices = torch.split(vertex, [number.shape[0] for number in numbers])
+    ends = [mine[rim.ends] for rim, mine in zip(rims, vertices, strict=True)]
+    keys = torch.cat([pair.amin(1) * known.shape[0] + pair.amax(1) for pair in ends])
+    different, edge = torch.unique(keys, return_inverse=True)
+    edges = torch.split(edge, [rim.edge.shape[0] for rim in rims])
+    for entry, rim, mine, beside in zip(entries, rims, vertices, edges, strict=True):
+        for name, local, shared in (
+            (SEAM_VERTICES, rim.vertex, mine),
+            (SEAM_EDGES, rim.edge, beside),
+        ):
+            with replaced(tiles / entry.folder / f"{name}.npy") as file:
+                np.save(file, torch.stack([local, shared], 1).numpy())
+    return {
+        "vertices": int(known.shape[0]),
+        "edges": int(different.shape[0]),
+        "ends": int(vertex.shape[0]),
+    }

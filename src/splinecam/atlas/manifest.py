@@ -34,19 +34,21 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class TileEntry:
-    """A tile: its folder, its numbers of vertices, edges and regions, its area and its box.
+    """A tile: its folder, its numbers of vertices, edges and regions, and its box.
 
-    box: the smallest u and v and the largest u and v, and area: both in local coordinates.
-    unresolved: places that float64 could not settle, as (u, v) of the plane, layer, and reason.
+    box: the smallest u and v and the largest u and v, in local coordinates. unresolved: places that
+    float64 could not settle, as (u, v) of the plane, layer, and reason. strip: until the atlas is
+    complete, the regions that are kept apart because they touch artificial edges, less the number
+    of these edges.
     """
 
     folder: str
     vertices: int
     edges: int
     regions: int
-    area: float
     box: tuple[float, float, float, float]
     unresolved: list[Any] = field(default_factory=list)
+    strip: int = 0
 
 
 @dataclass
@@ -56,8 +58,9 @@ class Manifest:
     identity: what it is of, see ``check``. about: the domain's input shape, layers, names and the
     like. tiles: those that are complete. pending: ranges of faces of the coarse mesh that are still
     to be computed, the next one last; None before the coarse mesh is made. unresolved: of the
-    coarse mesh. seams: the numbers of vertices and edges that tiles have in common, once they are
-    known. complete: whether the atlas can be opened.
+    coarse mesh. parts: into how many the domain is divided by artificial lines, if it is. seams:
+    the numbers of vertices and edges that tiles have in common, once they are known.
+    complete: whether the atlas can be opened.
     """
 
     identity: dict[str, Any]
@@ -65,6 +68,7 @@ class Manifest:
     tiles: list[TileEntry] = field(default_factory=list)
     pending: list[list[int]] | None = None
     unresolved: list[Any] = field(default_factory=list)
+    parts: int = 0
     seams: dict[str, int] = field(default_factory=dict)
     complete: bool = False
 

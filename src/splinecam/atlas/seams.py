@@ -1,8 +1,8 @@
-"""Find the vertices and edges that neighbouring tiles have in common.
+"""Find the vertices that neighbouring units have in common.
 
-Both tiles beside an edge of the coarse mesh have found the same new vertices on it, up to rounding.
+Both units beside an edge of the coarse mesh have found the same new vertices on it, up to rounding.
 They are united along the edge, in order. A united vertex has the coordinates and the values that
-the first of its tiles has found.
+the first of its units has found.
 """
 
 from __future__ import annotations
@@ -24,27 +24,26 @@ __all__ = ["Missing", "Seams", "find_seams"]
 class Missing:
     """Vertices that a tile lacks on its edges: rounding has hidden them from it.
 
-    tile: its number; edge: (N,) of the tile, ascending; seam: (N,) the united vertices in order
-    along the edge.
+    tile: its number; edge: (N,) of the tile or the strip; in_strip: (N,) which of both; seam: (N,)
+    the united vertices in order along the edge.
     """
 
     tile: int
     edge: Tensor
+    in_strip: Tensor
     seam: Tensor
 
 
 @dataclass(frozen=True)
 class Seams:
-    """What tiles have in common: C vertices, and edges.
+    """The C vertices that units have in common.
 
-    vertices, edges: per tile the numbers of the vertices and edges of its border, (S,) and (P,);
-    num_edges: the number of edges. owner, place: (C,) the tile that a vertex is taken from, and
-    the place in that tile's border. missing: of the tiles that lack something.
+    vertices: per unit the numbers (S,) of the vertices of its border. owner, place: (C,) the unit
+    that a vertex is taken from, and the place in that unit's border. missing: of the units that
+    lack something.
     """
 
     vertices: list[Tensor]
-    edges: list[Tensor]
-    num_edges: int
     owner: Tensor
     place: Tensor
     missing: list[Missing]
@@ -55,7 +54,7 @@ class Seams:
 
 
 def find_seams(mesh: Mesh, borders: list[Border]) -> Seams:
-    """Unite the vertices and edges on the borders of tiles; mesh: the coarse mesh."""
+    """Unite the vertices on the borders of units; mesh: the coarse mesh."""
     on_edges = OnEdges(
         *(
             torch.cat(column)
@@ -84,18 +83,13 @@ def find_seams(mesh: Mesh, borders: list[Border]) -> Seams:
     counts = torch.bincount(on_edges.edge[leader], minlength=mesh.num_edges)
     along = _Along(ids.shape[0], counts, offsets_of(counts), mesh.edges)
     vertices = list(torch.split(number, sizes))
-    edges, missing = [], []
-    roots = torch.unique(torch.cat([border.root for border in borders]))
-    first_piece = torch.zeros_like(counts)
-    first_piece[roots] = offsets_of(counts[roots] + 1)[:-1]
+    missing = []
     for index, (border, mine) in enumerate(zip(borders, vertices, strict=True)):
         begin = along.rank(border, mine, 0)
         lacks = along.rank(border, mine, 1) - begin - 1
-        edges.append(first_piece[border.root] + begin)
         if bool((lacks > 0).any()):
             missing.append(along.missing(index, border, begin, lacks))
-    total = int((counts[roots] + 1).sum())
-    return Seams(vertices, edges, total, owner, place, missing)
+    return Seams(vertices, owner, place, missing)
 
 
 def _on_edges(mesh: Mesh, border: Border, number: int) -> OnEdges:
@@ -133,4 +127,4 @@ class _Along:
         row = torch.repeat_interleave(torch.arange(lacks.shape[0]), lacks)
         step = torch.arange(row.shape[0]) - offsets_of(lacks)[row]
         seam = self.first + self.offsets[border.root[row]] + begin[row] + step
-        return Missing(tile, border.edge[row], seam)
+        return Missing(tile, border.edge[row], border.in_strip[row], seam)

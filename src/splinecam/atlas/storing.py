@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from splinecam.analysis.class_names import names_of
 from splinecam.atlas.atlas import Atlas, open_atlas
 from splinecam.atlas.atlas_data import write_domain
 from splinecam.atlas.completing import clean, complete
-from splinecam.atlas.making import Making, Sizes
+from splinecam.atlas.dissolving import dissolved_tiles
+from splinecam.atlas.making import Making, Sizes, TileTooLarge
 from splinecam.atlas.manifest import FILE, Manifest
 from splinecam.engine.first_device import first_device
 from splinecam.engine.plan import Plan, free_memory
@@ -63,7 +65,7 @@ def compute_atlas(
             manifest = _manifest(folder, domain, identity)
             last = device_of(device)
             memory = free_memory(last) if memory is None else memory
-            plan = Plan.of(program, last, memory // 2)
+            plan = Plan.of(program, last, 3 * memory // 4)
             if not manifest.complete:
                 manifest.about |= {
                     "input_shape": list(domain.input_shape),
@@ -80,8 +82,8 @@ def compute_atlas(
                     bar.update(share)
 
                 sizes = sizes or Sizes.within(memory)
-                making = Making(folder, manifest, network, plan, domain, sizes)
-                making.output, making.max_regions, making.report = output, max_regions, report
+                making = Making(folder, manifest, plan, domain, sizes)
+                making.max_regions, making.report = max_regions, report
                 _finish(making)
         atlas = open_atlas(folder, last)
         atlas._model, atlas._program, atlas.output = network, plan.last.program, output
@@ -97,10 +99,18 @@ def _finish(making: Making) -> None:
         return
     with torch.inference_mode():
         coarse = making.coarse()
-        if coarse is not None:
-            making.compute(coarse)
+        while coarse is not None:
+            try:
+                making.compute(coarse)
+                break
+            except TileTooLarge:
+                making.restart()
+            coarse = making.coarse()
     with torch.inference_mode(False):
-        complete(making.folder, manifest, None if coarse is None else coarse.mesh)
+        dissolve = partial(dissolved_tiles, making, coarse)
+        complete(making.folder, manifest, None if coarse is None else coarse.mesh, dissolve)
+    if making.max_regions is not None:
+        making.check_limit()
 
 
 def _manifest(folder: Path, domain: Domain, identity: dict[str, Any]) -> Manifest:

@@ -1,7 +1,6 @@
 """The arrays of a tile in a folder: plain ``.npy`` files, which are mapped when they are read.
 
 ``mesh_*``  the fields of ``Mesh``; integers in the narrowest type that holds them
-``maps_*``  the fields of ``AffineMaps``
 ``values``  (V, n_out)
 
 Floating-point arrays are mapped into memory as they are. Integers become 64 bits wide when they are
@@ -20,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam._util.files import writing
-from splinecam.engine.affine_maps import AffineMaps
 from splinecam.errors import FileError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.io.partition_files import narrow
@@ -30,7 +28,6 @@ __all__ = [
     "TileCounts",
     "mapped",
     "read_array",
-    "read_maps",
     "write_array",
     "write_tile",
 ]
@@ -87,20 +84,11 @@ def write_array(folder: Path, name: str, value: Tensor | NDArray[Any]) -> None:
         np.save(path, narrow(np.ascontiguousarray(array)))
 
 
-def write_tile(folder: Path, mesh: Mesh, values: Tensor, maps: AffineMaps) -> None:
+def write_tile(folder: Path, mesh: Mesh, values: Tensor) -> None:
     """Write the arrays of a tile to a folder, which is there already."""
     for field in fields(Mesh):
         write_array(folder, f"mesh_{field.name}", getattr(mesh, field.name))
-    for field in fields(AffineMaps):
-        write_array(folder, f"maps_{field.name}", getattr(maps, field.name))
     write_array(folder, "values", values)
-
-
-def read_maps(folder: Path) -> AffineMaps:
-    """The affine maps of a tile, mapped into memory."""
-    return AffineMaps(
-        *(torch.from_numpy(mapped(folder, f"maps_{field.name}")) for field in fields(AffineMaps))
-    )
 
 
 def mapped(folder: Path, name: str, mode: Any = "c") -> NDArray[Any]:

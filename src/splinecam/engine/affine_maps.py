@@ -49,9 +49,12 @@ class AffineMaps:
 
 
 def affine_maps(
-    mesh: Mesh, output: Tensor, error: Tensor, program: Program, domain: Domain, frame: Frame
+    mesh: Mesh, output: Tensor, error: Tensor, program: Program | None, domain: Domain, frame: Frame
 ) -> AffineMaps:
-    """Fit the map of every face: output (V, n) with rounding error (n,)."""
+    """Fit the map of every face: output (V, n) with rounding error (n,).
+
+    program: gives the slopes of thin faces; without it these are less precise, as their errors say.
+    """
     fit = fit_maps(mesh, output)
     noise = _noise(fit, output, error)
     slope_error = noise / fit.width
@@ -60,7 +63,7 @@ def affine_maps(
     known = size[size > SAFETY * slope_error]  # more than rounding
     steepest = float(known.max()) if known.shape[0] else 0.0
     thin = (slope_error > SLOPE_PRECISION * steepest).nonzero()[:, 0]
-    if thin.shape[0] and steepest > 0:  # the output is not constant
+    if thin.shape[0] and steepest > 0 and program is not None:  # the output is not constant
         exact = derivative(program, domain, frame, fit.anchor[thin])
         weight[thin] = exact
         slope_error[thin] = noise + SAFETY * EPS * exact.abs().amax((1, 2))

@@ -12,7 +12,7 @@ one of them decides: the network is run on both sides of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -33,7 +33,16 @@ from splinecam.network.nonlinearities import Nonlinearity, SortNonlinearity
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
-__all__ = ["ARTIFICIAL", "DividedFace", "divide_face", "sample_face"]
+__all__ = [
+    "ARTIFICIAL",
+    "UNDECIDED",
+    "DividedFace",
+    "divide_face",
+    "divide_faces",
+    "sample_face",
+    "switching",
+    "without_artificial_edges",
+]
 
 ARTIFICIAL = torch.iinfo(torch.int32).max  # the layer of artificial edges and vertices
 
@@ -71,54 +80,23 @@ class DividedFace:
         joined: with them. errors: of the units of each layer. numbers: about how many are computed
         at a time.
         """
-        mesh, fixed = joined.mesh, self.whole.mesh.num_vertices
-        pieces = _pieces(mesh, self.lines)
-        layer, unit = self._borders(mesh, pieces, program, errors, numbers)
-        undecided = mesh.uv[mesh.edges[pieces.edge[pieces.longest[pieces.doubtful & (layer < 0)]]]]
-        layer, unit = layer[pieces.run], unit[pieces.run]
-        stays = layer >= 0
-        edge_layer, edge_unit = mesh.edge_layer.clone(), mesh.edge_unit.clone()
-        edge_layer[pieces.edge[stays]], edge_unit[pieces.edge[stays]] = layer[stays], unit[stays]
-        mesh = replace(mesh, edge_layer=edge_layer, edge_unit=edge_unit)
-        kept_for_ever = ~pieces.touched
-        kept_for_ever[:fixed] = True
-        mesh, kept = dissolve(mesh, pieces.edge[~stays], kept_for_ever)
-        touched = (pieces.touched[kept] & (kept >= fixed)).nonzero()[:, 0]
-        mesh = replace(mesh, vertex_layer=_layers_of_vertices(mesh, touched))
+        index = torch.arange(joined.mesh.num_vertices, device=joined.mesh.uv.device)
+
+        def switch(uv: Tensor) -> tuple[Tensor, Tensor]:
+            both = (program.walk_on(self.index, self._values(side)) for side in uv.unbind(1))
+            return switching(both, errors, self.index)
+
+        rows_at_once = rows_in_block(numbers, list(self.whole.rows.values()))
+        fixed = index < self.whole.mesh.num_vertices
+        mesh, kept, undecided = without_artificial_edges(
+            joined.mesh, self.lines, fixed, switch, rows_at_once
+        )
         rows = {name: value[kept] for name, value in joined.rows.items()}
         ambiguities = [*joined.ambiguities]
         if undecided.shape[0]:
             name = program.layers[min(self.index, len(program.layers) - 1)].name
             ambiguities.append((name, Ambiguities(undecided.mean(1), UNDECIDED)))
         return State(mesh, rows, joined.bounds, ambiguities=ambiguities)
-
-    def _borders(
-        self,
-        mesh: Mesh,
-        pieces: _Pieces,
-        program: Program,
-        errors: Mapping[str, Tensor],
-        numbers: int,
-    ) -> tuple[Tensor, Tensor]:
-        """The layer and the unit of which each run of pieces is a border, -1 for none, (R,)."""
-        beside = mesh.halfedge_face().view(-1, 2)[pieces.edge[pieces.longest]]
-        faces, place = torch.unique(beside, return_inverse=True)
-        uv = mesh.select(faces)[0].means()[place]  # (R, 2 sides, 2)
-        layers, units = [], []
-        for some in torch.split(uv, rows_in_block(numbers, list(self.whole.rows.values()))):
-            both = (program.walk_on(self.index, self._values(side)) for side in some.unbind(1))
-            layer = torch.full_like(some[:, 0, 0], -1, dtype=torch.int64)
-            unit = layer.clone()
-            for i, ((kind, left), (_, right)) in enumerate(zip(*both, strict=True), self.index):
-                apart = kind.apart(left, right, SAFETY * errors[kind.name])
-                label = apart.to(torch.int8).argmax(1)
-                if isinstance(kind, SortNonlinearity):
-                    label = kind.pairs[0][label]
-                new = (layer < 0) & apart.any(1)
-                layer, unit = torch.where(new, i, layer), torch.where(new, label, unit)
-            layers.append(layer)
-            units.append(unit)
-        return torch.cat(layers), torch.cat(units)
 
     def _values(self, uv: Tensor) -> dict[str, Tensor]:
         """The live values before the layer at points of the face, (N, 2)."""
@@ -145,6 +123,55 @@ def sample_face(state: State, layer: Nonlinearity, layer_input: LayerInput) -> R
     return sample_regions(state.mesh.uv[vertex], functions)
 
 
+Switch = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""The layer and the unit that switch between both points (R, 2, 2) of pairs, (R,); -1 for none."""
+
+
+def switching(
+    walks: Iterable[Iterator[tuple[Nonlinearity, Tensor]]], errors: Mapping[str, Tensor], first: int
+) -> tuple[Tensor, Tensor]:
+    """The first layer, and the unit, that differ between two walks through a network, (R,) each.
+
+    errors: of the units of each layer. first: the number of the layer with which the walks begin.
+    """
+    layer = unit = torch.zeros(0, dtype=torch.int64)
+    for i, ((kind, left), (_, right)) in enumerate(zip(*walks, strict=True), first):
+        apart = kind.apart(left, right, SAFETY * errors[kind.name])
+        label = apart.to(torch.int8).argmax(1)
+        if isinstance(kind, SortNonlinearity):
+            label = kind.pairs[0][label]
+        if i == first:
+            layer = unit = torch.full_like(label, -1)
+        new = (layer < 0) & apart.any(1)
+        layer, unit = torch.where(new, i, layer), torch.where(new, label, unit)
+    return layer, unit
+
+
+def without_artificial_edges(
+    mesh: Mesh, lines: CutLines, fixed: Tensor, switch: Switch, rows: int
+) -> tuple[Mesh, Tensor, Tensor]:
+    """A mesh at the end of the network without artificial edges, and its vertices' old numbers.
+
+    The third result are ends (N, 2, 2) of edges of which rounding leaves open whether they belong
+    to the network. fixed: (V,) vertices that stay. rows: how many pairs ``switch`` gets at a time.
+    """
+    pieces = _pieces(mesh, lines)
+    beside = mesh.halfedge_face().view(-1, 2)[pieces.edge[pieces.longest]]
+    faces, place = torch.unique(beside, return_inverse=True)
+    uv = mesh.select(faces)[0].means()[place]  # (R, 2 sides, 2)
+    found = [switch(some) for some in torch.split(uv, rows)]
+    layer, unit = (torch.cat(column) for column in zip(*found, strict=True))
+    undecided = mesh.uv[mesh.edges[pieces.edge[pieces.longest[pieces.doubtful & (layer < 0)]]]]
+    layer, unit = layer[pieces.run], unit[pieces.run]
+    stays = layer >= 0
+    edge_layer, edge_unit = mesh.edge_layer.clone(), mesh.edge_unit.clone()
+    edge_layer[pieces.edge[stays]], edge_unit[pieces.edge[stays]] = layer[stays], unit[stays]
+    mesh = replace(mesh, edge_layer=edge_layer, edge_unit=edge_unit)
+    mesh, kept = dissolve(mesh, pieces.edge[~stays], ~pieces.touched | fixed)
+    touched = (pieces.touched[kept] & ~fixed[kept]).nonzero()[:, 0]
+    return replace(mesh, vertex_layer=_layers_of_vertices(mesh, touched)), kept, undecided
+
+
 def divide_face(
     state: State, index: int, source: str, layer_input: LayerInput, lines: CutLines
 ) -> DividedFace:
@@ -152,6 +179,17 @@ def divide_face(
 
     source: the name of the layer's units.
     """
+    parts = divide_faces(state, lines)
+    signs = None
+    if layer_input.signs is not None:
+        values = parts.rows[source].reshape(parts.mesh.num_vertices, -1)
+        signs = _signs(values, SAFETY * parts.bounds[source].error.reshape(-1))
+    inputs = LayerInput(layer_input.low, layer_input.high, signs)
+    return DividedFace(state, index, lines, parts, inputs)
+
+
+def divide_faces(state: State, lines: CutLines) -> State:
+    """Divide all faces of a state by lines; it has rows at all vertices."""
     z = lines.values(state.mesh.uv)
     error = torch.full_like(lines.level, UV_ERROR)
     zero = torch.zeros_like(error)[None]
@@ -162,13 +200,7 @@ def divide_face(
         name: Bound(magnitude, error + 2 * EPS * magnitude)
         for name, (magnitude, error) in state.bounds.items()
     }
-    signs = None
-    if layer_input.signs is not None:
-        values = rows[source].reshape(made.mesh.num_vertices, -1)
-        signs = _signs(values, SAFETY * bounds[source].error.reshape(-1))
-    parts = State(made.mesh, rows, bounds)
-    inputs = LayerInput(layer_input.low, layer_input.high, signs)
-    return DividedFace(state, index, lines, parts, inputs)
+    return replace(state, mesh=made.mesh, rows=rows, bounds=bounds)
 
 
 def _signs(values: Tensor, tolerance: Tensor) -> Signs:

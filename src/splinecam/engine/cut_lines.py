@@ -17,7 +17,7 @@ from torch import Tensor
 from splinecam._util.tolerances import SAFETY
 from splinecam.arrangement.functions import Functions
 
-__all__ = ["CutLines", "RegionSample", "choose_lines", "sample_regions"]
+__all__ = ["MOST_PARTS", "CutLines", "RegionSample", "choose_lines", "sample_regions"]
 
 _DRAWN = 1 << 14  # pairs of chords that are looked at
 _SEED = 0
@@ -28,7 +28,7 @@ _GAP = 2.0**-24  # between which points a line may pass, relative to the width
 _NEAR = 2.0**-16  # how close crossings are that count as one point, relative to the width
 _MANY = 0.25  # the share of crossings in one point from which on that point is divided
 _SNAP = 2.0**-40  # how close such a point is to a corner that it is taken for
-_MOST_PARTS = 1 << 10
+MOST_PARTS = 1 << 10  # into which a face is divided
 _ASIDE = 0.381966  # a share of a width at which hardly anything is
 
 
@@ -152,7 +152,7 @@ def choose_lines(sample: RegionSample, parts: int) -> CutLines:
 
     There is at least one line. They have two directions, or pass through one point.
     """
-    parts = min(parts, _MOST_PARTS)
+    parts = min(parts, MOST_PARTS)
     if sample.apex is not None and sample.angles is not None:
         ends = sample.angles.new_tensor([-pi / 2, pi / 2])
         angle = _levels(ends, sample.angles, torch.ones_like(sample.angles), parts + 1)

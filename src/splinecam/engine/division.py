@@ -18,6 +18,8 @@ from splinecam._util.csr import argsort_rows, owners_of
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.signs import Signs
 from splinecam.engine.activations import Interpolated, LayerInput, State
+from splinecam.engine.artificial_cuts import divide_face, divide_faces, sample_face
+from splinecam.engine.cut_lines import CutLines, RegionSample, sample_regions
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Report, Run, first_state
 from splinecam.engine.tiling import Tile, tile_of
@@ -29,7 +31,17 @@ from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
-__all__ = ["ENOUGH", "Coarse", "Ready", "Unit", "begin", "halves", "settled", "shares"]
+__all__ = [
+    "ENOUGH",
+    "Coarse",
+    "Ready",
+    "Unit",
+    "begin",
+    "halves",
+    "settled",
+    "shares",
+    "sorted_faces",
+]
 
 ENOUGH = 1 << 12  # faces of a coarse mesh, from which on it is divided
 
@@ -71,8 +83,9 @@ class Coarse:
     """The mesh after the first layers, which is divided into units.
 
     state: with rows at all vertices. layer_input: None if stage ``index`` is not evaluated yet.
-    order: (F,) the faces such that those of any ``halves`` of it lie together. ambiguities are not
-    part of it, nor of its units.
+    order: (F,) the faces such that those of any ``halves`` of it lie together. lines: that have cut
+    the faces artificially; the vertices before that are the first ``fixed`` ones. Ambiguities are
+    not part of it, nor of its units.
     """
 
     state: State
@@ -81,6 +94,8 @@ class Coarse:
     layer_errors: dict[str, Tensor]
     at_second: bool
     order: Tensor
+    lines: CutLines | None = None
+    fixed: int = 0
 
     @property
     def mesh(self) -> Mesh:
@@ -93,6 +108,29 @@ class Coarse:
         layer_input = self.layer_input and self.layer_input.select(tile)
         errors = dict(self.layer_errors)
         return Unit(tile, state, self.index, layer_input, errors, self.at_second)
+
+    def sample(self, program: Program) -> RegionSample:
+        """A sample of the regions that the next layer makes, if there is one face so far."""
+        mesh, layer, given = self.mesh, program.stages[self.index].layer, self.layer_input
+        if mesh.num_faces > 1:  # it is not known how many each of them will have
+            points = mesh.means()
+            return RegionSample(mesh.uv, torch.inf, points, torch.ones_like(points[:, 0]))
+        if layer is None or given is None:
+            return sample_regions(mesh.uv[mesh.corner_vertices()], None)
+        return sample_face(self.state, layer, given)
+
+    def cut(self, program: Program, lines: CutLines) -> Coarse:
+        """The same with faces that are cut along artificial lines."""
+        layer, given = program.stages[self.index].layer, self.layer_input
+        if layer is None or given is None:
+            state = divide_faces(self.state, lines)
+        else:
+            face = divide_face(self.state, self.index, layer.source, given, lines)
+            state, given = face.state, face.layer_input
+        if state.pending is not None:
+            state = replace(state, pending=_nothing_new(state.pending.layer, state.rows))
+        fixed, order = self.mesh.num_vertices, sorted_faces(state.mesh)
+        return replace(self, state=state, layer_input=given, order=order, lines=lines, fixed=fixed)
 
     # -- as arrays ----------------------------------------------------------------------------
 
@@ -113,6 +151,9 @@ class Coarse:
                 for name in ("positive", "negative", "wanted"):
                     found[f"signs/{name}"] = getattr(given.signs, name)
                 flags.append(given.signs.clear)
+        if self.lines is not None:
+            found |= {"lines/normal": self.lines.normal, "lines/level": self.lines.level}
+        found["fixed"] = torch.tensor(self.fixed)
         return found | {"order": self.order, "flags": torch.tensor(flags)}
 
     @classmethod
@@ -137,7 +178,9 @@ class Coarse:
             signs = Signs(**named("signs"), clear=bool(clear[0])) if clear else None
             layer_input = LayerInput(given["low"], given["high"], signs)
         errors = named("layer_error")
-        return cls(state, index, layer_input, errors, bool(at_second), arrays["order"])
+        lines = CutLines(**named("lines")) if "lines/level" in arrays else None
+        places = arrays["order"], lines, int(arrays["fixed"])
+        return cls(state, index, layer_input, errors, bool(at_second), *places)
 
 
 def begin(
@@ -158,7 +201,7 @@ def begin(
     except _Enough as found:
         state = settled(found.state, run.block)
         given = found.layer_input and replace(found.layer_input, dense=None)
-        order = _order(state.mesh)
+        order = sorted_faces(state.mesh)
         return Coarse(state, found.index, given, run.layer_errors, run.at_second, order)
 
 
@@ -229,7 +272,7 @@ def halves(members: range) -> tuple[range, range]:
 _DEPTH = 12  # how often faces are halved at most while they are sorted
 
 
-def _order(mesh: Mesh) -> Tensor:
+def sorted_faces(mesh: Mesh) -> Tensor:
     """The faces sorted by recursive median cuts, (F,)."""
     middle = mesh.means()
     count = mesh.num_faces

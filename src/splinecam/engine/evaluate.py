@@ -42,7 +42,7 @@ def evaluate(
     units = None
     if layer is not None:
         tolerance = SAFETY * bounds[layer.source].error.reshape(-1)
-        writer = SignWriter(vertices, tolerance) if finds_signs(layer) else None
+        writer = SignWriter(vertices, tolerance) if finds_signs(layer, vertices) else None
         units = _Units(layer.source, writer, place.kernel)
     results = _Results(vertices, units, state.reusable_rows(stage.live_in))
     if plan.evaluators == DIRECT:

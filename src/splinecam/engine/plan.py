@@ -61,6 +61,8 @@ _UNKNOWN_MEMORY = 8 << 30  # bytes to assume where the system does not report it
 
 # Units up to which all signs are found along with the values; in wider layers most never change.
 _WIDE = 1 << 12
+# That many signs are found in any case: of few vertices it is fast, however wide the layer.
+_FEW_SIGNS = 1 << 22
 
 # The results of a stage for single units are found only if they have no more numbers than this.
 _COLUMNS = 1 << 24
@@ -221,9 +223,12 @@ def _to_device(value: Any, device: torch.device, done: dict[int, Any]) -> Any:
 # -- cutting ----------------------------------------------------------------------------------
 
 
-def finds_signs(layer: Nonlinearity) -> bool:
-    """Whether the signs of a layer's units are found along with their values."""
-    return isinstance(layer, PiecewiseScalar) and layer.at_zero and prod(layer.shape) <= _WIDE
+def finds_signs(layer: Nonlinearity, vertices: int = _FEW_SIGNS) -> bool:
+    """Whether the signs of a layer's units are found along with their values, at the vertices."""
+    if not isinstance(layer, PiecewiseScalar) or not layer.at_zero:
+        return False
+    units = prod(layer.shape)
+    return units <= _WIDE or units * vertices <= _FEW_SIGNS
 
 
 def cutting_kernel(place: Place, signs: Signs | None) -> Kernel | None:
@@ -346,7 +351,7 @@ def plan_stage(place: Place, program: Program, index: int, state: State) -> Stag
 def _dense_input(program: Program, index: int, state: State) -> DenseInput | None:
     """What the compiled kernel multiplies, if it can evaluate the stage."""
     layer, dense = program.stages[index].layer, program.dense(index)
-    if dense is None or (layer is not None and not finds_signs(layer)):
+    if dense is None or (layer is not None and not finds_signs(layer, state.mesh.num_vertices)):
         return None
     if state.history is None and state.num_known < state.mesh.num_vertices:
         return None

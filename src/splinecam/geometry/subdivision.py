@@ -18,6 +18,7 @@ from splinecam._util.csr import following, offsets_of, owners_of, take, take_row
 __all__ = ["Mesh", "kept", "polygon_mesh"]
 
 _BLOCK = 1 << 20  # corners in a block
+_FEW = 16  # indices that are fewer than this part of all are sorted, others are marked
 _MAX_SLACK = 1.25  # the largest storage of a tensor that is kept, relative to its size
 
 BORDER = -1  # the layer of the domain's border and corners
@@ -166,10 +167,10 @@ class Mesh:
     def select(self, faces: Tensor) -> tuple[Mesh, Tensor, Tensor]:
         """The mesh of some faces, with the old indices of its vertices and edges."""
         entries, counts = take_rows(self.offsets, faces)
-        halves = self.corners[entries]
-        edge_ids, new_edge = torch.unique(halves >> 1, return_inverse=True)
-        edges = self.edges[edge_ids]
-        vertex_ids, new_vertex = torch.unique(edges, return_inverse=True)
+        halves = take(self.corners, entries)
+        edge_ids, new_edge = _renumbered(halves >> 1, self.num_edges)
+        edges = take(self.edges, edge_ids)
+        vertex_ids, new_vertex = _renumbered(edges.view(-1), self.num_vertices)
         mesh = Mesh(
             uv=self.uv[vertex_ids],
             edges=new_vertex.view(-1, 2),
@@ -188,6 +189,15 @@ class Mesh:
     def to(self, device: torch.device) -> Mesh:
         """The same mesh on another device."""
         return Mesh(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+def _renumbered(index: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The different ones of indices (N,) below a count, ascending, and the place of each, (N,)."""
+    if index.shape[0] < count // _FEW:
+        ids, place = torch.unique(index, return_inverse=True)
+        return ids, place
+    used = torch.zeros(count, dtype=torch.bool, device=index.device).index_fill_(0, index, True)
+    return used.nonzero()[:, 0], take(torch.cumsum(used, 0).sub_(1), index)
 
 
 def kept(value: Tensor) -> Tensor:
