@@ -179,3 +179,20 @@ def test_workers_measure_and_this_process_writes(tmp_path: Path, found: sc.Grid)
         again = sc.grid(networks(), FEW, n_jobs=2, store=store, **OPTIONS)
         assert store_cases.same(again, found)
     assert store_cases.same(sc.open_grid(tmp_path / "run"), found)
+
+
+def test_the_checkpoints_of_a_watched_run(tmp_path: Path, found: sc.Grid) -> None:
+    model = network()
+    options: Any = {"every": 5, "store": tmp_path / "a", "weights": True}
+    watch = sc.watch(model, FEW["train"][0], **options)
+    for epoch, state in states().items():
+        model.load_state_dict(state)
+        watch.step(epoch, loss=1.0)
+    for run in (str(tmp_path / "a"), sc.open_run(tmp_path / "a"), watch.run):
+        assert store_cases.same(sc.grid(network(8), FEW, checkpoints=run, **OPTIONS), found)
+    plain = sc.watch(model, FEW["train"][0], every=5, store=tmp_path / "b")
+    plain.step()
+    with pytest.raises(sc.SplineCamError, match=r"Step 0 .* without its weights.*weights=True"):
+        sc.grid(model, FEW, checkpoints=tmp_path / "b", **OPTIONS)
+    with pytest.raises(ValueError, match="weights=True is for a store"):
+        sc.watch(model, FEW["train"][0], weights=True)

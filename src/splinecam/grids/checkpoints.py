@@ -17,7 +17,7 @@ from splinecam.errors import FileError, SplineCamError
 from splinecam.importing.loading import loaded
 from splinecam.importing.weights import WEIGHTS, copy_weights, read_state_dict
 from splinecam.network.model_files import instead_of
-from splinecam.training.runs import Run
+from splinecam.training.runs import Run, Snapshot
 from splinecam.training.store import INDEX, open_run
 
 __all__ = ["Label", "count_of", "networks_of"]
@@ -96,14 +96,15 @@ def _labelled(several: Any, name: str) -> Named:
 
 def _weights(label: Label, each: Any) -> tuple[Mapping[str, Tensor], str]:
     """The state dict of a checkpoint, and where it is from, in words."""
-    path = getattr(each, "weights", None) or each
-    if _is_path(path):
-        return read_state_dict(Path(path)), f"in {path}"
-    if hasattr(each, "step") and hasattr(each, "scalars"):
-        raise SplineCamError(
-            f"Step {label} of the run was recorded without its weights. Record them as well: "
-            "sc.watch(..., store='runs/a', weights=True)."
-        )
+    if isinstance(each, Snapshot):
+        if each.weights is None:
+            raise SplineCamError(
+                f"Step {label} of the run was recorded without its weights. Record them as well: "
+                "sc.watch(..., store='runs/a', weights=True)."
+            )
+        each = each.weights
+    if _is_path(each):
+        return read_state_dict(Path(each)), f"in {each}"
     if isinstance(each, nn.Module):
         return each.state_dict(), f"of checkpoint {label}"
     if not _is_state(each):

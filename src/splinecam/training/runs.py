@@ -98,13 +98,15 @@ class Snapshot:
 
     step: its number; scalars: numbers by name, those that were given and statistics of the
     partition; around: for each group of points, the number of regions around each of them.
-    source: the partition itself, the file that holds it, or None if it was not kept.
+    source: the partition itself, the file that holds it, or None if it was not kept; weights: the
+    file of the weights, which ``sc.grid`` and ``torch.load`` read, or None if they were not kept.
     """
 
     step: int
     scalars: Mapping[str, float]
     around: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     source: Partition | Path | None = None
+    weights: Path | None = None
 
     @property
     def partition(self) -> Partition:

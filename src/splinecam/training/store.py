@@ -1,8 +1,9 @@
 """Stores of snapshots: in memory, or in a folder that others read while training goes on.
 
-The folder has a file per partition (``part.save``, which writes atomically) and ``run.jsonl``, to
-which a line is appended when a partition is complete. The first line describes the run; each other
-one is a JSON object with the keys ``step``, ``file``, ``scalars`` and ``around``. A line without a
+The folder has a file per partition (``part.save``, which writes atomically), with the weights in
+another one if they are wanted, and ``run.jsonl``, to which a line is appended when a partition is
+complete. The first line describes the run; each other one is a JSON object with the keys ``step``,
+``file``, ``scalars``, ``around``, and ``weights`` for the file of the weights. A line without a
 newline was cut off and is ignored. A line supersedes earlier lines of the same or a later step, so
 that a training run resumed from a checkpoint replaces what came after the checkpoint.
 """
@@ -14,12 +15,15 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from splinecam._partition import Partition, load
+from splinecam._util.files import replaced
 from splinecam.errors import FileError
 from splinecam.geometry.domain import Domain
 from splinecam.training.runs import Run, Snapshot
@@ -32,6 +36,7 @@ _MEMORY = 2 << 30  # bytes of partitions that are kept in memory
 
 Scalars = Mapping[str, float]
 Around = Mapping[str, tuple[int, ...]]
+State = Callable[[], Mapping[str, Any]]  # gives the weights
 
 
 class MemoryStore:
@@ -43,7 +48,9 @@ class MemoryStore:
         self.snapshots: list[Snapshot] = []
         self.left: int | None = limit
 
-    def keep(self, step: int, part: Partition, scalars: Scalars, around: Around) -> Snapshot:
+    def keep(
+        self, step: int, part: Partition, scalars: Scalars, around: Around, state: State
+    ) -> Snapshot:
         """Keep a partition, on the CPU and without its model; warn when the limit is reached."""
         file, source = BytesIO(), None
         if self.left is not None:
@@ -67,8 +74,10 @@ class MemoryStore:
 class FolderStore:
     """Keeps snapshots in a folder, which is created, or continued if it has a run."""
 
-    def __init__(self, folder: Path, domain: Domain, side: float | None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, domain: Domain, side: float | None, *, weights: bool = False
+    ) -> None:
+        self.folder, self.weights = folder, weights
         self.head = {"format": _FORMAT, "version": _VERSION}
         self.head |= {"domain": _fingerprint(domain), "side": side}
         self.snapshots: list[Snapshot] = []
@@ -80,15 +89,21 @@ class FolderStore:
                         f"The run in {folder} was recorded on {what}. Choose another folder."
                     )
 
-    def keep(self, step: int, part: Partition, scalars: Scalars, around: Around) -> Snapshot:
-        """Write the partition to a file, and then a line to the index."""
+    def keep(
+        self, step: int, part: Partition, scalars: Scalars, around: Around, state: State
+    ) -> Snapshot:
+        """Write the partition and the weights to files, and then a line to the index."""
         path = self.folder / f"step-{step:08d}.npz"
         self._begin()
         part.save(path)
+        weights = path.with_suffix(".pt") if self.weights else None
+        if weights is not None:
+            with replaced(weights) as file:
+                torch.save(state(), file)
         numbers = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
         line = {"step": step, "file": path.name, "scalars": numbers, "around": dict(around)}
-        self._append(line)
-        snapshot = Snapshot(step, scalars, around, path)
+        self._append(line if weights is None else {**line, "weights": weights.name})
+        snapshot = Snapshot(step, scalars, around, path, weights)
         _supersede(self.snapshots, snapshot)
         return snapshot
 
@@ -164,7 +179,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[Snapshot]]:
             scalars = {k: math.nan if v is None else v for k, v in line.get("scalars", {}).items()}
             around = {group: tuple(counts) for group, counts in line.get("around", {}).items()}
             path = folder / line["file"]
-            _supersede(snapshots, Snapshot(line["step"], scalars, around, path))
+            weights = folder / line["weights"] if line.get("weights") else None
+            _supersede(snapshots, Snapshot(line["step"], scalars, around, path, weights))
     return head, snapshots
 
 

@@ -16,6 +16,7 @@ from splinecam._partition import Partition, partition, require_module
 from splinecam._util.options import kind_of
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.network.capture.isolation import unwrap
 from splinecam.training.eval_mode import temporary_eval_mode
 from splinecam.training.neighbourhoods import Neighbourhoods
 from splinecam.training.runs import Run, Snapshot, around_means
@@ -46,6 +47,7 @@ def watch(
     points: Mapping[str, Any] | None = None,
     radius: float | None = None,
     store: str | os.PathLike[str] | None = None,
+    weights: bool = False,
     writer: Any = None,
     statistics: Sequence[str] = _STATISTICS,
     **options: Any,
@@ -76,6 +78,9 @@ def watch(
     store everything is kept in memory: partitions until they take 2 GiB, later ones only as
     scalars.
 
+    weights: keep the weights of each recorded step in the store, too, so that ``sc.grid`` can look
+    at other domains later.
+
     writer: where scalars go as well: a ``SummaryWriter`` of TensorBoard, a run of Weights & Biases,
     or a logger of Lightning.
 
@@ -105,7 +110,13 @@ def watch(
     near = Neighbourhoods.of(domain, points, radius)
     names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
     observer = _Observer(model, domain, near, names, {"progress": False, **options})
-    kept = MemoryStore() if store is None else FolderStore(Path(store), domain, observer.side)
+    if weights and store is None:
+        raise ValueError("weights=True is for a store: give store= as well")
+    kept = (
+        MemoryStore()
+        if store is None
+        else FolderStore(Path(store), domain, observer.side, weights=weights)
+    )
     return Watch(observer, step_filter(every), kept, writer)
 
 
@@ -247,7 +258,8 @@ class Watch:
         if not _is_first_process():
             return None
         try:
-            snapshot = self._store.keep(step, *self._observer(given))
+            state = unwrap(self.model).state_dict
+            snapshot = self._store.keep(step, *self._observer(given), state)
         except (SplineCamError, MemoryError, torch.OutOfMemoryError) as error:
             if not self._recorded:
                 raise
