@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path as Folder
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 
 from splinecam._captured import Captured, model_of
 from splinecam._partition import Partition, require_module
+from splinecam._stored import stored_sweep
 from splinecam._sweeping import Sweep, in_order
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar
@@ -47,6 +49,7 @@ class _DomainOptions(_Options, total=False):
 
     n_jobs: int | None
     chunk: int | None
+    store: str | os.PathLike[str] | None
 
 
 _Model = nn.Module | Captured | str | os.PathLike[str]
@@ -128,6 +131,7 @@ def sweep(  # noqa: PLR0913
     n_jobs: int | None = None,
     order: bool = True,
     chunk: int | None = None,
+    store: str | os.PathLike[str] | None = None,
 ) -> Any:
     """The partitions of many domains by one network, in order: what ``partition`` gives for each.
 
@@ -150,7 +154,9 @@ def sweep(  # noqa: PLR0913
     None or 1 for this one, -1 for one per core; None also for what ``joblib.parallel_config``
     says. order: whether a stream is in the order of the domains; without it, a stream yields
     pairs of a domain's number and its result as they are done. chunk: how many domains a process
-    gets at a time, by default as many as take about a second.
+    gets at a time, by default as many as take about a second. store: a folder in which every
+    result is kept as soon as it is computed. The same call computes only what is missing there,
+    whatever has interrupted the last one; several processes can work on one store.
 
     >>> model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> domains = [Domain.around(torch.randn(5), side=2.0, seed=i) for i in range(20)]
@@ -165,8 +171,11 @@ def sweep(  # noqa: PLR0913
     if not order and not stream:
         raise ValueError("order=False is for a stream: add stream=True")
     if isinstance(domains, SegmentBatch):
-        if reduce is not None or n_jobs not in (None, 1) or not order or chunk is not None:
-            raise TypeError("reduce, n_jobs, order and chunk are for domains, not for segments")
+        given = reduce is not None or chunk is not None or store is not None
+        if given or n_jobs not in (None, 1) or not order:
+            raise TypeError(
+                "reduce, n_jobs, order, chunk and store are for domains, not for segments"
+            )
         limits = memory_of(memory), limit_of("max_regions", max_regions)
         most = _SEGMENTS if stream else len(domains)
         made = _sweep_segments(network, domains, output, device, *limits, names, progress, most)
@@ -193,7 +202,14 @@ def sweep(  # noqa: PLR0913
         progress=progress,
     )
     size = limit_of("chunk", chunk)
-    found = enumerate(how.here(domains)) if engine is None else how.by(engine, domains, size)
+
+    def run(some: Iterable[Domain]) -> Iterator[tuple[int, Any]]:
+        return enumerate(how.here(some)) if engine is None else how.by(engine, some, size)
+
+    if store is None:
+        found = run(domains)
+    else:
+        found = enumerate(stored_sweep(how, run, domains, Folder(store), stream=stream))
     if not order:
         return found
     ordered = in_order(found)

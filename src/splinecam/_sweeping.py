@@ -29,7 +29,7 @@ from splinecam.network.capture.outputs import Output
 from splinecam.network.program import Program
 from splinecam.parallel import Engine, Job, Packed, run_chunks
 
-__all__ = ["Sweep", "in_order"]
+__all__ = ["Sweep", "checked", "in_order"]
 
 _log = logging.getLogger("splinecam")
 
@@ -56,7 +56,7 @@ class Sweep:
     def here(self, domains: Iterable[Domain]) -> Iterator[Any]:
         """Yield the results in order, which are computed as they are asked for."""
         total = length_hint(domains) or None
-        coming = _checked(domains)
+        coming = checked(domains)
         first = next(coming, None)
         if first is None:
             return
@@ -92,7 +92,7 @@ class Sweep:
         chunk: domains of a task, by default as many as take about a second.
         """
         total = length_hint(domains) or None
-        coming = _checked(domains)
+        coming = checked(domains)
         first = next(coming, None)
         if first is None:
             return
@@ -201,7 +201,7 @@ def _place(device: str | torch.device) -> torch.device | None:
     return None if place.type == "cpu" else place
 
 
-def _checked(domains: Iterable[Any]) -> Iterator[Domain]:
+def checked(domains: Iterable[Any]) -> Iterator[Domain]:
     """Yield the domains, which must all have the input shape of the first one."""
     shape = None
     for index, domain in enumerate(domains):

@@ -7,7 +7,8 @@ all their bits. Dicts whose keys are not texts, tuples and tensors are marked as
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["decode", "encode"]
+__all__ = ["VALUES", "Codec", "decode", "encode"]
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -40,6 +41,23 @@ def encode(results: Sequence[Any]) -> dict[str, NDArray[Any]]:
 def decode(arrays: Arrays) -> list[Any]:
     """The results in the arrays of a file."""
     return [_restored(line, arrays) for line in json.loads(arrays[_RESULTS].tobytes())]
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How results are kept in files.
+
+    encode: the arrays of a file from a list of results; decode: the results from the arrays; size:
+    the bytes of a result, so that not too many are collected before they are written.
+    """
+
+    encode: Callable[[Sequence[Any]], dict[str, NDArray[Any]]]
+    decode: Callable[[Arrays], list[Any]]
+    size: Callable[[Any], int]
+
+
+VALUES = Codec(encode, decode, lambda result: 0)
+"""Results that are numbers, texts and arrays."""
 
 
 def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:

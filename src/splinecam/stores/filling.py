@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 _CLAIM = 16  # results that are claimed at a time
 _SECONDS = 1.0  # after which results are written
+_BYTES = 1 << 28  # of results that are written, however long ago others were
 _SHARE = 1 / 20  # of the time that writing may take, where the disk is slow
 _PAUSE = 0.2  # seconds between two looks at what other processes compute
 
@@ -60,13 +61,15 @@ def _compute(
 ) -> bool:
     """Compute and write what can be claimed; returns whether that is nothing."""
     done: dict[int, Any] = {}
-    none, due = True, time.monotonic() + seconds
+    none, size, due = True, 0, time.monotonic() + seconds
     try:
         for number, result in compute(claimed):
             done[number] = result
             none = False
-            if (now := time.monotonic()) >= due:
+            size += store.codec.size(result)
+            if (now := time.monotonic()) >= due or size > _BYTES:
                 _write(store, done, digests)
+                size = 0
                 took = time.monotonic() - now
                 due = now + took + (max(seconds, took / _SHARE) if seconds else 0.0)
     finally:  # also what was done before an error is kept
@@ -87,21 +90,21 @@ def _write(store: ResultStore, done: dict[int, Any], digests: Mapping[int, bytes
 class Taken(Iterator[T]):
     """The items of the numbers that are taken to compute their results, when they are asked for.
 
-    numbers: those that were taken, in order. The items may be fewer than ``__length_hint__`` says:
-    other processes may compute them.
+    first: the number of the first item. numbers: those that were taken, in order. The items may be
+    fewer than ``__length_hint__`` says: other processes may compute them.
 
     >>> items = Taken(iter([2, 0]), "abc")
     >>> list(items), items.numbers
     (['c', 'a'], [2, 0])
     """
 
-    def __init__(self, numbers: Iterator[int], items: Sequence[T]) -> None:
-        self._coming, self._items = numbers, items
+    def __init__(self, numbers: Iterator[int], items: Sequence[T], first: int = 0) -> None:
+        self._coming, self._items, self._first = numbers, items, first
         self.numbers: list[int] = []
 
     def __next__(self) -> T:
         self.numbers.append(next(self._coming))
-        return self._items[self.numbers[-1]]
+        return self._items[self.numbers[-1] - self._first]
 
     def __length_hint__(self) -> int:
         return length_hint(self._coming)

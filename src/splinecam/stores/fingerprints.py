@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -55,9 +55,9 @@ def weights_digest(state: Mapping[str, Any]) -> str:
 def function_name(function: Callable[..., Any] | None) -> str | None:
     """The name of a function, with a digest of its code where that is known.
 
-    The digest changes if the code does, or a number or a text that it takes from around it, so
-    that the results of two versions of a function are told apart. What a function calls is not
-    part of it.
+    The digest changes if the code does, or a number, a text or a tuple that it takes from around
+    it, so that the results of two versions of a function are told apart. What a function calls, and
+    lists and dicts around it, which it may change itself, are not part of it.
 
     >>> function_name(len)
     'builtins.len'
@@ -75,6 +75,7 @@ def function_name(function: Callable[..., Any] | None) -> str | None:
     if code is None:
         return name if kind is function else f"{name}({_text(vars(function))})"
     cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    cells = [type(x) if isinstance(x, MutableMapping | list | set) else x for x in cells]
     around = [*cells, *(getattr(function, "__defaults__", None) or ())]
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     content = repr((_code(code), [_text(value) for value in around], version))

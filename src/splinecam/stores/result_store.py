@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from splinecam._util.files import reason_of, remove_drafts, replaced
 from splinecam.errors import FileError
 from splinecam.stores.claims import Claims
-from splinecam.stores.encoding import decode, encode
+from splinecam.stores.encoding import VALUES, Codec, decode
 from splinecam.stores.fingerprints import DIGEST
 from splinecam.stores.manifest import check_manifest, read_manifest, write_manifest
 
@@ -39,14 +39,18 @@ class ResultStore:
     """The results in a folder, which is made, or continued if it has the same manifest.
 
     folder: where they are. about: what all results have in common; a ``FileError`` says in which
-    respect a folder has others. notes: what a new manifest tells beside that. done: for the number
-    of each result, the file that holds it.
+    respect a folder has others. notes: what a new manifest tells beside that. codec: what results
+    are in files. done: for the number of each result, the file that holds it.
     """
 
     def __init__(
-        self, folder: Path, about: Mapping[str, Any], notes: Mapping[str, Any] | None = None
+        self,
+        folder: Path,
+        about: Mapping[str, Any],
+        notes: Mapping[str, Any] | None = None,
+        codec: Codec = VALUES,
     ) -> None:
-        self.folder = folder
+        self.folder, self.codec = folder, codec
         self.done: dict[int, Path] = {}
         self._listed: set[Path] = set()
         try:
@@ -93,7 +97,7 @@ class ResultStore:
         arrays: dict[str, Any] = {
             _DOMAINS: np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST)
         }
-        arrays |= encode(results)
+        arrays |= self.codec.encode(results)
         try:
             with replaced(path) as file:
                 np.savez(file, **arrays)
@@ -117,7 +121,7 @@ class ResultStore:
                 if arrays is None:
                     raise FileError(f"{path} was damaged. Call again: it is computed anew.")
                 self._compare(path, arrays[_DOMAINS], digests)
-                opened, results, first = path, decode(arrays), _range_of(path).start
+                opened, results, first = path, self.codec.decode(arrays), _range_of(path).start
             yield results[number - first]
 
     def _compare(self, path: Path, there: NDArray[Any], digests: Mapping[int, bytes]) -> None:
