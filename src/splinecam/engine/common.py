@@ -16,6 +16,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from splinecam._util.csr import take
 from splinecam.engine.one_over_another import run_over
 from splinecam.engine.overlaying import overlay_outcomes
 from splinecam.engine.plan import Plan, overlaying_kernel
@@ -154,15 +155,18 @@ def _separated(found: Outcome, stack: Stacked, pair: Pair) -> Together:
         place = (first[edge_layer.clamp(min=0)] + edge_unit).clamp(min=0)
         edge_layer = torch.where(inner, torch.cat(layers)[place], edge_layer)
         edge_unit = torch.where(inner, torch.cat(numbers)[place], edge_unit)
-    # A vertex is made by the last layer that draws an edge to it.
     made = torch.full_like(mesh.vertex_layer, -1)
-    made.scatter_reduce_(0, mesh.edges.view(-1), edge_layer.repeat_interleave(2), "amax")
+    for index in range(len(pair.a.layers) + len(pair.b.layers) - shared):
+        # A vertex is made by the last layer that draws an edge to it.
+        edge = (edge_layer == index).nonzero()[:, 0]
+        made.index_fill_(0, take(mesh.edges, edge).view(-1), index)
     a, b = units[-1]
     columns = torch.cat([a, b])
+    apart = found.output.shape[1] == columns.shape[0]  # no output is common to both
     outcome = replace(
         found,
         mesh=replace(mesh, edge_layer=edge_layer, edge_unit=edge_unit, vertex_layer=made),
-        output=found.output[:, columns],
+        output=found.output if apart else found.output[:, columns],
         error=found.error[columns],
         layer_errors=errors,
     )

@@ -16,12 +16,15 @@ typedef struct {
     const double **row, *y;
     double *interpolated, *x, *peak;
     int32_t *unit;
+    int32_t *chosen;     /* (2, units) those whose columns reach a tile, and their places in x */
+    const int32_t *span; /* (units, 2) where the columns that are not zero begin and end, or NULL */
 } worker_t;
 
 /* See vector_loops.h for what these functions do. */
 typedef struct {
     void (*scan)(const double *, const int64_t *, int64_t, int64_t, worker_t *);
-    void (*fill)(double *, int64_t, const sc_lines *, const int64_t *, int64_t, int64_t, double *);
+    void (*fill)(double *, int64_t, const sc_lines *, const int64_t *, int64_t, int64_t,
+                 worker_t *);
     void (*sum)(double *, int64_t, const sc_lines *, int64_t, int64_t, worker_t *);
     void (*interpolate)(const double *, const double *, double, int64_t, double *);
     void (*block)(const sc_dense *, const int64_t *, int64_t, worker_t *, double *);
@@ -30,6 +33,10 @@ typedef struct {
 } loops_t;
 
 const loops_t *sc_loops(void);
+
+/* Order the rows of a product along Hilbert's curve over [-1, 1]^2; rank: the place of each row.
+ * False if there is no memory (row_order.c). */
+int sc_order_rows(const sc_dense *dense, int64_t rows, int64_t *order, int64_t *rank);
 
 /* For rows that lie between rows of z (segments.c): check them, and gather those of a block. */
 int sc_fits_along(const sc_dense *dense);

@@ -12,7 +12,7 @@ enum {
     MAX_ROWS = 128,         /* ... or narrow */
     MIN_PART = 1 << 12,     /* numbers that are worth another thread */
     MIN_THREADED = 1 << 22, /* products that are worth starting threads */
-    CELL_ROWS = 4,          /* rows in a cell of the grid that orders them */
+    MAX_DENSITY = 80,       /* per cent of a matrix that is worth looking at what is zero */
     CACHED_ROWS = 16,       /* rows that are scanned while they are in the fastest cache */
 };
 
@@ -33,6 +33,7 @@ typedef struct {
     worker_t *workers;
     char *memory;   /* of all threads */
     double *panels; /* the columns of the product, tile by tile: (tiles, units, tile_columns) */
+    int32_t *span;  /* (units, 2) where the columns that are not zero begin and end, or NULL */
 } job_t;
 
 /* Allocate the memory of all threads. longest: the most breakpoints of a line. */
@@ -45,7 +46,7 @@ static int open_job(job_t *job, sc_sign_range *sign_range, int threads, int64_t 
         {offsetof(worker_t, weight), MAX(longest, 4 * job->width)},
         {offsetof(worker_t, row), step}, {offsetof(worker_t, interpolated), (step + 2) * units},
         {offsetof(worker_t, x), tall * units}, {offsetof(worker_t, peak), units},
-        {offsetof(worker_t, unit), units},
+        {offsetof(worker_t, unit), units}, {offsetof(worker_t, chosen), units + 1},
     };
     int count = sizeof parts / sizeof *parts;
     int64_t total = 1;
@@ -58,6 +59,7 @@ static int open_job(job_t *job, sc_sign_range *sign_range, int threads, int64_t 
     for (worker_t *own = job->workers; own < job->workers + threads; own++) {
         own->sign_range = *sign_range;
         own->y = job->panels;
+        own->span = job->span;
         for (int i = 0; i < count; at += 8 * parts[i++].count)
             memcpy((char *)own + parts[i].array, &at, sizeof at);
         own->sign_range.zeros = 0;
@@ -80,7 +82,8 @@ static void close_job(job_t *job) {
             sign_range->high[u] = MAX(own->high[u], sign_range->high[u]);
         }
     }
-    void *all[] = {job->workers, job->memory, job->panels, job->order, job->line_rows, job->starts};
+    void *all[] = {job->workers, job->memory, job->panels, job->order, job->line_rows, job->starts,
+                   job->span};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -141,7 +144,7 @@ static void fill_rows(job_t *job, int thread, const int64_t *rows, int64_t begin
         int64_t last = MIN(i + CACHED_ROWS, end), first = job->lines->first;
         int64_t from = rows ? i : first + i, to = rows ? last : first + last;
         worker_t *own = &job->workers[thread];
-        job->loops->fill(job->table, job->width, job->lines, rows, i, last, own->weight);
+        job->loops->fill(job->table, job->width, job->lines, rows, i, last, own);
         job->loops->scan(job->table, rows, from, to, own);
     }
 }
@@ -187,62 +190,6 @@ int sc_fill(sc_pool *pool, double *table, int64_t rows, int64_t width, const sc_
 }
 
 /* -- products ------------------------------------------------------------------------------- */
-
-/* The position of a cell of a grid of side 2^levels on Hilbert's curve. */
-static int64_t hilbert(int64_t x, int64_t y, int levels) {
-    int64_t place = 0;
-    for (int64_t half = (int64_t)1 << levels >> 1; half; half >>= 1) {
-        int64_t right = (x & half) != 0, upper = (y & half) != 0;
-        place += half * half * ((3 * right) ^ upper);
-        x &= half - 1;
-        y &= half - 1;
-        if (!upper) {
-            if (right) {
-                x = half - 1 - x;
-                y = half - 1 - y;
-            }
-            int64_t swap = x;
-            x = y;
-            y = swap;
-        }
-    }
-    return place;
-}
-
-static int64_t cell_of(double value, int64_t side) {
-    double at = (value + 1) * 0.5 * (double)side;
-    return !(at > 0) ? 0 : at >= (double)side ? side - 1 : (int64_t)at;
-}
-
-/* Order rows along Hilbert's curve over [-1, 1]^2, so that neighbours come together. */
-static int find_order(const sc_dense *dense, int64_t rows, int64_t *order, int64_t *rank) {
-    int levels = 0; /* rows that are multiplied one by one need no order */
-    while (dense->width >= MIN_TILED && levels < 15 &&
-           ((int64_t)CELL_ROWS << 2 * (levels + 1)) <= rows)
-        levels++;
-    if (!dense->uv) {
-        for (int64_t i = 0; i < rows; i++) order[i] = rank[i] = i;
-        return 1;
-    }
-    int64_t side = (int64_t)1 << levels;
-    int32_t *cell = malloc((size_t)(rows + 1) * sizeof *cell);
-    int64_t *first = calloc((size_t)(side * side + 1), sizeof *first);
-    if (cell && first) {
-        for (int64_t i = 0; i < rows; i++) {
-            const double *uv = dense->uv + i * dense->uv_width;
-            cell[i] = (int32_t)hilbert(cell_of(uv[0], side), cell_of(uv[1], side), levels);
-            first[cell[i] + 1]++;
-        }
-        for (int64_t c = 0; c < side * side; c++) first[c + 1] += first[c];
-        for (int64_t i = 0; i < rows; i++) {
-            rank[i] = first[cell[i]]++;
-            order[rank[i]] = i;
-        }
-    }
-    free(cell);
-    free(first);
-    return cell && first;
-}
 
 /* Order lines by the block that contains both of their ends; lines between blocks come last. */
 static int find_lines(job_t *job, const int64_t *rank, int64_t blocks) {
@@ -324,10 +271,31 @@ static int pack_columns(job_t *job) {
     return to != NULL;
 }
 
+/* Find where the columns of each unit that are not zero begin and end, if that saves enough: in two
+ * networks side by side, units of the one have no effect on the other. */
+static int find_spans(job_t *job) {
+    int64_t n = job->dense->units, m = job->dense->width, total = 0;
+    int32_t *span = job->span = malloc((size_t)(2 * n + 1) * sizeof *span);
+    for (int64_t u = 0; span && u < n; u++) {
+        const double *column = job->dense->column + u * m;
+        int64_t begin = 0, end = m;
+        while (begin < end && column[begin] == 0) begin++;
+        while (end > begin && column[end - 1] == 0) end--;
+        span[2 * u] = (int32_t)begin;
+        span[2 * u + 1] = (int32_t)end;
+        total += end - begin;
+    }
+    if (span && total > MAX_DENSITY * n * m / 100) {
+        free(span);
+        job->span = NULL;
+    }
+    return span != NULL;
+}
+
 static int order_rows(job_t *job, int64_t rows) {
     job->order = malloc((size_t)(rows + 1) * 8);
     int64_t *rank = malloc((size_t)(rows + 1) * 8);
-    int fine = job->order && rank && find_order(job->dense, rows, job->order, rank);
+    int fine = job->order && rank && sc_order_rows(job->dense, rows, job->order, rank);
     if (fine && job->lines) fine = find_lines(job, rank, (rows + job->step - 1) / job->step);
     free(rank);
     return fine;
@@ -386,7 +354,7 @@ int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sign_
         range->low[j] = INFINITY;
         range->high[j] = -INFINITY;
     }
-    if (pack_columns(&job) && open_job(&job, range, sc_threads(pool), longest))
+    if (pack_columns(&job) && find_spans(&job) && open_job(&job, range, sc_threads(pool), longest))
         status = multiply(&job, pool);
     close_job(&job);
     for (int64_t j = 0; j < range->units; j++) {

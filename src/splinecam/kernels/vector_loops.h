@@ -93,7 +93,9 @@ TARGET static void NAME(scan)(const double *table, const int64_t *rows, int64_t 
 /* Compute new rows on lines: interpolate between rows p and q at t, and subtract what the slope
  * changes of the line amount to there. */
 TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *lines,
-                              const int64_t *rows, int64_t begin, int64_t end, double *weight) {
+                              const int64_t *rows, int64_t begin, int64_t end, worker_t *own) {
+    const int32_t *span = own->span;
+    double *weight = own->weight;
     for (int64_t i = begin; i < end; i++) {
         int64_t row = rows ? rows[i] : lines->first + i, at = row - lines->first;
         const double *a = table + lines->p[at] * width, *b = table + lines->q[at] * width;
@@ -113,6 +115,8 @@ TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *line
             }
             for (int64_t j = 0; j < count; j++) {
                 const double *column = lines->column + unit[j] * width + c;
+                if (span && (span[2 * unit[j]] >= c + 4 * LANES || span[2 * unit[j] + 1] <= c))
+                    continue;
                 for (int v = 0; v < 4; v++)
                     sum[v] -= weight[j] * *(const vec *)(column + v * LANES);
             }
@@ -140,6 +144,13 @@ TARGET static inline void NAME(add)(double *sum, double *rest, double added) {
     *sum = total;
 }
 
+/* Where the columns of a unit begin and end. */
+TARGET static inline void NAME(reach)(const int32_t *span, int64_t unit, int64_t width,
+                                      int64_t *from, int64_t *to) {
+    *from = span ? span[2 * unit] : 0;
+    *to = span ? span[2 * unit + 1] : width;
+}
+
 /* Compute the new rows of the lines [begin, end) by running sums: the breakpoints t_j to the left
  * of a row at t have the weight t_j (1 - t), those to its right t (1 - t_j). */
 TARGET static void NAME(sum)(double *table, int64_t width, const sc_lines *lines, int64_t begin,
@@ -158,7 +169,7 @@ TARGET static void NAME(sum)(double *table, int64_t width, const sc_lines *lines
     }
     while (low < lines->count && lines->line[low] < end) {
         int64_t line = lines->line[low], first = lines->offset[line], row = low;
-        int64_t count = lines->offset[line + 1] - first;
+        int64_t count = lines->offset[line + 1] - first, from, to;
         for (int64_t k = 0; k < count; k++) found[k] = -1;
         for (; row < lines->count && lines->line[row] == line; row++)
             found[lines->breakpoint[row] - first] = row;
@@ -166,13 +177,15 @@ TARGET static void NAME(sum)(double *table, int64_t width, const sc_lines *lines
         for (int64_t k = 0; k < count; k++) {
             const double *column = lines->column + lines->unit[first + k] * width;
             double weight = lines->slope_change[first + k] * (1 - lines->breakpoint_t[first + k]);
-            for (int64_t c = 0; c < width; c++)
+            NAME(reach)(own->span, lines->unit[first + k], width, &from, &to);
+            for (int64_t c = from; c < to; c++)
                 NAME(add)(right + c, right_rest + c, weight * column[c]);
         }
         for (int64_t k = 0; k < count; k++) {
             const double *column = lines->column + lines->unit[first + k] * width;
             double change = lines->slope_change[first + k], s = lines->breakpoint_t[first + k];
-            for (int64_t c = 0; c < width; c++) {
+            NAME(reach)(own->span, lines->unit[first + k], width, &from, &to);
+            for (int64_t c = from; c < to; c++) {
                 NAME(add)(left + c, left_rest + c, change * s * column[c]);
                 NAME(add)(right + c, right_rest + c, -(change * (1 - s) * column[c]));
             }
@@ -211,17 +224,17 @@ TARGET static void NAME(bound)(const sc_dense *dense) {
         error[j] = sqrt(error[j]) + roundings * dense->eps * modulus[j];
 }
 
-/* Multiply one tile: some units of x (depth, TILE_ROWS) and y (units, TILE_COLUMNS). */
-TARGET static void NAME(tile)(int64_t depth, const int32_t *unit, const double *x, const double *y,
-                              double *out) {
+/* Multiply one tile: some units of x (places, TILE_ROWS) and y (units, TILE_COLUMNS). */
+TARGET static void NAME(tile)(int64_t depth, const int32_t *unit, const int32_t *place,
+                              const double *factor, const double *y, double *out) {
     vec sum[TILE_ROWS][TILE_VECTORS] = {{{0}}};
     for (int64_t k = 0; k < depth; k++) {
         const double *row = y + (int64_t)unit[k] * TILE_COLUMNS;
+        const double *x = factor + (int64_t)place[k] * TILE_ROWS;
         vec right[TILE_VECTORS];
         UNROLL for (int v = 0; v < TILE_VECTORS; v++) right[v] = *(const vec *)(row + v * LANES);
         UNROLL for (int r = 0; r < TILE_ROWS; r++)
             UNROLL for (int v = 0; v < TILE_VECTORS; v++) sum[r][v] += x[r] * right[v];
-        x += TILE_ROWS;
     }
     UNROLL for (int r = 0; r < TILE_ROWS; r++)
         UNROLL for (int v = 0; v < TILE_VECTORS; v++)
@@ -264,11 +277,18 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
         }
     }
     for (int64_t c = 0; c < m; c += TILE_COLUMNS) {
-        int64_t left = MIN(m - c, TILE_COLUMNS);
+        int64_t left = MIN(m - c, TILE_COLUMNS), chosen = 0;
+        int32_t *unit = own->chosen, *place = own->chosen + n;
+        for (int64_t k = 0; k < depth; k++) {
+            const int32_t *span = own->span ? own->span + 2 * own->unit[k] : NULL;
+            unit[chosen] = own->unit[k];
+            place[chosen] = (int32_t)k;
+            chosen += !span || (span[0] < c + TILE_COLUMNS && span[1] > c);
+        }
         for (int64_t i = 0; i < count; i += TILE_ROWS) {
             double out[TILE_ROWS * TILE_COLUMNS];
             int64_t last = MIN(count - i, TILE_ROWS);
-            NAME(tile)(depth, own->unit, x + i * depth, own->y + c * n, out);
+            NAME(tile)(chosen, unit, place, x + i * depth, own->y + c * n, out);
             for (int64_t r = 0; r < last; r++) {
                 double *to = table + rows[i + r] * m + c;
                 const double *bias = dense->bias ? dense->bias + c : ZEROS;
