@@ -406,3 +406,27 @@ def test_the_picture_has_colours_boundaries_and_hatching() -> None:
     assert difference(a, copy.deepcopy(a)).plot() is not None
     with pytest.raises(ValueError, match="low < high"):
         diff.plot(limits=(1.0, 0.0))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("wrap", [lambda model: model, Skip], ids=["stacked", "one over the other"])
+@pytest.mark.parametrize("change", [quantised, pruned, tuned, copy.deepcopy])
+def test_cuda_gives_the_same_difference(
+    change: Callable[[nn.Module], nn.Module], wrap: Callable[[nn.Module], nn.Module]
+) -> None:
+    model = mlp(2, 32, 32, 3)
+    a, b, domain = wrap(model), wrap(change(model)), sc.Domain.box(-2, 2)
+    plain = difference(a, b)
+    for device in ("cuda", "auto"):
+        moved = [copy.deepcopy(each).to("cuda" if device == "cuda" else "cpu") for each in (a, b)]
+        diff = sc.difference(*moved, domain, device=device, progress=False)
+        assert diff.delta.values.is_cuda
+        assert diff.partition.validate().ok
+        assert len(diff) == len(plain)
+        for column in ("maxima", "mean", "rms", "bias"):
+            torch.testing.assert_close(getattr(diff, column).cpu(), getattr(plain, column))
+        areas = diff.disagreement.areas.cpu()
+        torch.testing.assert_close(areas, plain.disagreement.areas, rtol=0, atol=1e-9)
+        if change is copy.deepcopy:
+            assert float(diff.maxima.max()) == diff.largest().error == 0

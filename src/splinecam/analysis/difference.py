@@ -164,7 +164,7 @@ class Difference:
         index = None if output is None else self.output_index(output)
         if index is not None:
             values, error = values[:, index : index + 1], error[index : index + 1]
-        norms = torch.linalg.vector_norm(values, size, dim=1)
+        norms = _row_norms(values, size)
         vertex = int(norms.argmax())
         place = self.delta.vertices[vertex]
         rounding = EPS * values.shape[1] * float(norms[vertex])
@@ -264,8 +264,7 @@ class Difference:
         }
         values = self.delta.values
         for size in _NORMS:
-            norms = torch.linalg.vector_norm(values, size, dim=1)
-            found[f"largest_{size:g}"] = float(norms.max())
+            found[f"largest_{size:g}"] = float(_row_norms(values, size).max())
         for key, column in self._columns().items():
             found |= {f"{key}.{name}": x for name, x in zip(self._names, column, strict=True)}
         found["disagreement_area"] = self.disagreement.area
@@ -335,6 +334,14 @@ class Difference:
         from splinecam.plot import plot_difference
 
         return plot_difference(self, ax=ax, **options)
+
+
+def _row_norms(values: Tensor, size: float) -> Tensor:
+    """The norms 1, 2 or inf of rows (V, n), (V,); products add up short rows the fastest."""
+    if size == math.inf:
+        return values.abs().amax(1)
+    ones = values.new_ones(values.shape[1])
+    return values.abs() @ ones if size == 1 else (values.square() @ ones).sqrt()
 
 
 def _norm_of(norm: float | str) -> float:

@@ -20,6 +20,7 @@ from torch import Tensor
 from splinecam._util.backend import backend_of
 from splinecam._util.csr import take
 from splinecam.geometry.subdivision import Mesh
+from splinecam.kernels import kernel_for
 
 __all__ = ["Integrals", "integrals"]
 
@@ -40,6 +41,14 @@ def integrals(mesh: Mesh, values: Tensor) -> Integrals:
     >>> integrals(polygon_mesh(corners), corners[:, :1]).modulus
     tensor([1.])
     """
+    kernel = kernel_for(values.device) if values.dtype == torch.float64 else None
+    if kernel is not None:
+        return Integrals(*kernel.integrate(mesh, values.contiguous()))
+    return _by_tensors(mesh, values)
+
+
+def _by_tensors(mesh: Mesh, values: Tensor) -> Integrals:
+    """The same without the compiled kernel."""
     n = values.shape[1]
     total = Integrals(*values.new_zeros((3, n)))
     block = max(1, backend_of(values.device).numbers // (4 * max(1, n)))

@@ -7,15 +7,12 @@ rounding could decide how they lie, there is no overlay, and the networks are ru
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS, OVERLAY_SLACK, SAFETY
 from splinecam.engine.activations import empty_table
 from splinecam.engine.run import Outcome
-from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import Kernel
 
 __all__ = ["fitted_error", "overlay_outcomes"]
@@ -28,7 +25,8 @@ _FITTED = 7
 
 def fitted_error(found: Outcome) -> Tensor:
     """The rounding error (n,) of outputs that follow from those at the corners of a face."""
-    return _FITTED * found.error + SAFETY * EPS * found.output.abs().amax(0)
+    largest = torch.maximum(found.output.amax(0), -found.output.amin(0))
+    return _FITTED * found.error + SAFETY * EPS * largest
 
 
 def overlay_outcomes(
@@ -40,8 +38,8 @@ def overlay_outcomes(
     is none where edges of both touch ("degenerate"), or where there are "too many faces".
     """
     corners = int((first.mesh.vertex_layer < 0).sum())
-    later = _numbered_from(second.mesh, layers)
-    made = kernel.overlay(first.mesh, later, corners, OVERLAY_SLACK, max_faces)
+    given = first.mesh, second.mesh, corners, OVERLAY_SLACK
+    made = kernel.overlay(*given, layers=layers, max_faces=max_faces)
     if isinstance(made, str):
         return made
     shape = (made.mesh.num_vertices, 2 * first.output.shape[1])
@@ -54,12 +52,3 @@ def overlay_outcomes(
         first.layer_errors | second.layer_errors,
         first.ambiguities + second.ambiguities,
     )
-
-
-def _numbered_from(mesh: Mesh, first: int) -> Mesh:
-    """The mesh with its layers numbered from ``first`` on."""
-    edge_layer, vertex_layer = (
-        torch.where(layer < 0, layer, layer + first)
-        for layer in (mesh.edge_layer, mesh.vertex_layer)
-    )
-    return replace(mesh, edge_layer=edge_layer, vertex_layer=vertex_layer)

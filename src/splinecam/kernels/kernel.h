@@ -158,16 +158,16 @@ typedef struct {
     double *new_t, *s;        /* position on the segment, and fraction of the way to the next point */
 } sc_crossings;
 
-/* How the value of an affine function follows from those at three vertices of a subdivision: it is
- * that at the first one, and the weighted rises from there to the others. */
+/* How the value of an affine function follows from those at three vertices of a subdivision: it
+ * is that at the first one plus the weighted rises from there to the others. */
 typedef struct {
     double second_weight, third_weight;
     int64_t first, second, third;
 } sc_fit;
 
 /* The common refinement of two subdivisions of one polygon, and its history: three blocks, which
- * sc_free releases (`fit` is the third). Its vertices are those of the first, those of the second without the corners
- * of the domain, and the crossings of edges of both. */
+ * sc_free releases (`fit` is the third). Its vertices are those of the first, those of the second
+ * without the corners of the domain, and the crossings of edges of both. */
 typedef struct {
     void *block, *history;
     int64_t vertices, edges, faces, corners;
@@ -193,8 +193,10 @@ SC_EXPORT void sc_pool_free(sc_pool *pool);
 SC_EXPORT void sc_free(void *block);
 SC_EXPORT int sc_refine(sc_pool *pool, const sc_mesh *mesh, const sc_layer *layer,
                         const sc_settings *settings, sc_refined *refined);
-SC_EXPORT int sc_overlay(sc_pool *pool, const sc_mesh *first, const sc_mesh *second,
+SC_EXPORT int sc_overlay(sc_pool *pool, const sc_mesh *first, const sc_mesh *second, int64_t layers,
                          int64_t corners, double slack, int64_t max_faces, sc_overlaid *made);
+SC_EXPORT int sc_integrate(sc_pool *pool, const sc_mesh *mesh, const double *values, int64_t width,
+                           double *out);
 SC_EXPORT int sc_overlay_values(sc_pool *pool, const sc_mesh *first, const sc_mesh *second,
                                 int64_t corners, const sc_overlaid *made,
                                 const sc_affine_pair *pair, double *table);

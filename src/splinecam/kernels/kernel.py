@@ -208,17 +208,25 @@ class Kernel:
         return Refined(made, History(self._lib, refined, mesh))
 
     def overlay(
-        self, first: Mesh, second: Mesh, corners: int, slack: float, max_faces: int | None = None
+        self,
+        first: Mesh,
+        second: Mesh,
+        corners: int,
+        slack: float,
+        *,
+        layers: int = 0,
+        max_faces: int | None = None,
     ) -> Overlaid | str:
         """The common refinement of two meshes of one polygon, whose corners are numbered first.
 
-        corners: how many there are; slack: distances up to which features count as touching.
-        Returns the refinement, or why there is none: "degenerate" or "too many faces".
+        corners: how many there are; slack: distances up to which features count as touching;
+        layers: by how much the layers of the second mesh get larger numbers. Returns the
+        refinement, or why there is none: "degenerate" or "too many faces".
         """
         made: Any = OverlaidStruct()
         meshes = mesh_struct(first), mesh_struct(second)
-        most = -1 if max_faces is None else max_faces
-        reason = self._call("sc_overlay", *map(byref, meshes), corners, slack, most, byref(made))
+        given = layers, corners, slack, -1 if max_faces is None else max_faces
+        reason = self._call("sc_overlay", *map(byref, meshes), *given, byref(made))
         return Overlaid(self._lib, made, first, second, corners) if reason == "done" else reason
 
     def overlay_values(
@@ -238,6 +246,18 @@ class Kernel:
         pair = AffinePairStruct(first.shape[1], _address(first), _address(second))
         given = overlaid.corners, byref(overlaid.struct), byref(pair), _address(out)
         self._call("sc_overlay_values", *map(byref, meshes), *given)
+
+    def integrate(self, mesh: Mesh, values: Tensor) -> Tensor:
+        """The integrals of functions, their moduli and their squares over all faces, (3, n).
+
+        values: (V, n) at the vertices; the functions are affine on each face.
+        """
+        out = values.new_empty((3, values.shape[1]))
+        if values.shape[0] != mesh.num_vertices:
+            raise ValueError("the values do not belong to the vertices of the mesh")
+        given = _address(values), values.shape[1], _address(out)
+        self._call("sc_integrate", byref(mesh_struct(mesh)), *given)
+        return out
 
     def points_along(
         self, z: Tensor, positive: Tensor, error: Tensor, segment: Tensor, t: Tensor

@@ -1,10 +1,9 @@
 /* The common refinement of two subdivisions of one polygon in general position.
  *
- * 1. Vertices (locate.c): each vertex lies inside a face of the other subdivision, or on the border.
- * 2. Crossings:           every edge of the second subdivision is walked through faces of the first.
- *                         The faces of the second between the crossings of an edge of the first
- *                         must follow one another.
- * 3. Faces (trace.c):     half-edges that follow one another give the new faces.
+ * 1. Vertices (locate.c): each vertex lies inside a face of the other, or on the border.
+ * 2. Crossings: walks along the edges of the second subdivision lead through faces of the first.
+ *    Conversely, the faces of the second along an edge of the first must follow one another.
+ * 3. Faces (trace.c): half-edges that follow one another give the new faces.
  *
  * Every decision is made with a margin that covers rounding. Where the margin is too small the
  * status is SC_DEGENERATE, and the caller uses its robust method.
@@ -22,7 +21,7 @@ static int parallel(overlay_t *run, int64_t count, sc_work *work) {
 }
 
 /* Check that the sizes and indices of a mesh fit together. */
-static int fits(const sc_mesh *mesh) {
+int sc_fits(const sc_mesh *mesh) {
     if (mesh->vertices < 3 || mesh->edges < 3 || mesh->faces < 1 || mesh->corners < 3) return 0;
     if (mesh->width != 2 || mesh->vertices > INT32_MAX / 8 || mesh->edges > INT32_MAX / 8) return 0;
     if (mesh->offset[0] != 0 || mesh->offset[mesh->faces] != mesh->corners) return 0;
@@ -236,7 +235,8 @@ static int divide_edges(void *context, int thread, int64_t begin, int64_t end) {
         for (int64_t g = first; g < last; g++) {
             int64_t x = run->item[g];
             if (on_border != (x < 0)) return SC_DEGENERATE;
-            run->point_t[g] = x < 0 ? projected(p, q, sc_uv(other->mesh, -1 - x)) : run->cross_t[x];
+            run->point_t[g] =
+                x < 0 ? projected(p, q, sc_uv(other->mesh, -1 - x)) : run->cross_t[x];
             if (!(run->point_t[g] > 0 && run->point_t[g] < 1)) return SC_DEGENERATE;
         }
         sort_points(run, first, last);
@@ -314,13 +314,14 @@ static int divide_second(void *context, int thread, int64_t begin, int64_t end) 
             made->edge[2 * piece] = vertex;
             vertex = x < last ? inside + x : seconds + b->edge[2 * e + 1];
             made->edge[2 * piece + 1] = vertex;
-            made->edge_layer[piece] = b->edge_layer[e];
+            made->edge_layer[piece] = run->layers + b->edge_layer[e];
             made->edge_unit[piece] = b->edge_unit[e];
             if (x == last) break;
             int64_t g = run->cross_point[x], f = run->cross_half[x] >> 1;
             double *uv = made->uv + 2 * vertex;
-            sc_between(sc_uv(a, a->edge[2 * f]), sc_uv(a, a->edge[2 * f + 1]), run->point_t[g], 2, uv);
-            made->vertex_layer[vertex] = b->edge_layer[e];
+            const double *u = sc_uv(a, a->edge[2 * f]), *v = sc_uv(a, a->edge[2 * f + 1]);
+            sc_between(u, v, run->point_t[g], 2, uv);
+            made->vertex_layer[vertex] = run->layers + b->edge_layer[e];
             made->first_edge[x] = f;
             made->second_edge[x] = e;
             made->first_t[x] = run->point_t[g];
@@ -339,7 +340,8 @@ static void copy_vertices(overlay_t *run) {
     memcpy(made->uv, a->uv, (size_t)a->vertices * 16);
     memcpy(made->uv + 2 * a->vertices, b->uv + 2 * skipped, (size_t)rest * 16);
     memcpy(made->vertex_layer, a->vertex_layer, (size_t)a->vertices * 8);
-    memcpy(made->vertex_layer + a->vertices, b->vertex_layer + skipped, (size_t)rest * 8);
+    for (int64_t v = 0; v < rest; v++)
+        made->vertex_layer[a->vertices + v] = run->layers + b->vertex_layer[skipped + v];
 }
 
 static int overlay(overlay_t *run, int64_t max_faces) {
@@ -360,13 +362,14 @@ static int overlay(overlay_t *run, int64_t max_faces) {
     return status ? status : sc_trace_faces(run);
 }
 
-int sc_overlay(sc_pool *pool, const sc_mesh *first, const sc_mesh *second, int64_t corners,
-               double slack, int64_t max_faces, sc_overlaid *made) {
-    if (!pool || !first || !second || !made || !fits(first) || !fits(second) || corners < 3 ||
+int sc_overlay(sc_pool *pool, const sc_mesh *first, const sc_mesh *second, int64_t layers,
+               int64_t corners, double slack, int64_t max_faces, sc_overlaid *made) {
+    if (!pool || !first || !second || !made || !sc_fits(first) || !sc_fits(second) || corners < 3 ||
         corners > MIN(first->vertices, second->vertices))
         return SC_MALFORMED;
     memset(made, 0, sizeof *made);
-    overlay_t run = {.pool = pool, .slack = slack, .corners = corners, .made = made};
+    overlay_t run = {
+        .pool = pool, .slack = slack, .layers = layers, .corners = corners, .made = made};
     run.half[0].mesh = first;
     run.half[1].mesh = second;
     int status = overlay(&run, max_faces);

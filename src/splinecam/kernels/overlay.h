@@ -1,12 +1,12 @@
-/* What the files of sc_overlay share: overlay.c, locate.c and trace.c. */
+/* What the files of sc_overlay share: overlay.c, pack.c, locate.c and trace.c. */
 #pragma once
 
 #include <math.h>
 
 #include "refine.h"
 
-/* One of the two subdivisions. Its faces are numbered anew, so that neighbours are close together in
- * memory; edges, half-edges and vertices are numbered as in the mesh. */
+/* One of the two subdivisions. Its faces are numbered anew, so that neighbours are close together
+ * in memory; edges, half-edges and vertices are numbered as in the mesh. */
 typedef struct {
     const sc_mesh *mesh;
     int64_t side;            /* cells of a grid over the domain along each axis */
@@ -28,6 +28,7 @@ typedef struct {
     sc_pool *pool;
     half_t half[2];
     double slack;          /* distances up to which features count as touching */
+    int64_t layers;        /* by how much the layers of the second have larger numbers */
     int64_t corners;       /* of the domain: the first vertices of both */
     sc_overlaid *made;
     int64_t inner_count;   /* edges of the second subdivision that are not on the border */
@@ -36,14 +37,13 @@ typedef struct {
     int64_t *first_cross;  /* (inner_count + 1) first crossing of each */
     int32_t *early_half;   /* (inner_count) what is known of the first crossing of each */
     double *early_t;
-    int32_t *cross_half;   /* (crossings) the half-edge of the first through which it goes, and ... */
-    int32_t *cross_inner;  /* ... the place in `inner` of the edge that goes through */
+    int32_t *cross_half;   /* (crossings) the half-edge of the first that is crossed, and ... */
+    int32_t *cross_inner;  /* ... the place in `inner` of the edge that crosses it */
     double *cross_t;       /* (crossings) the fraction of the edge of the first */
     int32_t *cross_point;  /* (crossings) its point */
     int64_t border_count;  /* vertices of the second on the border, besides the corners */
     int32_t *border_vertex, *border_half; /* and the half-edges of the first that they lie on */
-    /* (vertices of the second, 2) for those the half-edges of the result that end and start there */
-    int32_t *border_pieces;
+    int32_t *border_pieces; /* (vertices of the second, 2) the new half-edges to and from them */
     int64_t points, *first_point; /* (edges of the first + 1) first point of each edge */
     int32_t *item;         /* (points) the crossing, or -1 - the vertex of the second */
     double *point_t;       /* (points) fraction of the edge */
@@ -85,6 +85,7 @@ static inline int32_t sc_last_piece_of_second(const overlay_t *run, int64_t half
     return sc_first_piece_of_second(run, half ^ 1) ^ 1;
 }
 
+int sc_fits(const sc_mesh *mesh);                              /* overlay.c */
 int64_t sc_cell_of(const half_t *half, const double *uv);      /* pack.c */
 int sc_pack(half_t *half, int64_t corners);
 int sc_locate(overlay_t *run);                                 /* locate.c */
