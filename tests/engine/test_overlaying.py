@@ -16,6 +16,7 @@ import splinecam as sc
 from splinecam._util.tolerances import OVERLAY_SLACK
 from splinecam.engine import common
 from splinecam.engine.common import run_both
+from splinecam.engine.overlaying import lines_coincide
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.frame import Frame
@@ -140,6 +141,14 @@ def test_partitions_that_touch_have_no_overlay(other: Callable[[], nn.Module]) -
     assert by_overlay(MODEL, network) == "degenerate"
     diff = sc.difference(MODEL, network, BOX, device="cpu", progress=False)
     assert diff.partition.validate().ok
+
+
+def test_lines_of_both_are_compared_before_anything_is_run() -> None:
+    for network, expected in ((Scaled(MODEL), True), (PAIRS["tiny angles"][1], False)):
+        programs = pair(MODEL, network)
+        assert lines_coincide((programs.a, programs.b), BOX) == expected
+    affine = pair(MODEL, nn.Linear(2, 3).double())
+    assert not lines_coincide((affine.a, affine.b), BOX)
 
 
 def test_the_number_of_regions_is_limited() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from splinecam._util.csr import take
 from splinecam.engine.one_over_another import run_over
-from splinecam.engine.overlaying import overlay_outcomes
+from splinecam.engine.overlaying import lines_coincide, overlay_outcomes
 from splinecam.engine.plan import Plan, overlaying_kernel
 from splinecam.engine.run import Outcome, Report, faces_within, run
 from splinecam.errors import LimitError
@@ -71,9 +71,10 @@ class _Computation:
     def result(self, *, overlaid: bool) -> Together:
         """The outcome, in the fastest of the ways that are possible."""
         pair, chains = self.pair, Chains.of(self.pair)
-        # Edges of units that both have lie on each other.
-        common = bool(pair.shared) if chains is None else chains.have_common_units
-        overlaid = overlaid and not common and overlaying_kernel(self.plan(pair.a)) is not None
+        if overlaid:
+            # Edges of units that both networks have lie on each other.
+            common = bool(pair.shared) or lines_coincide((pair.a, pair.b), self.domain)
+            overlaid = not common and overlaying_kernel(self.plan(pair.a)) is not None
         if chains is not None and not overlaid:
             return self._run_stacked(chains.stacked())
         first = self._run(pair.a)

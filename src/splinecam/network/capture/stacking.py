@@ -72,26 +72,10 @@ class Chains:
             return None
         return cls(pair, first, second)
 
-    @property
-    def have_common_units(self) -> bool:
-        """Whether both have a unit of the first layer in common.
-
-        If not, they have no others that depend on the input.
-        """
-        if len(self.first) == 1:
-            return False
-        every = self._inputs
-        *_, (a, b) = _stack(self.first[0], self.second[0], (every, every), every.shape[0])
-        return bool((b < a.shape[0]).any())
-
-    @property
-    def _inputs(self) -> Tensor:
-        """The numbers of the inputs."""
-        return torch.arange(prod(self.pair.a.input_shape), device=self.pair.a.device)
-
     def stacked(self) -> Stacked:
         """Both chains as one."""
-        program, every = self.pair.a, self._inputs
+        program = self.pair.a
+        every = torch.arange(prod(program.input_shape), device=program.device)
         places, size, stages, units = (every, every), every.shape[0], [], []
         source = program.input_name
         for number, (a, b) in enumerate(zip(self.first, self.second, strict=True)):
