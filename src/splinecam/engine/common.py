@@ -71,10 +71,9 @@ class _Computation:
     def result(self, *, overlaid: bool) -> Together:
         """The outcome, in the fastest of the ways that are possible."""
         pair, chains = self.pair, Chains.of(self.pair)
-        if overlaid:
-            # Edges of units that both networks have lie on each other.
-            common = bool(pair.shared) or lines_coincide((pair.a, pair.b), self.domain)
-            overlaid = not common and overlaying_kernel(self.plan(pair.a)) is not None
+        overlaid = overlaid and overlaying_kernel(self.plan(pair.a)) is not None
+        if overlaid:  # edges of units that both networks have lie on each other
+            overlaid = not pair.shared and not lines_coincide((pair.a, pair.b), self.domain)
         if chains is not None and not overlaid:
             return self._run_stacked(chains.stacked())
         first = self._run(pair.a)
