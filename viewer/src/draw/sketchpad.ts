@@ -97,16 +97,18 @@ export class Sketchpad {
    * continue each other do not overlap. */
   line(ax: number, ay: number, bx: number, by: number): void {
     const steep = Math.abs(by - ay) > Math.abs(bx - ax);
-    const forth = steep ? ay <= by : ax <= bx;
+    const columns = steep ? this.height : this.width;
+    const { beyond } = this; // at least as far as it goes on along a column
     const u = steep ? Math.min(ay, by) : Math.min(ax, bx);
     const lastU = steep ? Math.max(ay, by) : Math.max(ax, bx);
-    const v = forth ? (steep ? ax : ay) : steep ? bx : by;
+    // Most lines of a dense picture are shorter than a pixel, and have no column.
+    if (Math.max(0, Math.ceil(u - beyond - 0.5)) >= Math.ceil(lastU + beyond - 0.5)) return;
     const slope = lastU > u ? (steep ? (bx - ax) / (by - ay) : (by - ay) / (bx - ax)) : 0;
-    const cosine = 1 / Math.sqrt(1 + slope * slope);
-    const more = this.beyond * cosine;
-    const columns = steep ? this.height : this.width;
+    const more = beyond / Math.sqrt(1 + slope * slope);
     const begin = Math.max(0, Math.ceil(u - more - 0.5));
     const end = Math.min(columns, Math.ceil(lastU + more - 0.5));
+    const forth = steep ? ay <= by : ax <= bx;
+    const v = forth ? (steep ? ax : ay) : steep ? bx : by;
     if (begin < end) this.columns(begin, end, v + (begin + 0.5 - u) * slope, slope, steep);
   }
 

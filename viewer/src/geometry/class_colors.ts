@@ -38,8 +38,10 @@ function leadsOf(mesh: Mesh, level: number): Float64Array {
   for (let cell = 0; cell < cellCount; cell++) {
     const begin = offsets[cell]!;
     const end = offsets[cell + 1]!;
-    for (let k = 0; k < count; k++) sums[k] = 0;
-    for (let c = begin; c < end; c++) {
+    // The first corner sets the sums, so that they need not be cleared.
+    const start = edges[corners[begin]!]! * count;
+    for (let k = 0; k < count; k++) sums[k] = values[start + k]!;
+    for (let c = begin + 1; c < end; c++) {
       const row = edges[corners[c]!]! * count;
       for (let k = 0; k < count; k++) sums[k]! += values[row + k]!;
     }

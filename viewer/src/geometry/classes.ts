@@ -54,6 +54,8 @@ export function functionsOf(mesh: Mesh, level: number): Functions {
 class Cutting {
   private readonly points: number[] = [];
   private readonly rows: Float64Array[] = [];
+  /** Of vertices of the old mesh that were asked for: a view takes long to make. */
+  private readonly oldRows = new Map<number, Float64Array>();
   /** The first piece of each old edge among the new ones, (E + 1). */
   private readonly pieces: Uint32Array;
   /** New vertices on old edges, by edge, in the direction of the edge. */
@@ -135,7 +137,12 @@ class Cutting {
     const { count, values } = this.functions;
     const old = this.mesh.vertexCount;
     if (vertex >= old) return this.rows[vertex - old]!;
-    return values.subarray(vertex * count, (vertex + 1) * count);
+    let row = this.oldRows.get(vertex);
+    if (!row) {
+      row = values.subarray(vertex * count, (vertex + 1) * count);
+      this.oldRows.set(vertex, row);
+    }
+    return row;
   }
 
   private added(x: number, y: number, a: Float64Array, b: Float64Array, t: number): number {
