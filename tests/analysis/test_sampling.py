@@ -9,7 +9,7 @@ from torch import nn
 
 import splinecam as sc
 from handmade import curves_of, loose, plane
-from splinecam.analysis.sampling import _choose
+from splinecam.analysis.sampling import choose
 
 F64 = torch.float64
 
@@ -43,7 +43,7 @@ def test_segments_are_chosen_by_length():
 def test_entries_without_weight_are_never_chosen():
     weight = torch.tensor([0.0, 1e-30, 0.0, 3.0, 0.0], dtype=F64)
     chance = torch.tensor([0.0, 0.5, 1 - 2**-53], dtype=F64)
-    assert _choose(weight, chance).tolist() == [1, 3, 3]
+    assert choose(weight, chance).tolist() == [1, 3, 3]
 
 
 def test_samples_are_inputs_of_the_model():

@@ -28,7 +28,7 @@ from splinecam.network.capture.outputs import Lost, Output, check_output
 from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
 
-__all__ = ["PartitionData", "Unresolved"]
+__all__ = ["PartitionData", "Unresolved", "in_plane", "region_numbers"]
 
 T = TypeVar("T")
 
@@ -255,12 +255,7 @@ class PartitionData:
 
         x: a batch of inputs (N, ...), a flat batch, or one input.
         """
-        uv, distance = self.domain.project(x)
-        local = self.frame.to_local(uv.to(self.mesh.uv))
-        reach = float(self.domain.origin.abs().max()) + self.domain.diameter
-        coarse = isinstance(x, Tensor) and x.is_floating_point()
-        rounding = torch.finfo(x.dtype).eps * self.domain.dim**0.5 if coarse else 0.0
-        off = distance.to(local.device) > max(PLANAR, rounding) * reach
+        local, off = in_plane(self.domain, self.frame, x, self.mesh.uv)
         return torch.where(off, -1, self._locator(local))
 
     @cached_property
@@ -277,18 +272,7 @@ class PartitionData:
 
     def _indices(self, regions: Tensor | Sequence[int] | int) -> Tensor:
         """The numbers (N,) of regions that are given by number, from the end too, or by mask."""
-        index = torch.as_tensor(regions, device=self.mesh.uv.device).reshape(-1)
-        if index.dtype == torch.bool:
-            if index.shape[0] != len(self):
-                raise IndexError(f"a mask of {index.shape[0]} for {len(self):,} regions")
-            return index.nonzero()[:, 0]
-        if index.is_floating_point() and index.numel():
-            raise TypeError("regions are numbered by whole numbers")
-        index = index.long()
-        index = torch.where(index < 0, index + len(self), index)
-        if bool(((index < 0) | (index >= len(self))).any()):
-            raise IndexError(f"the partition has {len(self):,} regions, numbered from 0")
-        return index
+        return region_numbers(regions, len(self), self.mesh.uv.device)
 
     def patterns(self, regions: Tensor | Sequence[int] | int | None = None) -> dict[str, Tensor]:
         """The piece that each unit is on, by the name of the layer, (N, units) each.
@@ -373,3 +357,34 @@ class PartitionData:
         if self._model is None:
             parts.append("without its model")
         return f"{type(self).__name__}({', '.join(parts)}, on {self.mesh.uv.device})"
+
+
+def in_plane(domain: Domain, frame: Frame, x: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Local coordinates (N, 2) of inputs (N, ...), and whether each is off the plane, (N,).
+
+    like: a tensor of the type and on the device of the results.
+    """
+    uv, distance = domain.project(x)
+    local = frame.to_local(uv.to(like))
+    reach = float(domain.origin.abs().max()) + domain.diameter
+    coarse = isinstance(x, Tensor) and x.is_floating_point()
+    rounding = torch.finfo(x.dtype).eps * domain.dim**0.5 if coarse else 0.0
+    return local, distance.to(local.device) > max(PLANAR, rounding) * reach
+
+
+def region_numbers(
+    regions: Tensor | Sequence[int] | int, count: int, device: torch.device
+) -> Tensor:
+    """The numbers (N,) of regions, of which there are ``count``, as ``_indices`` takes them."""
+    index = torch.as_tensor(regions, device=device).reshape(-1)
+    if index.dtype == torch.bool:
+        if index.shape[0] != count:
+            raise IndexError(f"a mask of {index.shape[0]} for {count:,} regions")
+        return index.nonzero()[:, 0]
+    if index.is_floating_point() and index.numel():
+        raise TypeError("regions are numbered by whole numbers")
+    index = index.long()
+    index = torch.where(index < 0, index + count, index)
+    if bool(((index < 0) | (index >= count)).any()):
+        raise IndexError(f"there are {count:,} regions, numbered from 0")
+    return index

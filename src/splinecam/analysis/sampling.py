@@ -14,21 +14,34 @@ from splinecam.analysis.segments import Segments
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["sample_regions", "sample_segments"]
+__all__ = [
+    "NO_AREA",
+    "choose",
+    "points_inside",
+    "sample_count",
+    "sample_regions",
+    "sample_segments",
+    "uniform",
+]
+
+NO_AREA = (
+    "There is nothing to sample from: the chosen regions have no area. Choose others, "
+    "or leave regions out to sample the domain."
+)
 
 
 def sample_segments(
     curves: Segments, n: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     """Random points on the segments, uniform by length: coordinates (n, 2) and segments (n,)."""
-    n = _count(n)
-    chance = _uniform((n, 2), generator, curves.points.device)
+    n = sample_count(n)
+    chance = uniform((n, 2), generator, curves.points.device)
     if n and not curves.length > 0:
         raise SplineCamError(
             "There is nothing to sample from: the curves have no segments of positive length. "
             "Check their length before, or choose a larger domain or another level."
         )
-    segment = _choose(curves.lengths, chance[:, 0])
+    segment = choose(curves.lengths, chance[:, 0])
     ends = take(curves.ends, segment)
     return torch.lerp(ends[:, 0], ends[:, 1], chance[:, 1:]), segment
 
@@ -59,25 +72,22 @@ def sample_regions(
     >>> part.locate(x)
     tensor([0, 0, 0, 1, 1, 1])
     """
-    n, where = _count(n), part.mesh.uv.device
+    n, where = sample_count(n), part.mesh.uv.device
     chosen = torch.arange(len(part), device=where) if regions is None else part._indices(regions)
     total = n * chosen.shape[0] if per_region else n
-    chance = _uniform((total, 4), generator, where)
+    chance = uniform((total, 4), generator, where)
     if per_region:
         face = chosen.repeat_interleave(n)
     else:
         weight = take(part.areas, chosen).clamp(min=0)
         if n and not float(weight.sum()) > 0:
-            raise SplineCamError(
-                "There is nothing to sample from: the chosen regions have no area. Choose others, "
-                "or leave regions out to sample the domain."
-            )
-        face = take(chosen, _choose(weight, chance[:, 3]))
-    local = _inside(part.mesh, face, chance[:, :3])
+            raise SplineCamError(NO_AREA)
+        face = take(chosen, choose(weight, chance[:, 3]))
+    local = points_inside(part.mesh, face, chance[:, :3])
     return part.inputs(part.frame.to_plane(local), dtype=dtype, device=device)
 
 
-def _count(n: int) -> int:
+def sample_count(n: int) -> int:
     """The number of samples, which must be a whole number."""
     try:
         count = operator.index(n)
@@ -88,7 +98,7 @@ def _count(n: int) -> int:
     return count
 
 
-def _uniform(
+def uniform(
     shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device
 ) -> Tensor:
     """Uniform numbers in [0, 1), drawn on the generator's device, by default the CPU."""
@@ -101,7 +111,7 @@ def _uniform(
     return torch.rand(shape, generator=generator, dtype=torch.float64, device=where).to(device)
 
 
-def _choose(weight: Tensor, chance: Tensor) -> Tensor:
+def choose(weight: Tensor, chance: Tensor) -> Tensor:
     """An entry for each chance in [0, 1), with probabilities in proportion to the weights (S,)."""
     if not chance.shape[0]:
         return torch.empty_like(chance, dtype=torch.int64)
@@ -113,7 +123,7 @@ def _choose(weight: Tensor, chance: Tensor) -> Tensor:
     return torch.searchsorted(total, level, right=True)
 
 
-def _inside(mesh: Mesh, face: Tensor, chance: Tensor) -> Tensor:
+def points_inside(mesh: Mesh, face: Tensor, chance: Tensor) -> Tensor:
     """A point of each face (N,), uniform by area, for three chances each (N, 3)."""
     face, row = torch.unique(face, return_inverse=True)
     entries, counts = take_rows(mesh.offsets, face)

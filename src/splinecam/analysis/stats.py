@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,17 @@ from splinecam.analysis.boundary import decision_boundary
 from splinecam.analysis.measures import centroid_values, measures
 from splinecam.analysis.partition_data import PartitionData
 
-__all__ = ["SHORT", "Stats", "few_rows", "stats"]
+__all__ = [
+    "QUANTILES",
+    "SHORT",
+    "Stats",
+    "composed",
+    "edge_numbers",
+    "few_rows",
+    "output_numbers",
+    "stats",
+    "summary_of",
+]
 
 # The names of the paper, and the longer ones.
 SHORT = {
@@ -24,7 +34,7 @@ SHORT = {
     "ANV": "mean_vertices",
     "ARE": "mean_eccentricity",
 }
-_QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
+QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 _SUMMARY = ("mean", "mean_by_area", "std", "median", "min", "q05", "q25", "q75", "q95", "max")
 _LAYERS, _OUTPUTS = "edges_by_layer", ("output_mean", "output_min", "output_max")
 _ONLY_FULL = ("slope_spectral_full", "slope_frobenius_full", "lipschitz_input")
@@ -63,13 +73,9 @@ def stats(part: PartitionData, *, full: bool = False) -> Stats:
     with torch.no_grad():
         columns = measures(part, full=full)
         summaries = {k: _summary(v.double(), part.areas) for k, v in columns.items()}
-        numbers = {**_paper(summaries, len(part)), **_sizes(part), **summaries, **_edges(part)}
-        numbers["lipschitz_plane"] = summaries["slope_spectral"]["max"]
-        if full:
-            numbers["lipschitz_input"] = summaries["slope_spectral_full"]["max"]
-        numbers |= _outputs(part)
-        numbers["boundary_length"] = decision_boundary(part).length
-    return Stats(_flat(numbers))
+        edges = edge_numbers(part.layers, _edges_by_layer(part))
+        outputs, length = _outputs(part), decision_boundary(part).length
+        return composed(summaries, len(part), _sizes(part) | edges, outputs, length)
 
 
 class Stats(dict[str, Any]):
@@ -150,10 +156,31 @@ def _summary(values: Tensor, areas: Tensor) -> dict[str, float]:
     mean_by_area = areas @ values / areas.sum()
     std = values.std(correction=0)
     plain = torch.stack([values.mean(), mean_by_area, std, values.min(), values.max()]).tolist()
-    quantiles = np.quantile(values.cpu().numpy(), list(_QUANTILES.values())).tolist()
-    names = ("mean", "mean_by_area", "std", "min", "max", *_QUANTILES)
-    found = dict(zip(names, plain + quantiles, strict=True))
-    return {name: found[name] for name in _SUMMARY}
+    quantiles = np.quantile(values.cpu().numpy(), list(QUANTILES.values())).tolist()
+    names = ("mean", "mean_by_area", "std", "min", "max", *QUANTILES)
+    return summary_of(dict(zip(names, plain + quantiles, strict=True)))
+
+
+def summary_of(numbers: Mapping[str, float]) -> dict[str, float]:
+    """The numbers of a summary in their order."""
+    return {name: numbers[name] for name in _SUMMARY}
+
+
+def composed(
+    summaries: dict[str, dict[str, float]],
+    regions: int,
+    sizes: dict[str, Any],
+    outputs: dict[str, Any],
+    boundary_length: float,
+) -> Stats:
+    """The statistics from their parts; sizes: also the numbers of edges."""
+    split = {name: sizes.pop(name) for name in (_LAYERS, "border_edges")}
+    numbers = {**_paper(summaries, regions), **sizes, **summaries, **split}
+    numbers["lipschitz_plane"] = summaries["slope_spectral"]["max"]
+    if "slope_spectral_full" in summaries:
+        numbers["lipschitz_input"] = summaries["slope_spectral_full"]["max"]
+    numbers |= {**outputs, "boundary_length": boundary_length}
+    return Stats(_flat(numbers))
 
 
 def _paper(summaries: dict[str, dict[str, float]], regions: int) -> dict[str, Any]:
@@ -174,18 +201,32 @@ def _sizes(part: PartitionData) -> dict[str, Any]:
     }
 
 
-def _edges(part: PartitionData) -> dict[str, Any]:
-    border, *counts = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1).tolist()
-    return {_LAYERS: dict(zip(part.layers, counts, strict=True)), "border_edges": border}
+def _edges_by_layer(part: PartitionData) -> list[int]:
+    """The number of edges on the border, and of each layer."""
+    counts: list[int] = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1).tolist()
+    return counts
+
+
+def edge_numbers(layers: Sequence[str], counts: Sequence[int]) -> dict[str, Any]:
+    """The numbers of edges: by layer, and on the border, which is the first of the counts."""
+    return {_LAYERS: dict(zip(layers, counts[1:], strict=True)), "border_edges": counts[0]}
 
 
 def _outputs(part: PartitionData) -> dict[str, Any]:
     # The mean of an affine function is its value at the centroid, and its maximum is at a vertex.
     mean = part.areas @ centroid_values(part) / part.areas.sum()
-    columns = zip(_OUTPUTS, (mean, part.values.amin(0), part.values.amax(0)), strict=True)
-    count = part.values.shape[1]
-    names = [str(k) for k in range(count)] if part.names is None or count == 1 else part.names
-    return {key: dict(zip(names, column.tolist(), strict=True)) for key, column in columns}
+    return output_numbers(part.names, mean, part.values.amin(0), part.values.amax(0))
+
+
+def output_numbers(names: Sequence[str] | None, *columns: Tensor) -> dict[str, Any]:
+    """The mean, the smallest and the largest number of each output, from (n_out,) each."""
+    count = columns[0].shape[0]
+    if names is None or count == 1:
+        names = [str(k) for k in range(count)]
+    return {
+        key: dict(zip(names, column.tolist(), strict=True))
+        for key, column in zip(_OUTPUTS, columns, strict=True)
+    }
 
 
 # -- printing ---------------------------------------------------------------------------------
