@@ -77,8 +77,10 @@ def interrupt(store: Path, times: int, seed: int = 0) -> list[int]:
     for _ in range(times):
         process, hear = start(store, chance.choice([0.0, 0.02, 1.0]))
         with contextlib.suppress(EOFError):  # it has ended
-            for _ in range(chance.randrange(1, DOMAINS)):
+            for _ in range(chance.randrange(1, 2 * DOMAINS)):
                 hear.recv_bytes()
+            for _ in range(chance.randrange(1 << 20)):  # some time later, while it may write
+                pass
         process.kill()
         process.join()
         done.append(kept(store))

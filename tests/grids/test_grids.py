@@ -107,7 +107,7 @@ def test_tables_have_a_row_per_domain_and_per_group(found: sc.Grid) -> None:
     assert np.allclose(grouped["ARE"].std(), summary["ARE_std"])
     assert list(summary["domains"]) == [3] * 6
     assert found.to_markdown(["NR"]).splitlines()[2].startswith("| 0 train  |")
-    assert found.to_latex("NR").count("±") == 6
+    assert found.to_latex("NR").count(r" $\pm$ ") == 6
 
 
 def test_tables_without_pandas(found: sc.Grid, monkeypatch: pytest.MonkeyPatch) -> None:

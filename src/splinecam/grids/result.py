@@ -119,7 +119,7 @@ class Grid:
 
         statistics: those that get a column, by default all.
         """
-        return self._text(statistics).latex()
+        return self._text(statistics).latex().replace("±", r"$\pm$")
 
     def plot(
         self,

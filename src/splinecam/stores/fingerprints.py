@@ -70,7 +70,9 @@ def function_name(function: Callable[..., Any] | None) -> str | None:
         given = ", ".join(map(_text, (*function.args, *sorted(function.keywords.items()))))
         return f"{function_name(function.func)}({given})"
     kind = function if hasattr(function, "__qualname__") else type(function)
-    name = f"{kind.__module__}.{kind.__qualname__}"
+    # A script has another name in the processes that it starts.
+    module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__
+    name = f"{module}.{kind.__qualname__}"
     code = getattr(function, "__code__", None)
     if code is None:
         return name if kind is function else f"{name}({_text(vars(function))})"
