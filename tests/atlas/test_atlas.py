@@ -99,6 +99,37 @@ def test_an_atlas_is_opened_without_its_model(
     assert again.find(len(again) - 1) == (again.num_tiles - 1, len(again.tile(-1)) - 1)
 
 
+def test_an_atlas_is_validated_tile_by_tile(atlas: sc.Atlas, model: nn.Module) -> None:
+    report = atlas.validate()
+    assert report.ok
+    assert report.regions == len(atlas)
+    assert {"|V - E + F - 1|", "regions inside which a unit switches"} <= {
+        check.name for check in report.checks
+    }
+    damaged = sc.load(atlas.folder, model=model)
+    tile = damaged.tile(1)
+    tile.mesh.uv[damaged.shared_vertices(1).local[0]] += 1e-12
+    with pytest.raises(sc.ValidationError, match="vertices on seams that differ"):
+        damaged.validate()
+
+
+def test_the_table_of_an_atlas_is_written_tile_by_tile(
+    atlas: sc.Atlas, whole: sc.Partition, tmp_path: Path
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    atlas.to_parquet(tmp_path / "a.parquet")
+    rows = pandas.read_parquet(tmp_path / "a.parquet")
+    assert rows["region"].tolist() == list(range(len(atlas)))
+    assert rows["area"].sum() == pytest.approx(36)
+    assert sorted(rows["area"]) == pytest.approx(sorted(whole.table()["area"]), abs=1e-11)
+    tables = pandas.concat(atlas.tables())
+    assert tables.index.tolist() == list(range(len(atlas)))
+    assert tables["class"].tolist() == rows["class"].tolist()
+    with pytest.raises(ValueError, match="piece"):
+        atlas.to_parquet(tmp_path / "b.parquet", columns=["piece"])
+
+
 def test_a_network_with_few_regions_is_one_tile(tmp_path: Path) -> None:
     atlas = sc.partition(nn.ReLU(), DOMAIN, store=tmp_path / "a", names=["x", "y"], progress=False)
     assert (len(atlas), atlas.num_tiles, atlas.num_edges, atlas.names) == (4, 1, 12, ("x", "y"))
@@ -118,7 +149,7 @@ def test_faces_that_are_too_large_are_cut_artificially(
     ]
     model, domain = nn.Sequential(*layers[:-1]), sc.Domain.box(-1, 1)
     whole = sc.partition(model, domain, progress=False)
-    sizes = Sizes(regions=150, enough=3)
+    sizes = Sizes(regions=150 if widths[1] < 10 else 300, enough=3)
     atlas = compute_atlas(model, domain, tmp_path, sizes=sizes, memory=1_600_000, progress=False)
     assert atlas.manifest.parts > 1
     assert (len(atlas), atlas.num_vertices) == (len(whole), whole.mesh.num_vertices)
@@ -128,6 +159,8 @@ def test_faces_that_are_too_large_are_cut_artificially(
     shared = [t.edge_layer[atlas.shared_edges(k).local] for k, t in enumerate(atlas.tiles())]
     once = sum(layers_of) - torch.bincount(torch.cat(shared) + 1, minlength=4) // 2
     assert torch.equal(once, torch.bincount(whole.edge_layer + 1, minlength=4))
+    if len(widths) == 3:
+        assert atlas.validate(samples=50).ok
 
 
 class _Killed(Exception):

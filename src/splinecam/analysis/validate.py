@@ -20,7 +20,16 @@ from splinecam.geometry.point_location import signed_distances
 if TYPE_CHECKING:
     from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Check", "Report", "check_mesh", "validate"]
+__all__ = [
+    "Check",
+    "Report",
+    "accepted",
+    "check_mesh",
+    "chosen_regions",
+    "interior_points",
+    "near_unresolved",
+    "validate",
+]
 
 # Points at which the model is run by default: as many as there are vertices, within these limits.
 _LEAST, _MOST = 1000, 4000
@@ -90,6 +99,14 @@ def validate(
         raise ValueError("give either samples, or thorough=True for all regions")
     with torch.inference_mode(False):
         report = _report(part, samples, thorough, torch.Generator().manual_seed(seed), progress)
+    return accepted(report, part)
+
+
+def accepted(report: Report, part: object) -> Report:
+    """The report; a ``ValidationError`` with the checks that failed, if any did.
+
+    part: what was checked.
+    """
     if not report.ok:
         failed = [check for check in report.checks if not check.ok]
         listed = "\n".join(f"  {check}" for check in failed)
@@ -107,7 +124,7 @@ def _report(
     generator: torch.Generator,
     progress: bool,
 ) -> Report:
-    trusted = ~_unresolved(part)
+    trusted = ~near_unresolved(part)
     excused = int((~trusted).sum())
     checks = check_mesh(part.mesh, float(part.domain.area) / part.frame.scale**2, trusted)
     if not all(check.ok for check in checks) or not bool(trusted.any()):
@@ -127,7 +144,7 @@ def _report(
     return Report(tuple(checks), len(part), sampled, excused, points)
 
 
-def _unresolved(part: PartitionData) -> Tensor:
+def near_unresolved(part: PartitionData) -> Tensor:
     """Whether each region has a vertex at a place that is reported as unresolved, (F,)."""
     mesh = part.mesh
     if not part.unresolved:
@@ -153,10 +170,10 @@ def _sites(
     """The places where the model is compared, and checks that ``locate`` finds them."""
     points = min(_MOST, max(_LEAST, part.mesh.num_vertices))
     most = len(part) if thorough else points // 2 if samples is None else samples
-    faces = _sample_regions(part, trusted, most, generator)
+    faces = chosen_regions(part, trusted, most, generator)
     more = max(0, _LEAST - 2 * faces.shape[0]) if samples is None else 0
     centroids = part.frame.to_local(part.centroids[faces])
-    interior = _interior_points(part.mesh, faces, generator)
+    interior = interior_points(part.mesh, faces, generator)
     anywhere = _domain_points(part, _LOCATED, generator)
     checks, found = _check_located(part, torch.cat([anywhere, centroids, interior]))
     inside = (found[:more] >= 0).nonzero()[:, 0]
@@ -185,7 +202,7 @@ def _check_located(part: PartitionData, uv: Tensor) -> tuple[list[Check], Tensor
     return checks, found
 
 
-def _sample_regions(
+def chosen_regions(
     part: PartitionData, trusted: Tensor, samples: int, generator: torch.Generator
 ) -> Tensor:
     """All trusted regions, or the largest, the smallest and random ones."""
@@ -200,7 +217,7 @@ def _sample_regions(
     return faces[chosen.to(faces.device)]
 
 
-def _interior_points(mesh: Mesh, faces: Tensor, generator: torch.Generator) -> Tensor:
+def interior_points(mesh: Mesh, faces: Tensor, generator: torch.Generator) -> Tensor:
     """One random point inside each face, (N, 2): a random convex combination of its corners."""
     entries, counts = take_rows(mesh.offsets, faces)
     owner = owners_of(counts)

@@ -14,6 +14,8 @@ from splinecam.analysis.regions import Region
 from splinecam.atlas import class_regions as classes
 from splinecam.atlas import curves, locating, sampling
 from splinecam.atlas import stats as _stats
+from splinecam.atlas import tables as _tables
+from splinecam.atlas import validating as _validating
 from splinecam.atlas.atlas_data import AtlasData
 from splinecam.atlas.manifest import Manifest
 from splinecam.errors import FileError
@@ -84,6 +86,9 @@ class Atlas(AtlasData, Views[Region]):
     sample = sampling.sample
     decision_boundary = curves.decision_boundary
     level_set = curves.level_set
+    tables = _tables.tables
+    to_parquet = _tables.to_parquet
+    validate = _validating.validate
 
 
 def open_atlas(folder: str | os.PathLike[str], device: torch.device) -> Atlas:

@@ -13,7 +13,7 @@ from splinecam._util.csr import lengths, owners_of, take, take_rows
 from splinecam._util.tolerances import AREA_PRECISION, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Check", "check_mesh"]
+__all__ = ["Check", "TileChecks", "check_area", "check_border", "check_mesh", "check_tile"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,63 @@ def check_mesh(mesh: Mesh, area: float, trusted: Tensor | None = None) -> list[C
     return checks
 
 
+@dataclass(frozen=True)
+class TileChecks:
+    """The checks of a part of a disc, and what is needed to check the whole.
+
+    area: of all its faces. border: (B, 2) the ends of the edges on the border of the disc, each in
+    the direction in which the part is on the left; None if indices are out of range.
+    """
+
+    checks: list[Check]
+    area: float = 0.0
+    border: Tensor | None = None
+
+
+def check_tile(mesh: Mesh, seam: Tensor, trusted: Tensor) -> TileChecks:
+    """Check the twins, cycles, convexity and areas of a part of a disc.
+
+    seam: (E,) the edges beyond which other parts begin. trusted: (F,) the faces whose shape is
+    checked.
+    """
+    checks = _check_indices(mesh)
+    if not checks[0].ok:
+        return TileChecks(checks)
+    start = take(mesh.edges.view(-1), mesh.corners)
+    open_edges = seam | (mesh.edge_layer < 0)
+    twins, breaks, unused, loops, half = _topology(mesh, start, open_edges)
+    checks += [
+        Check(_TWINS, twins, 0),
+        Check(_BREAKS, breaks, 0),
+        Check(_UNUSED, unused, 0),
+        Check(_LOOPS, loops, 0),
+    ]
+    if not all(check.ok for check in checks):
+        return TileChecks(checks)
+    half = half[mesh.edge_layer[half >> 1] < 0]
+    ends = mesh.edges.view(-1)
+    area, shapes = _shapes(mesh, trusted, start)
+    border = torch.stack([take(ends, half), take(ends, half ^ 1)], 1)
+    return TileChecks(checks + shapes, area, border)
+
+
+def check_border(border: Tensor) -> Check:
+    """Check that edges (B, 2), from vertex to vertex, are one cycle."""
+    start, end = border.unbind(1)
+    return Check("edges of the border beside its cycle", _off_cycle(start, end), 0)
+
+
+def check_area(total: float, area: float) -> Check:
+    """Check the sum of all areas against that of the domain."""
+    return Check("relative error of the total area", abs(total / area - 1), AREA_PRECISION)
+
+
+_TWINS = "half-edges not used once by one face on each side"
+_BREAKS = "breaks in the cycles of half-edges"
+_UNUSED = "vertices without an edge"
+_LOOPS = "edges from a vertex to itself"
+
+
 def _check_indices(mesh: Mesh) -> list[Check]:
     wrong = _count(mesh.counts() < 3)
     wrong += abs(int(mesh.offsets[0])) + abs(int(mesh.offsets[-1]) - mesh.corners.shape[0])
@@ -68,25 +125,35 @@ def _check_indices(mesh: Mesh) -> list[Check]:
 def _check_topology(mesh: Mesh, start: Tensor) -> list[Check]:
     """The checks of integers; start: (H,) the vertex at which each corner's half-edge starts."""
     E, V, F = mesh.num_edges, mesh.num_vertices, mesh.num_faces
+    twins, breaks, unused, loops, half = _topology(mesh, start, mesh.edge_layer < 0)
     ends = mesh.edges.view(-1)
-    used = torch.zeros(2 * E, dtype=torch.bool, device=ends.device)
+    border = torch.stack([take(ends, half), take(ends, half ^ 1)], 1)
+    return [
+        Check(_TWINS, twins, 0),
+        Check(_BREAKS, breaks, 0),
+        check_border(border),
+        Check(_UNUSED, unused, 0),
+        Check(_LOOPS, loops, 0),
+        Check("|V - E + F - 1|", abs(V - E + F - 1), 0),
+    ]
+
+
+def _topology(mesh: Mesh, start: Tensor, border: Tensor) -> tuple[int, int, int, int, Tensor]:
+    """Wrong twins, breaks in cycles, unused vertices, loops, and the half-edges of the border.
+
+    border: (E,) the edges that have a face on one side only.
+    """
+    ends = mesh.edges.view(-1)
+    used = torch.zeros(2 * mesh.num_edges, dtype=torch.bool, device=ends.device)
     left, right = used.index_fill_(0, mesh.corners, True).view(-1, 2).unbind(1)
-    border = mesh.edge_layer < 0
     twice = mesh.corners.shape[0] - _count(used)
     twins = twice + _count(torch.where(border, left == right, ~(left & right)))
     breaks = _count(take(ends, mesh.corners ^ 1) != _ahead(mesh.offsets, start))
-    unused = torch.ones(V, dtype=torch.bool, device=ends.device).index_fill_(0, ends, False)
+    unused = torch.ones(mesh.num_vertices, dtype=torch.bool, device=ends.device)
+    unused.index_fill_(0, ends, False)
     edge = border.nonzero()[:, 0]
     half = 2 * edge + take(right, edge)
-    off_cycle = _off_cycle(take(ends, half), ends[half ^ 1])
-    return [
-        Check("half-edges not used once by one face on each side", twins, 0),
-        Check("breaks in the cycles of half-edges", breaks, 0),
-        Check("edges of the border beside its cycle", off_cycle, 0),
-        Check("vertices without an edge", _count(unused), 0),
-        Check("edges from a vertex to itself", _count(ends[0::2] == ends[1::2]), 0),
-        Check("|V - E + F - 1|", abs(V - E + F - 1), 0),
-    ]
+    return twins, breaks, _count(unused), _count(ends[0::2] == ends[1::2]), half
 
 
 def _off_cycle(start: Tensor, end: Tensor) -> int:
@@ -102,6 +169,12 @@ def _off_cycle(start: Tensor, end: Tensor) -> int:
 
 
 def _check_geometry(mesh: Mesh, area: float, trusted: Tensor, start: Tensor) -> list[Check]:
+    total, checks = _shapes(mesh, trusted, start)
+    return [check_area(total, area), *checks]
+
+
+def _shapes(mesh: Mesh, trusted: Tensor, start: Tensor) -> tuple[float, list[Check]]:
+    """The total area, and checks of the shapes of the trusted faces."""
     shapes, offsets = [], mesh.offsets
     uv = mesh.uv.T.contiguous()
     step = backend_of(uv.device).faces
@@ -111,10 +184,7 @@ def _check_geometry(mesh: Mesh, area: float, trusted: Tensor, start: Tensor) -> 
         x, y = (take(axis, corners) for axis in uv)
         shapes.append(_shape(x, y, rows - rows[0], trusted[first : first + step]))
     total, negative, depth, wound, points = torch.tensor(shapes, dtype=torch.float64).unbind(1)
-    return [
-        Check(
-            "relative error of the total area", abs(float(total.sum()) / area - 1), AREA_PRECISION
-        ),
+    return float(total.sum()), [
         Check("negative area of a region", float(negative.max()), SAFETY * UV_ERROR),
         Check("depth of a reflex corner", float(depth.max()), SAFETY * SAFETY * UV_ERROR),
         Check("regions that wind more than once", float(wound.sum()), 0),

@@ -21,7 +21,7 @@ from splinecam.analysis.measures import (
 )
 from splinecam.analysis.partition_data import PartitionData
 
-__all__ = ["Columns", "class_names", "region_columns", "to_numpy"]
+__all__ = ["Columns", "class_names", "column_names", "region_columns", "to_numpy"]
 
 Columns = Sequence[str] | Literal["all"]
 
@@ -41,7 +41,7 @@ def region_columns(part: PartitionData, columns: Columns | None) -> dict[str, ND
     >>> region_columns(part, ["vertices", "layer"])
     {'vertices': array([4, 4, 4, 4]), 'layer': array([0, 0, 0, 0])}
     """
-    known = _names(part)
+    known = column_names(part)
     names = _USUAL if columns is None else known if columns == "all" else columns
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError(f'columns must be a list of names, or "all", not {columns!r}')
@@ -53,7 +53,7 @@ def region_columns(part: PartitionData, columns: Columns | None) -> dict[str, ND
         return {name: to_numpy(source.column(name)) for name in names}
 
 
-def _names(part: PartitionData) -> tuple[str, ...]:
+def column_names(part: PartitionData) -> tuple[str, ...]:
     """The names of all columns."""
     count = int(part.values.shape[1])
     outputs = (f"output_{k}" for k in range(count if count <= MOST_OUTPUTS else 0))
