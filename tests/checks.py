@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 import splinecam
+from splinecam import Partition
 from splinecam.arrangement import breakpoints
 from splinecam.engine import plan
 from splinecam.geometry.domain import Domain
 from splinecam.testing import assert_same_cells, assert_valid, exact_partition
 
 ATOL = 1e-9
+PRECISION = 1e-12  # of coordinates, relative to the domain
 
 
 def assert_exact(model: nn.Module, domain: Domain) -> None:
@@ -20,6 +23,31 @@ def assert_exact(model: nn.Module, domain: Domain) -> None:
     assert not part.unresolved
     assert_same_cells(part, exact_partition(model, domain), atol=ATOL)
     assert_valid(part)
+
+
+def assert_same_partition(part: Partition, other: Partition) -> None:
+    """Raise unless both have the same regions, edges, vertices, values and provenance."""
+    for rows in (_cells, _edges, _vertices):
+        mine, theirs = rows(part), rows(other)
+        assert mine.shape == theirs.shape, rows.__name__
+        distance, place = torch.cdist(mine, theirs, p=torch.inf).min(1)
+        assert torch.unique(place).shape == place.shape, rows.__name__
+        assert float(distance.max()) <= PRECISION * part.domain.diameter, rows.__name__
+    assert not part.unresolved
+    assert_valid(part)
+
+
+def _cells(part: Partition) -> Tensor:
+    return torch.cat([part.centroids, part.areas[:, None]], 1)
+
+
+def _edges(part: Partition) -> Tensor:
+    provenance = torch.stack([part.edge_layer, part.edge_unit], 1)
+    return torch.cat([part.vertices[part.edges].mean(1), provenance.double()], 1)
+
+
+def _vertices(part: Partition) -> Tensor:
+    return torch.cat([part.vertices, part.vertex_layer[:, None].double(), part.values], 1)
 
 
 def follow_lines(monkeypatch: pytest.MonkeyPatch, narrow: float = float("inf")) -> None:

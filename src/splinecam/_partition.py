@@ -39,8 +39,8 @@ from splinecam.analysis.pieces import Pieces
 from splinecam.analysis.regions import Region
 from splinecam.analysis.sampling import sample_regions
 from splinecam.engine.along_segments import run_segments
-from splinecam.engine.first_device import first_device
-from splinecam.engine.plan import Plan
+from splinecam.engine.first_device import first_device, is_light
+from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
@@ -51,6 +51,7 @@ from splinecam.network.capture.outputs import Output, check_output
 from splinecam.network.capture.reading.stages import first_layers
 from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
+from splinecam.parallel import Job, engine_for, run_domain
 
 if TYPE_CHECKING:
     from splinecam.atlas.atlas import Atlas
@@ -70,6 +71,7 @@ def partition(
     max_regions: float | None = None,
     names: Sequence[str] | None = None,
     progress: bool = True,
+    n_jobs: int | None = None,
     store: None = None,
 ) -> Partition: ...
 @overload
@@ -107,6 +109,7 @@ def partition(
     max_regions: float | None = None,
     names: Sequence[str] | None = None,
     progress: bool = True,
+    n_jobs: int | None = None,
     store: str | os.PathLike[str] | None = None,
 ) -> Partition | PathPartition | Atlas:
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
@@ -125,7 +128,9 @@ def partition(
     the device's free memory. max_regions: raise a ``LimitError`` beyond this many regions. names:
     the names of the classes, in the order of the outputs, or two names for a single output;
     pictures and tables use them, and ``part.names`` changes them. progress: show a progress bar in
-    interactive use; elsewhere the logger ``splinecam`` reports each step at level INFO. store: a
+    interactive use; elsewhere the logger ``splinecam`` reports each step at level INFO. n_jobs:
+    how many processes compute, as for ``sweep``: the first layers are computed once, then parts of
+    the domain by the processes, or by the cluster that ``joblib.parallel_config`` names. store: a
     folder in which the partition stays on disk as an ``Atlas``, which may be larger than the
     memory; the same call after an interruption computes only what is missing.
 
@@ -143,6 +148,8 @@ def partition(
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_output(output)
     memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
+    if n_jobs not in (None, 1) and (store is not None or isinstance(domain, Path)):
+        raise TypeError("n_jobs is for partitions of a domain in memory: leave it out")
     if store is not None:
         if isinstance(domain, Path):
             raise TypeError("store= is for a partition of a domain; that of a path fits in memory")
@@ -163,10 +170,10 @@ def partition(
         with progress_bar(len(domain.points) - 1, "segment", progress) as bar:
             limits = memory, max_regions
             return _along(network, domain, output, device, *limits, names, bar.update)
+    engine = engine_for(n_jobs)
     with torch.inference_mode(False):
-        first = first_device(device, network, domain.input_shape)
+        first = first_device(device, network, domain.input_shape) if engine is None else "cpu"
         program = capture(network, domain.input_shape, device=first, output=output)
-        plan = Plan.of(program, device_of(device), memory)
         names = names_of(names, prod(program.output_shape))
         with progress_bar(len(program.layers), "layer", progress) as bar, torch.no_grad():
 
@@ -174,8 +181,18 @@ def partition(
                 tell(bar, name, regions)
                 bar.update(share)
 
-            outcome = run(program, domain, max_regions=max_regions, report=report, plan=plan)
-        return assemble(network, plan.last.program, domain, outcome, output=output, names=names)
+            if engine is None:
+                plan = Plan.of(program, device_of(device), memory)
+                outcome = run(program, domain, max_regions=max_regions, report=report, plan=plan)
+                program = plan.last.program
+            else:
+                shape = domain.input_shape
+                rest = output, shape, device, is_light(network, shape), memory, max_regions
+                jobs = [Job(program, None, *rest), Job(None, network, *rest)]
+                outcome = run_domain(engine, jobs, program, domain, report)
+                last = device_of(device)
+                outcome, program = to_device(outcome, last), program.to(last)
+        return assemble(network, program, domain, outcome, output=output, names=names)
 
 
 def _along(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import splinecam as sc
-from checks import ATOL
+from checks import ATOL, assert_same_partition
 from splinecam._partition import Partition, assemble
 from splinecam.engine.activations import LayerInput, State
 from splinecam.engine.cut_lines import CutLines, RegionSample, choose_lines, sample_regions
@@ -26,7 +26,6 @@ from splinecam.testing import GroupSort, Max, assert_same_cells, assert_valid, e
 from strategies import Net, domains, examples, maxima_nets, nets
 
 SMALL = 1_000_000  # bytes, for 1000 regions
-PRECISION = 1e-12
 
 
 @dataclass
@@ -66,31 +65,6 @@ def whole(model: nn.Module, domain: sc.Domain) -> Partition:
     return sc.partition(model, domain, device="cpu", progress=False)
 
 
-def assert_same(part: Partition, other: Partition) -> None:
-    """Raise unless both have the same regions, edges, vertices, values and provenance."""
-    for rows in (_cells, _edges, _vertices):
-        mine, theirs = rows(part), rows(other)
-        assert mine.shape == theirs.shape, rows.__name__
-        distance, place = torch.cdist(mine, theirs, p=torch.inf).min(1)
-        assert torch.unique(place).shape == place.shape, rows.__name__
-        assert float(distance.max()) <= PRECISION * part.domain.diameter, rows.__name__
-    assert not part.unresolved
-    assert_valid(part)
-
-
-def _cells(part: Partition) -> Tensor:
-    return torch.cat([part.centroids, part.areas[:, None]], 1)
-
-
-def _edges(part: Partition) -> Tensor:
-    provenance = torch.stack([part.edge_layer, part.edge_unit], 1)
-    return torch.cat([part.vertices[part.edges].mean(1), provenance.double()], 1)
-
-
-def _vertices(part: Partition) -> Tensor:
-    return torch.cat([part.vertices, part.vertex_layer[:, None].double(), part.values], 1)
-
-
 def sequential(*modules: nn.Module) -> nn.Module:
     torch.manual_seed(1)
     for module in modules:
@@ -123,7 +97,7 @@ def test_a_first_layer_larger_than_the_memory(name: str) -> None:
     model, domain = NETWORKS[name](), sc.Domain.box(-1, 1)
     part = sc.partition(model, domain, device="cpu", memory=SMALL, progress=False)
     assert len(part) > SMALL // 1000
-    assert_same(part, whole(model, domain))
+    assert_same_partition(part, whole(model, domain))
 
 
 def test_a_later_layer_that_makes_too_much_of_few_faces() -> None:
@@ -132,7 +106,7 @@ def test_a_later_layer_that_makes_too_much_of_few_faces() -> None:
     part = sc.partition(model, domain, device="cpu", memory=SMALL, progress=False)
     assert len(part.at_layer(1)) == 4
     assert len(part) > 2 * SMALL // 1000
-    assert_same(part, whole(model, domain))
+    assert_same_partition(part, whole(model, domain))
 
 
 def test_domains_of_a_sweep_that_are_too_large_each() -> None:
@@ -141,7 +115,7 @@ def test_domains_of_a_sweep_that_are_too_large_each() -> None:
     parts = sc.sweep(model, boxes, device="cpu", memory=SMALL, progress=False)
     for part, box in zip(parts, boxes, strict=True):
         assert len(part) > SMALL // 1000
-        assert_same(part, whole(model, box))
+        assert_same_partition(part, whole(model, box))
 
 
 def test_the_limit_of_regions_counts_none_twice() -> None:
@@ -192,7 +166,7 @@ def test_artificial_lines_along_lines_of_the_network_and_through_vertices(
     normal = torch.tensor(normals[lines], dtype=torch.float64)
     chosen = CutLines(normal, (normal * point).sum(1))
     part = divided(model, domain, area=0.99, lines=lambda *_: chosen)
-    assert_same(part, whole(model, domain))
+    assert_same_partition(part, whole(model, domain))
 
 
 @examples(10)

@@ -8,25 +8,66 @@ import torch
 from torch import Tensor
 
 from splinecam._util.connectivity import cycles, roots
-from splinecam._util.csr import counts_of, following, offsets_of, owners_of, take_rows
+from splinecam._util.csr import counts_of, following, offsets_of, owners_of, take, take_rows
 from splinecam.arrangement.chords import FaceBoundaries
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel
 
-__all__ = ["dissolve"]
+__all__ = ["dissolve", "dissolve_few"]
 
 
 def dissolve(
-    mesh: Mesh, needless: Tensor, fixed: int | Tensor, gpu: GpuKernel | None = None
+    mesh: Mesh, needless: Tensor, fixed: int, gpu: GpuKernel | None = None
 ) -> tuple[Mesh, Tensor]:
     """The mesh without some edges (N,), and the old indices of the vertices that it still has.
 
-    fixed: vertices that stay, as booleans (V,), or the number of the first ones. Of the others,
-    those are removed as well where only two edges are left.
+    Vertices from number ``fixed`` on are removed as well where only two edges are left.
     """
-    made = None if gpu is None or isinstance(fixed, Tensor) else gpu.dissolve(mesh, needless, fixed)
+    made = None if gpu is None else gpu.dissolve(mesh, needless, fixed)
     if made is not None:
         return made
+    stays = torch.arange(mesh.num_vertices, device=needless.device) < fixed
+    mesh, vertices, _ = _dissolved(mesh, needless, stays)
+    return mesh, vertices
+
+
+def dissolve_few(mesh: Mesh, needless: Tensor, fixed: Tensor) -> tuple[Mesh, Tensor]:
+    """The same in time for the faces around the edges only, apart from a few copies of the mesh.
+
+    fixed: (V,) vertices that stay; so do all that are not ends of these edges.
+    """
+    near = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=needless.device)
+    near[mesh.edges[needless]] = True
+    around = torch.zeros(mesh.num_faces, dtype=torch.bool, device=needless.device)
+    corner = near[mesh.corner_vertices()].nonzero()[:, 0]
+    around[torch.bucketize(corner, mesh.offsets[1:], right=True)] = True
+    part, vertex_ids, edge_ids = mesh.select(around.nonzero()[:, 0])
+    number = mesh.corners.new_empty(mesh.num_edges)
+    number[edge_ids] = torch.arange(edge_ids.shape[0], device=number.device)
+    part, vertices, edges = _dissolved(part, number[needless], (fixed | ~near)[vertex_ids])
+    kept = _without(mesh.num_vertices, vertex_ids, vertices)
+    used = _without(mesh.num_edges, edge_ids, edges)
+    ends, edges = mesh.edges.clone(), edge_ids[edges]
+    ends[edges] = vertex_ids[vertices][part.edges]
+    rows, counts = take_rows(mesh.offsets, (~around).nonzero()[:, 0])
+    half = torch.cat([mesh.corners[rows], 2 * edges[part.corners >> 1] + (part.corners & 1)])
+    boundaries = FaceBoundaries(offsets_of(torch.cat([counts, part.counts()])), half)
+    return _renumbered(mesh, ends, boundaries, used, kept)
+
+
+def _without(count: int, ids: Tensor, kept: Tensor) -> Tensor:
+    """Which of some things are left, (count,), if those of ``ids`` are not at places ``kept``."""
+    left = torch.ones(count, dtype=torch.bool, device=ids.device)
+    left[ids] = False
+    left[ids[kept]] = True
+    return left
+
+
+def _dissolved(mesh: Mesh, needless: Tensor, stays: Tensor) -> tuple[Mesh, Tensor, Tensor]:
+    """The mesh without edges (N,), and the old indices of its vertices and edges.
+
+    stays: (V,) vertices that are not removed.
+    """
     beside = mesh.halfedge_face().view(-1, 2)
     label = roots(mesh.num_faces, *beside[needless].unbind(1))
     removed = (beside >= 0).all(1) & (label[beside[:, 0]] == label[beside[:, 1]])
@@ -34,9 +75,6 @@ def dissolve(
     merged[torch.where(removed[:, None], beside, -1)] = True
     faces = _united(mesh, merged[:-1], removed)
     degree = counts_of(mesh.edges[~removed].view(-1), mesh.num_vertices)
-    stays = fixed
-    if not isinstance(stays, Tensor):
-        stays = torch.arange(degree.shape[0], device=degree.device) < stays
     straight = _straight(mesh, faces, (degree == 2) & ~stays)
     kept = ((degree > 0) & ~straight) | stays
     return _rebuilt(mesh, faces, straight, kept)
@@ -76,7 +114,7 @@ def _straight(mesh: Mesh, faces: FaceBoundaries, straight: Tensor) -> Tensor:
 
 def _rebuilt(
     mesh: Mesh, faces: FaceBoundaries, straight: Tensor, kept: Tensor
-) -> tuple[Mesh, Tensor]:
+) -> tuple[Mesh, Tensor, Tensor]:
     """The mesh of faces without straight vertices, (V,); kept: (V,) its vertices."""
     start = mesh.edges.view(-1)[faces.half]
     owner = owners_of(faces.sizes(), start.shape[0])
@@ -93,19 +131,29 @@ def _rebuilt(
     edges = mesh.edges.clone()
     edges[edge, back] = first
     edges[edge, back ^ 1] = first[following(offsets, first.shape[0])]
-
     used = torch.zeros(mesh.num_edges, dtype=torch.bool, device=half.device)
     used[edge] = True
+    rebuilt, vertices = _renumbered(mesh, edges, FaceBoundaries(offsets, half), used, kept)
+    return rebuilt, vertices, used.nonzero()[:, 0]
+
+
+def _renumbered(
+    mesh: Mesh, edges: Tensor, faces: FaceBoundaries, used: Tensor, kept: Tensor
+) -> tuple[Mesh, Tensor]:
+    """A mesh with other ends of edges (E, 2) and other faces, and the old indices of its vertices.
+
+    used: (E,) the edges that are left; kept: (V,) the vertices.
+    """
     new_edge, new_vertex = (torch.cumsum(mask.long(), 0) - 1 for mask in (used, kept))
     old_edge, vertices = (mask.nonzero()[:, 0] for mask in (used, kept))
-    rebuilt = replace(
+    renumbered = replace(
         mesh,
         uv=mesh.uv[vertices],
-        edges=new_vertex[edges[old_edge]],
-        offsets=offsets,
-        corners=2 * new_edge[edge] + back,
-        edge_layer=mesh.edge_layer[old_edge],
-        edge_unit=mesh.edge_unit[old_edge],
-        vertex_layer=mesh.vertex_layer[vertices],
+        edges=take(new_vertex, take(edges, old_edge).view(-1)).view(-1, 2),
+        offsets=faces.offsets,
+        corners=2 * take(new_edge, faces.half >> 1) + (faces.half & 1),
+        edge_layer=take(mesh.edge_layer, old_edge),
+        edge_unit=take(mesh.edge_unit, old_edge),
+        vertex_layer=take(mesh.vertex_layer, vertices),
     )
-    return rebuilt, vertices
+    return renumbered, vertices

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from splinecam._util.csr import counts_of
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
-from splinecam.arrangement.dissolve import dissolve
+from splinecam.arrangement.dissolve import dissolve_few
 from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.refine import refine
@@ -167,7 +167,7 @@ def without_artificial_edges(
     edge_layer, edge_unit = mesh.edge_layer.clone(), mesh.edge_unit.clone()
     edge_layer[pieces.edge[stays]], edge_unit[pieces.edge[stays]] = layer[stays], unit[stays]
     mesh = replace(mesh, edge_layer=edge_layer, edge_unit=edge_unit)
-    mesh, kept = dissolve(mesh, pieces.edge[~stays], ~pieces.touched | fixed)
+    mesh, kept = dissolve_few(mesh, pieces.edge[~stays], ~pieces.touched | fixed)
     touched = (pieces.touched[kept] & ~fixed[kept]).nonzero()[:, 0]
     return replace(mesh, vertex_layer=_layers_of_vertices(mesh, touched)), kept, undecided
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from math import inf
 
 import torch
 from torch import Tensor
@@ -188,13 +189,17 @@ def begin(
     domain: Domain,
     *,
     enough: int = ENOUGH,
+    most: float = inf,
     report: Report = lambda name, regions, share: None,
 ) -> Coarse | Ready:
-    """Compute the first layers, until the mesh has enough faces or the next layer is too large."""
+    """Compute the first layers, until the mesh has enough faces or the next layer is too large.
+
+    most: how many regions, about, a layer may make of a single face.
+    """
     program = plan.first.program
     corners, x = Frame.of(domain).to_local(domain.corners), domain.embed(domain.corners)
     run = _CoarseRun(plan, None, report)
-    run.enough = enough
+    run.enough, run.most = enough, most
     state = first_state(program, polygon_mesh(corners), x)
     try:
         return Ready(run.finish(state, 0), run)
@@ -217,13 +222,19 @@ class _CoarseRun(Run):
     """A run that stops when there is something to divide."""
 
     enough: int
+    most: float
 
     def _refine(
         self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput
     ) -> None:
-        if state.mesh.num_faces >= self.enough:
+        faces = state.mesh.num_faces
+        if faces >= self.enough or (faces == 1 and self._exceeds(state, layer, layer_input)):
             raise _Enough(state, index, layer_input)
         super()._refine(state, layer, index, layer_input)
+
+    def _exceeds(self, state: State, layer: Nonlinearity, layer_input: LayerInput) -> bool:
+        """Whether a layer makes more than ``most`` regions of a single face."""
+        return self.most < sample_face(state, layer, layer_input).regions < inf
 
     def _in_tiles(
         self, state: State, index: int, share: float, layer_input: LayerInput | None

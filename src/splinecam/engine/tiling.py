@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import argsort_rows, offsets_of, owners_of, places_of
+from splinecam._util.csr import argsort_rows, offsets_of, owners_of, places_of, take
 from splinecam._util.tolerances import SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
 
@@ -205,9 +205,10 @@ def _corners(
 ) -> tuple[Tensor, Tensor]:
     """Sizes and half-edges of a tile's faces in the joined mesh."""
     part = tile.mesh
-    root = ROOT - part.edge_layer
-    is_piece = root >= 0
-    root = root.clamp(min=0)
+    new_id = torch.empty_like(part.edge_layer)
+    new_id[drawn] = first_edge + torch.arange(drawn.shape[0], device=drawn.device)
+    piece = (part.edge_layer <= ROOT).nonzero()[:, 0]
+    root = ROOT - part.edge_layer[piece]
     # Pieces of edge e are numbered 0, 1, ...; piece 0 keeps the id e, the others are appended.
     begin, end = (
         torch.where(
@@ -219,16 +220,23 @@ def _corners(
                 seams.first[root + 1] - seams.first[root] + 1,
             ),
         )
-        for vertex in part.edges.unbind(1)
+        for vertex in part.edges[piece].unbind(1)
     )
-    new_id = torch.zeros_like(root)
-    new_id[drawn] = first_edge + torch.arange(drawn.shape[0], device=drawn.device)
+    divided = mesh.num_edges + seams.first[root] + begin - 1
+    new_id[piece] = torch.where(begin == 0, root, divided)
     edge, back = part.corners >> 1, part.corners & 1
-    count = torch.where(is_piece, end - begin, 1)[edge]
+    if bool((end - begin == 1).all()):
+        return part.counts(), 2 * take(new_id, edge) + back
+    # Another tile has vertices on this one's edges that this one lacks: edges are several pieces.
+    spans = torch.zeros((3, part.num_edges), dtype=torch.int64, device=edge.device)
+    spans[:, piece] = torch.stack([root, begin, end])
+    spans[2, drawn] = 1
+    root, begin, end = spans
+    count = (end - begin)[edge]
     owner = owners_of(count)
     step = places_of(count, owner, offsets_of(count))
     e, backwards = edge[owner], back[owner]
-    piece = torch.where(backwards == 1, end[e] - 1 - step, begin[e] + step)
-    divided = torch.where(piece == 0, root[e], mesh.num_edges + seams.first[root[e]] + piece - 1)
-    half = 2 * torch.where(is_piece[e], divided, new_id[e]) + backwards
+    number = torch.where(backwards == 1, end[e] - 1 - step, begin[e] + step)
+    divided = torch.where(number == 0, root[e], mesh.num_edges + seams.first[root[e]] + number - 1)
+    half = 2 * torch.where(part.edge_layer[e] <= ROOT, divided, new_id[e]) + backwards
     return part.sums(count), half

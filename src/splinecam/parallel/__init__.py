@@ -2,12 +2,14 @@
 
 ``pickling`` writes objects with large arrays as one block of bytes, ``flat`` many domains and many
 outcomes as a few arrays. ``workers`` is what runs in a worker, ``engines`` what joblib, Dask and
-Ray are asked for, ``tasks`` hands out tasks and takes in results, and ``chunks`` divides a sweep.
+Ray are asked for, ``tasks`` hands out tasks and takes in results. ``chunks`` divides a sweep, and
+``one_domain`` a single large domain.
 """
 
 from splinecam.parallel.chunks import Job, run_chunks
 from splinecam.parallel.engines import Engine, engine_for
+from splinecam.parallel.one_domain import run_domain
 from splinecam.parallel.pickling import Packed
 from splinecam.parallel.tasks import run_tasks
 
-__all__ = ["Engine", "Job", "Packed", "engine_for", "run_chunks", "run_tasks"]
+__all__ = ["Engine", "Job", "Packed", "engine_for", "run_chunks", "run_domain", "run_tasks"]
