@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from splinecam._util.options import limit_of
 from splinecam._util.views import Views
 from splinecam.analysis.regions import Region
 from splinecam.atlas import class_regions as classes
-from splinecam.atlas import curves, locating, sampling
+from splinecam.atlas import curves, locating, plotting, sampling, windows
 from splinecam.atlas import stats as _stats
 from splinecam.atlas import tables as _tables
 from splinecam.atlas import validating as _validating
@@ -20,7 +21,12 @@ from splinecam.atlas.atlas_data import AtlasData
 from splinecam.atlas.manifest import Manifest
 from splinecam.errors import FileError
 
+if TYPE_CHECKING:
+    from splinecam.viewer.viewer import Viewer
+
 __all__ = ["Atlas", "open_atlas"]
+
+_VIEWED = 200_000  # regions that a viewer shows at a time
 
 
 class Atlas(AtlasData, Views[Region]):
@@ -83,12 +89,43 @@ class Atlas(AtlasData, Views[Region]):
     stats = _stats.stats
     class_regions = classes.class_regions
     locate = locating.locate
+    window = windows.window
+    plot = plotting.plot
     sample = sampling.sample
     decision_boundary = curves.decision_boundary
     level_set = curves.level_set
     tables = _tables.tables
     to_parquet = _tables.to_parquet
     validate = _validating.validate
+
+    def view(
+        self,
+        *,
+        window: Sequence[float] | None = None,
+        max_regions: float = _VIEWED,
+        state: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Viewer:
+        """Open a viewer, as ``sc.view`` does.
+
+        With its model, an atlas that is too large to be shown is computed as far as one looks.
+        Without, the viewer shows the regions in a window.
+
+        window: the rectangle (u0, v0, u1, v1) of the plane whose regions are shown; without a model
+        by default as large a part around the middle as max_regions allows. max_regions, state,
+        options: those of ``sc.view``.
+        """
+        from splinecam.viewer.viewing import view
+
+        largest = limit_of("max_regions", max_regions) or _VIEWED
+        if window is None and (len(self) <= largest or self._model is not None):
+            return view(self, max_regions=max_regions, state=state, **options)
+        box = windows.middle_window(self, largest) if window is None else window
+        u0, v0, u1, v1 = windows.checked_box(box)
+        camera = {"center": ((u0 + u1) / 2, (v0 + v1) / 2), "width": u1 - u0}
+        return view(
+            self.window(box), max_regions=max_regions, state=camera | dict(state or {}), **options
+        )
 
 
 def open_atlas(folder: str | os.PathLike[str], device: torch.device) -> Atlas:

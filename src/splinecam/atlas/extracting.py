@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -12,10 +12,11 @@ from splinecam._partition import Partition
 from splinecam._util.csr import offsets_of
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.atlas.atlas_data import AtlasData, Shared
-from splinecam.engine.affine_maps import AffineMaps
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Extract", "extract"]
+__all__ = ["Choice", "Extract", "extract"]
+
+Choice = Callable[[PartitionData], Tensor] | Mapping[int, Tensor]
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,18 @@ class _Piece:
 
     mesh: Mesh
     values: Tensor
-    maps: AffineMaps
     numbers: Tensor
     vertex: Tensor
     edge: Tensor
 
 
-def extract(atlas: AtlasData, choose: Callable[[PartitionData], Tensor]) -> Extract:
+def extract(atlas: AtlasData, choose: Choice) -> Extract:
     """The regions that ``choose`` finds in each tile, as one partition.
 
     On the outline of the chosen regions, ``edge_faces`` has -1 on the other side.
 
-    choose: called with each tile; returns the numbers of its regions, ascending.
+    choose: called with each tile, returns the numbers of its regions, ascending; or these numbers
+    by the number of the tile, so that other tiles are not read.
     """
     first = atlas.tile(0)
     pieces = list(_pieces(atlas, choose)) or [_nothing(first)]
@@ -66,9 +67,6 @@ def extract(atlas: AtlasData, choose: Callable[[PartitionData], Tensor]) -> Extr
     part = replace(first, mesh=mesh, values=values, unresolved=atlas.unresolved)
     part.names = atlas.names
     part._model, part._program = atlas._model, atlas._program
-    part.maps = AffineMaps(
-        *(torch.cat([getattr(piece.maps, f.name) for piece in pieces]) for f in fields(AffineMaps))
-    )
     return Extract(part, torch.cat([piece.numbers for piece in pieces]))
 
 
@@ -77,22 +75,20 @@ def _nothing(tile: Partition) -> _Piece:
     index = tile.face_offsets[:0]
     pairs, points = index.view(0, 2), tile.mesh.uv[:0]
     mesh = Mesh(points, pairs, index.new_zeros(1), index, index, index, index)
-    maps = AffineMaps(*(tensor[:0] for tensor in vars(tile.maps).values()))
-    return _Piece(mesh, tile.values[:0], maps, index, index, index)
+    return _Piece(mesh, tile.values[:0], index, index, index)
 
 
-def _pieces(atlas: AtlasData, choose: Callable[[PartitionData], Tensor]) -> Iterator[_Piece]:
+def _pieces(atlas: AtlasData, choose: Choice) -> Iterator[_Piece]:
     """Yield the chosen regions of each tile that has any."""
     vertices, edges = atlas.num_shared_vertices, atlas.num_shared_edges
-    for number, tile in enumerate(atlas.tiles()):
-        faces = choose(tile)
+    for number in range(atlas.num_tiles) if callable(choose) else sorted(choose):
+        tile = atlas.tile(number)
+        faces = choose(tile) if callable(choose) else choose[number]
         if faces.shape[0]:
             mesh, vertex_ids, edge_ids = tile.mesh.select(faces)
-            maps = AffineMaps(*(tensor[faces] for tensor in vars(tile.maps).values()))
             yield _Piece(
                 mesh,
                 tile.values[vertex_ids],
-                maps,
                 faces + int(atlas.first_region[number]),
                 _named(vertex_ids, atlas.shared_vertices(number), vertices),
                 _named(edge_ids, atlas.shared_edges(number), edges),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,10 @@ from matplotlib.colors import is_color_like
 from torch import Tensor
 
 from splinecam._util.csr import lengths
-from splinecam.analysis.boundary import decision_boundary
+from splinecam.analysis.boundary import Boundary, decision_boundary
 from splinecam.analysis.class_names import class_number
 from splinecam.analysis.partition_data import PartitionData
+from splinecam.geometry.domain import Domain
 from splinecam.plot import decorations
 from splinecam.plot.arrays import to_numpy
 from splinecam.plot.cell_image import CellImage, ink_over
@@ -23,6 +24,7 @@ from splinecam.plot.colors import Coloring, ColorOptions, color_regions
 from splinecam.plot.decorations import AxesStyle, add_legend, fit_figure, is_flat
 from splinecam.plot.lines import Lines, LineWidth
 from splinecam.plot.palette import BOUNDARY, BOUNDARY_ON_DARK, INK, PAPER
+from splinecam.plot.plane_image import PlaneImage
 from splinecam.plot.points import Classes, Samples, draw_points, draw_thumbnails, samples_of
 from splinecam.plot.side_layout import SideLegend
 
@@ -33,9 +35,12 @@ __all__ = [
     "draw_boundary",
     "draw_cells",
     "draw_edges",
+    "draw_layers",
     "draw_samples",
+    "edge_ink",
     "fit_figure",
     "limits_pair",
+    "prepare",
 ]
 
 
@@ -98,19 +103,24 @@ def _shown_classes(part: PartitionData, legend: Any, classes: Classes) -> Any:
 
 def draw_cells(ax: Axes, content: Content, style: AxesStyle) -> CellImage:
     """Draw the coloured cells in a frame, in place of the cells that were drawn earlier."""
-    part, coloring = content.part, content.coloring
+    coloring = content.coloring
+    prepare(ax, content.part.domain, style)
+    colors: Any = {"norm": coloring.norm, "cmap": coloring.cmap}
+    image = CellImage(ax, coloring.mesh, content.part.frame, coloring.fill, **colors)
+    ax.add_image(image)
+    return image
+
+
+def prepare(ax: Axes, domain: Domain, style: AxesStyle) -> None:
+    """Make axes the frame of a domain, without what explained the cells that were there."""
     for image in ax.images:
         if image.colorbar is not None and image.colorbar.ax in ax.child_axes:
             image.colorbar.remove()
     for legend in [each for each in ax.artists if isinstance(each, SideLegend)]:
         if not legend.curves:
             legend.remove()
-    decorations.set_frame(ax, part.domain, style)
+    decorations.set_frame(ax, domain, style)
     decorations.make_room(ax)
-    colors: Any = {"norm": coloring.norm, "cmap": coloring.cmap}
-    image = CellImage(ax, coloring.mesh, part.frame, coloring.fill, **colors)
-    ax.add_image(image)
-    return image
 
 
 def draw_edges(ax: Axes, content: Content, edges: Any, width: float | None) -> None:
@@ -121,21 +131,44 @@ def draw_edges(ax: Axes, content: Content, edges: Any, width: float | None) -> N
     last ones are dense. edges: the numbers of those to draw, the colour of all, or a flag; by
     default those of the colouring.
     """
-    part, ink = content.part, ink_over(ax)
+    part = content.part
     if edges is None:
         edges = True if content.coloring.edges is None else content.coloring.edges
+    ink = edge_ink(ax, edges)
+    chosen = _chosen(part, True if isinstance(edges, str) else edges)
+    layer, segments = part.edge_layer[chosen], part.vertices[part.edges[chosen]]
+    draw_layers(ax, layer, segments, (len(part.layers), part.domain.area), ink, width)
+    decorations.draw_border(ax, part.domain)
+
+
+def edge_ink(ax: Axes, edges: Any) -> str:
+    """The colour of edges: as given, or one that is seen on the cells."""
     if isinstance(edges, str):
         if not is_color_like(edges):
             raise TypeError(f"edges is {edges!r}, which is no colour; {_EDGES}")
-        edges, ink = True, edges
-    chosen = _chosen(part, edges)
-    layer, segments = part.edge_layer[chosen], part.vertices[part.edges[chosen]]
+        return edges
+    return ink_over(ax)
+
+
+def draw_layers(
+    ax: Axes,
+    layer: Tensor,
+    segments: Tensor,
+    shown: tuple[int, float],
+    ink: str,
+    width: float | None,
+) -> None:
+    """Draw segments (N, 2, 2) of the given layers (N,), -1 on the border.
+
+    shown: the number of layers, and the area that the segments are spread over.
+    """
+    layers, area = shown
     length = lengths(segments[:, 1] - segments[:, 0])
     inner = layer >= 0
-    total = length.new_zeros(len(part.layers)).index_add_(0, layer[inner], length[inner])
-    spacing = (part.domain.area / total.cumsum(0)).cpu().tolist()
-    depth = max(len(part.layers) - 1, 1)
-    for k in reversed(range(len(part.layers))):
+    total = length.new_zeros(layers).index_add_(0, layer[inner], length[inner])
+    spacing = (area / total.cumsum(0)).cpu().tolist()
+    depth = max(layers - 1, 1)
+    for k in reversed(range(layers)):
         late = k / depth
         most = _WIDEST + (_NARROWEST - _WIDEST) * late
         style: dict[str, Any] = {"line_width": LineWidth(spacing[k], _SHARE, most)}
@@ -144,7 +177,6 @@ def draw_edges(ax: Axes, content: Content, edges: Any, width: float | None) -> N
         style |= {"alpha": _STRONG + (_WEAK - _STRONG) * late, "zorder": 2 + (1 - late) / 2}
         lines = Lines(to_numpy(segments[layer == k]), colors=ink, **style)
         ax.add_collection(lines, autolim=False)
-    decorations.draw_border(ax, part.domain)
 
 
 def _chosen(part: PartitionData, edges: Any) -> Tensor:
@@ -162,15 +194,22 @@ def _chosen(part: PartitionData, edges: Any) -> Tensor:
     return index.long()
 
 
-def draw_boundary(ax: Axes, content: Content, wanted: bool | None, color: Any) -> None:
+def draw_boundary(
+    ax: Axes,
+    content: Content,
+    wanted: bool | None,
+    color: Any,
+    find: Callable[[], Boundary] | None = None,
+) -> None:
     """Draw the decision boundary, by default on classes and where there are several outputs.
 
-    A white rim makes it visible on the dark colours of numbers.
+    A white rim makes it visible on the dark colours of numbers. find: finds the boundary, by
+    default in the partition of the content.
     """
     part, light = content.part, ink_over(ax) == INK
     if not (content.by_class or part.values.shape[1] > 1 if wanted is None else wanted):
         return
-    curves = decision_boundary(part, level=content.level)
+    curves = decision_boundary(part, level=content.level) if find is None else find()
     if not len(curves):
         return
     if color is None:
@@ -201,7 +240,7 @@ def draw_samples(
     return samples
 
 
-def add_colorbar(ax: Axes, content: Content, image: CellImage, wanted: Any) -> None:
+def add_colorbar(ax: Axes, content: Content, image: PlaneImage, wanted: Any) -> None:
     """Add a colour bar if colours follow numbers. wanted: True, or the ends that are pointed."""
     coloring = content.coloring
     if coloring.norm is not None:

@@ -13,6 +13,8 @@ from torch import nn
 from splinecam._captured import Captured
 from splinecam._partition import Partition
 from splinecam._util.options import kind_of, limit_of, memory_of
+from splinecam.atlas.atlas import Atlas
+from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.training.runs import Run
 from splinecam.training.watching import Watch
@@ -183,11 +185,11 @@ def panes_of(
 ) -> list[Pane]:
     """The panes of a viewer, one for each subject, side by side.
 
-    subjects: each is a partition; a list of partitions of one domain, which are frames of one pane;
-    a model and a domain as a tuple; a run, a watch, or the folder of a run, whose frames are the
-    recorded steps. titles: the headings of the panes. labels: of the frames of given lists.
-    max_regions, memory: limits of what is computed while one looks. options: output, device and
-    names, for subjects that are models.
+    subjects: each is a partition, or an atlas; a list of partitions of one domain, which are frames
+    of one pane; a model and a domain as a tuple; a run, a watch, or the folder of a run, whose
+    frames are the recorded steps. titles: the headings of the panes. labels: of the frames of given
+    lists. max_regions, memory: limits of what is computed while one looks. options: output, device
+    and names, for subjects that are models.
 
     >>> from splinecam._partition import partition
     >>> net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
@@ -203,7 +205,12 @@ def panes_of(
         limit_of("max_regions", max_regions) or MAX_REGIONS,
         memory_of(memory) or Limits.memory,
     )
-    found = [_frames_of(subject, labels, options) for subject in subjects]
+    found = [
+        _frames_of_atlas(subject, limits.max_regions)
+        if isinstance(subject, Atlas)
+        else _frames_of(subject, labels, options)
+        for subject in subjects
+    ]
     names = _distinct([title for title, _ in found]) if titles is None else titles
     return [Pane(names[k], frames, limits=limits) for k, (_, frames) in enumerate(found)]
 
@@ -236,6 +243,28 @@ def _frames_of(
         "a viewer shows a partition, a list of them, a model with a domain as a tuple, a run, a "
         f"watch, or the folder of a run, not {kind_of(subject)}"
     )
+
+
+def _frames_of_atlas(atlas: Atlas, max_regions: int) -> tuple[str, Frames]:
+    """The title and the frames of an atlas, which its network computes if it is too large."""
+    if len(atlas) <= max_regions:
+        part = atlas.window(_around(atlas.domain))
+        return _title(part), GivenFrames([part])
+    if atlas._model is None:
+        raise SplineCamError(
+            f"The atlas has {len(atlas):,} regions, and a viewer shows {max_regions:,} at a time. "
+            "Give it its model, atlas.attach(model), or choose a part: atlas.view(window=...)."
+        )
+    network = Network(atlas.model, atlas.program, atlas.device, atlas.output, atlas.names)
+    return type(atlas.model).__name__, NetworkFrame(network, atlas.domain)
+
+
+def _around(domain: Domain) -> Box:
+    """A rectangle that is a little larger than a domain."""
+    low, high = domain.corners.amin(0), domain.corners.amax(0)
+    pad = (high - low) / 100
+    (u0, v0), (u1, v1) = (low - pad).tolist(), (high + pad).tolist()
+    return u0, v0, u1, v1
 
 
 def _distinct(titles: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from torch import nn
 
 from splinecam._captured import Captured
 from splinecam._partition import Partition
+from splinecam.atlas.atlas import Atlas
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.importing.loading import loaded
@@ -30,6 +31,7 @@ _OWN = "given"  # the name of a colouring by an array
 # What a subject is called in the code that recreates a view.
 _CALLED: tuple[tuple[Any, str], ...] = (
     (Partition, "part"),
+    (Atlas, "atlas"),
     (nn.Module, "model"),
     (Captured, "network"),
     (Domain, "domain"),

@@ -46,9 +46,9 @@ def view(  # noqa: PLR0913 - the options of a picture, each given by its name
     in the browser, from a server on this machine that nobody else can reach. What is selected there
     comes back as ``viewer.selection``.
 
-    subjects: a partition, or several side by side; a list of partitions of one domain, with a
-    slider; a model and a domain, ``sc.view(model, domain)``, which is computed as far as one looks;
-    a run of ``sc.watch``, or its folder, also while it grows.
+    subjects: a partition or an atlas, or several side by side; a list of partitions of one domain,
+    with a slider; a model and a domain, ``sc.view(model, domain)``, which is computed as far as one
+    looks; a run of ``sc.watch``, or its folder, also while it grows.
 
     color, output, level, points, labels, images, names: as for ``part.plot``. color may be any name
     that the viewer offers, such as a column of ``part.table()``, or an array of numbers or colours
