@@ -25,10 +25,14 @@ from sphinx.domains.python import PyObject
 from sphinx.environment import BuildEnvironment
 from sphinx.ext import intersphinx
 from sphinx.ext.napoleon import Config, NumpyDocstring
+from sphinx.pycode import ModuleAnalyzer
 
 # Classes that only the library makes have no signature; these are made by the user.
 MADE_BY_HAND = {"Domain", "Max", "Min", "Residual"}
 MADE_BY_HAND |= {"PiecewiseLinear", "PeriodicEncoding", "Maxout", "GroupSort"}
+
+# Functions of which the signature is shown, and not the overloads.
+ONE_SIGNATURE = (("splinecam._sweep", "sweep"),)
 
 # "edges: (N,) ..." at the start of a paragraph or of a sentence: a parameter or a field.
 NAMES = re.compile(r"(?:^|(?<=[;.)] ))((?:[a-z]\w*|[A-Z])(?:, [a-z]\w*)*):(?= |$)")
@@ -215,8 +219,20 @@ def type_of_others(
     return intersphinx.missing_reference(app, env, node, contnode)
 
 
+def hide_overloads(app: Sphinx) -> None:
+    """Show the signature of a function with many overloads, which type checkers need, once.
+
+    What it returns is said in its description.
+    """
+    for module, name in ONE_SIGNATURE:
+        analyzer = ModuleAnalyzer.for_module(module)
+        analyzer.analyze()
+        analyzer.overloads.pop(name)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
+    app.connect("builder-inited", hide_overloads)
     for each in PyObject.doc_field_types:
         if each.name == "variable":
             each.label = "Attributes"

@@ -117,7 +117,7 @@ def sweep(
 ) -> Iterator[tuple[int, Any]]: ...
 # The options of a computation and of its workers, each of which a caller may leave out.
 def sweep(  # noqa: PLR0913
-    model: _Model,
+    model: nn.Module | Captured | str | os.PathLike[str],
     domains: Iterable[Domain] | SegmentBatch,
     *,
     stream: bool = False,
