@@ -6,13 +6,15 @@ import type { GL, Programs } from "./programs";
 import { SegmentTexture, type Stroke } from "./segments";
 import { type Segments, straightened } from "./straighten";
 import { boundaryWidth, edgeLook, type LineLook, PAPER, RIM } from "./theme";
-import { coveredShares, type Tiles, tileSize, tilesOf, visibleRuns } from "./tiles";
+import { coveredShare, coveredShares, type Tiles, tileSize, tilesOf, visibleRuns } from "./tiles";
 import type { View } from "./view";
 import type { Steps, Work } from "./work";
 
 const TOLERANCE = 1e-7; // of the mesh's extent, within which lines are straight
 export const FAINT = 0.005; // width times opacity below which lines are not seen
-const MOST = 8192; // segments that are drawn at once
+const MOST = 4096; // the cost of what is drawn at once, so that slices of work are small
+/** So many pixels of lines take as long as a triangle: they are blended, and most lines are long. */
+const PIXELS = 16;
 
 /** How edges look: of each layer, and of the boundary. */
 export interface EdgeLooks {
@@ -82,7 +84,6 @@ export class Edges {
     { looks, ink, hidden, factor }: EdgeStyle,
   ): void {
     const { mesh, inner, layers } = this;
-    const place = view.place(mesh.center, mesh.scale);
     const window = view.window(mesh.center, mesh.scale, 2 * view.ratio);
     visibleRuns(inner.tiles, window, (from, to) => {
       for (let begin = from, end = from + 1; begin < to; begin = end++) {
@@ -92,7 +93,7 @@ export class Edges {
         const [width, opacity] = [look.width * factor, look.opacity];
         if (hidden.has(layer) || width * opacity * view.ratio < FAINT) continue;
         const stroke = { color: ink, opacity, width, caps: false };
-        add(inner, programs, view, place, stroke, work, begin, end);
+        add(inner, [begin, end], { programs, view, mesh, stroke }, work);
       }
     });
   }
@@ -105,7 +106,6 @@ export class Edges {
     { looks, ink, rim }: { looks: EdgeLooks; ink: Rgb; rim: boolean },
   ): void {
     const { mesh, boundary } = this;
-    const place = view.place(mesh.center, mesh.scale);
     const window = view.window(mesh.center, mesh.scale, 6 * view.ratio);
     for (const [color, extra] of [
       [PAPER, RIM],
@@ -114,7 +114,7 @@ export class Edges {
       if (color === PAPER && !rim) continue;
       const stroke = { color, opacity: 1, width: looks.boundary + extra, caps: true };
       visibleRuns(boundary.tiles, window, (begin, end) => {
-        add(boundary, programs, view, place, stroke, work, begin, end);
+        add(boundary, [begin, end], { programs, view, mesh, stroke }, work);
       });
     }
   }
@@ -125,20 +125,36 @@ export class Edges {
   }
 }
 
-/** Add the drawing of tiles of segments to the work. */
+/** What segments are drawn with. */
+interface Drawing {
+  programs: Programs;
+  view: View;
+  mesh: Mesh;
+  stroke: Stroke;
+}
+
+/** Add the drawing of a run of tiles of segments to the work. */
 function add(
-  { texture, tiles: { first } }: Sorted,
-  programs: Programs,
-  view: View,
-  place: readonly number[],
-  stroke: Stroke,
+  { texture, tiles, lengths }: Sorted,
+  [begin, end]: readonly [number, number],
+  { programs, view, mesh, stroke }: Drawing,
   work: Work,
-  begin: number,
-  end: number,
 ): void {
-  for (let k = first[begin]!; k < first[end]!; k += MOST) {
-    const last = Math.min(k + MOST, first[end]!);
-    work.add(3 * (last - k), () => texture.draw(programs, view, place, stroke, [k, last]));
+  const { first } = tiles;
+  const place = view.place(mesh.center, mesh.scale);
+  const window = view.window(mesh.center, mesh.scale);
+  const across = Math.max(1, stroke.width * view.ratio) + 1; // with the pixels beside a line
+  const costOfLength = ((mesh.scale / view.unit) * across) / PIXELS;
+  let from = begin;
+  let cost = 0;
+  for (let t = begin; t < end; t++) {
+    const length = coveredShare(tiles, t, window) * lengths[t]!;
+    cost += 3 * (first[t + 1]! - first[t]!) + length * costOfLength;
+    if (cost < MOST && t + 1 < end) continue;
+    const part = [first[from]!, first[t + 1]!] as const;
+    work.add(Math.ceil(cost), () => texture.draw(programs, view, place, stroke, part));
+    from = t + 1;
+    cost = 0;
   }
 }
 

@@ -8,7 +8,7 @@ import { boxAround, coveredShares, type Tiles, tileSize, tilesOf, visibleRuns } 
 import type { View } from "./view";
 import type { Steps, Work } from "./work";
 
-const MOST = 16384; // triangles that are drawn at once, so that slices of work are small
+const MOST = 4096; // triangles that are drawn at once, so that slices of work are small
 const BLOCK = 16384; // cells between two moments at which the work can be interrupted
 
 /** Cells on the graphics card: a corner of a cell is a vertex, so that cells differ in colour. */

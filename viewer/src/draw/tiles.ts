@@ -81,14 +81,17 @@ export function visibleRuns(
 }
 
 /** The share of each tile (T) that a rectangle covers. */
-export function coveredShares({ first, boxes }: Tiles, [x0, y0, x1, y1]: Box): Float32Array {
-  const shares = new Float32Array(first.length - 1);
-  for (let t = 0; t < shares.length; t++) {
-    const k = 4 * t;
-    const x = share(boxes[k]!, boxes[k + 2]!, x0, x1);
-    shares[t] = x && x * share(boxes[k + 1]!, boxes[k + 3]!, y0, y1);
-  }
+export function coveredShares(tiles: Tiles, window: Box): Float32Array {
+  const shares = new Float32Array(tiles.first.length - 1);
+  for (let t = 0; t < shares.length; t++) shares[t] = coveredShare(tiles, t, window);
   return shares;
+}
+
+/** The share of one tile that a rectangle covers. */
+export function coveredShare({ boxes }: Tiles, tile: number, [x0, y0, x1, y1]: Box): number {
+  const k = 4 * tile;
+  const x = share(boxes[k]!, boxes[k + 2]!, x0, x1);
+  return x && x * share(boxes[k + 1]!, boxes[k + 3]!, y0, y1);
 }
 
 function share(low: number, high: number, from: number, to: number): number {

@@ -11,7 +11,7 @@ export function stepUntil(steps: Steps<void>, moment: number): boolean {
   return false;
 }
 
-/** Steps of drawing, with what they cost: one for each triangle. */
+/** Steps of drawing with their costs: one for each triangle, or for what takes as long. */
 export class Work {
   private readonly steps: { cost: number; run: () => void }[] = [];
   private next = 0;
@@ -61,7 +61,7 @@ export class Pace {
     if (status !== gl.SIGNALED && took < 2000) return true;
     gl.deleteSync(pending.fence);
     this.pending = null;
-    const [soon, late] = moving ? [14, 24] : [50, 90];
+    const [soon, late] = moving ? [10, 18] : [40, 70];
     if (took < soon) this.rate = Math.min(1e7, this.rate * (took < 20 ? 1.6 : 1.2));
     else if (took > late) this.rate = Math.max(1000, this.rate * 0.8);
     return false;

@@ -16,15 +16,18 @@ export function classColors(
   level = 0,
 ): Uint8Array {
   const leads = leadsOf(mesh, level);
-  const colors = new Uint8Array(3 * mesh.cellCount);
-  for (let cell = 0; cell < mesh.cellCount; cell++) {
+  const { cellClass, cellCount } = mesh;
+  // What each class takes away from white.
+  const ink = Float64Array.from(palette.flat(), (part) => 255 - part);
+  const colors = new Uint8Array(3 * cellCount);
+  for (let cell = 0; cell < cellCount; cell++) {
     const lead = leads[cell]!;
     const strength = typical > 0 ? lead / (lead + typical) : 1;
     const share = PALEST + (STRONGEST - PALEST) * strength;
-    const color = palette[(mesh.cellClass?.[cell] ?? 0) % palette.length]!;
-    colors[3 * cell] = 255.5 - share * (255 - color[0]!);
-    colors[3 * cell + 1] = 255.5 - share * (255 - color[1]!);
-    colors[3 * cell + 2] = 255.5 - share * (255 - color[2]!);
+    const k = 3 * (cellClass ? cellClass[cell]! % palette.length : 0);
+    colors[3 * cell] = 255.5 - share * ink[k]!;
+    colors[3 * cell + 1] = 255.5 - share * ink[k + 1]!;
+    colors[3 * cell + 2] = 255.5 - share * ink[k + 2]!;
   }
   return colors;
 }
@@ -33,28 +36,23 @@ export function classColors(
 function leadsOf(mesh: Mesh, level: number): Float64Array {
   const { offsets, corners, edges, preciseValues: values, cellCount } = mesh;
   const count = mesh.outputs.length;
-  const sums = new Float64Array(count);
   const leads = new Float64Array(cellCount);
+  const rows: number[] = []; // where the outputs of the cell's corners are
   for (let cell = 0; cell < cellCount; cell++) {
     const begin = offsets[cell]!;
-    const end = offsets[cell + 1]!;
-    // The first corner sets the sums, so that they need not be cleared.
-    const start = edges[corners[begin]!]! * count;
-    for (let k = 0; k < count; k++) sums[k] = values[start + k]!;
-    for (let c = begin + 1; c < end; c++) {
-      const row = edges[corners[c]!]! * count;
-      for (let k = 0; k < count; k++) sums[k]! += values[row + k]!;
-    }
-    let first = sums[0]!;
-    let second = count > 1 ? Number.NEGATIVE_INFINITY : level * (end - begin);
-    for (let k = 1; k < count; k++) {
-      const sum = sums[k]!;
+    const size = offsets[cell + 1]! - begin;
+    for (let c = 0; c < size; c++) rows[c] = edges[corners[begin + c]!]! * count;
+    let first = Number.NEGATIVE_INFINITY;
+    let second = count > 1 ? Number.NEGATIVE_INFINITY : level * size;
+    for (let k = 0; k < count; k++) {
+      let sum = values[rows[0]! + k]!;
+      for (let c = 1; c < size; c++) sum += values[rows[c]! + k]!;
       if (sum > first) {
-        second = first;
+        if (k > 0) second = first;
         first = sum;
       } else if (sum > second) second = sum;
     }
-    leads[cell] = Math.abs(first - second) / (end - begin);
+    leads[cell] = Math.abs(first - second) / size;
   }
   return leads;
 }

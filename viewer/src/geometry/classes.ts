@@ -17,7 +17,6 @@ import { Mesh, type MeshArrays } from "./mesh";
 const SMALLEST = 1e-12;
 /** Corners closer than this share of a region's extent are one. */
 const SAME = 1e-9;
-const NONE: readonly number[] = [];
 /** The layer of edges that only the decision boundary draws. */
 export const BOUNDARY = -2;
 
@@ -50,16 +49,16 @@ export function functionsOf(mesh: Mesh, level: number): Functions {
   return { count, values, slack };
 }
 
-/** The work of cutting one mesh: what is kept, and what is added to it. */
+/** The work of cutting one mesh: what is kept, and what is added to it.
+ *
+ * Thousands of regions are cut whenever a plane moves, so that nearly all of them, which have two
+ * classes, are cut without making objects: collecting these would take longer than the cuts. */
 class Cutting {
-  private readonly points: number[] = [];
-  private readonly rows: Float64Array[] = [];
-  /** Of vertices of the old mesh that were asked for: a view takes long to make. */
-  private readonly oldRows = new Map<number, Float64Array>();
+  /** Coordinates and functions at the vertices of the mesh, then at new ones, with some room. */
+  private points: Float64Array;
+  private vertexCount: number;
   /** The first piece of each old edge among the new ones, (E + 1). */
   private readonly pieces: Uint32Array;
-  /** New vertices on old edges, by edge, in the direction of the edge. */
-  private readonly onEdge = new Map<number, number[]>();
   private readonly edges: number[] = [];
   private readonly corners: number[] = [];
   private readonly counts: number[] = [];
@@ -67,12 +66,19 @@ class Cutting {
   private readonly classes: number[] = [];
   private readonly uncut: Uint32Array;
   private readonly uncutClass: Uint32Array;
+  // Of the present region: its vertices and those on its edges, the half-edge that begins at each,
+  // and the largest function on it.
+  private readonly ids: number[] = [];
+  private readonly halves: number[] = [];
+  private readonly winners: number[] = [];
 
   constructor(
     private readonly mesh: Mesh,
     private readonly functions: Functions,
     private readonly level: number,
   ) {
+    this.points = mesh.points;
+    this.vertexCount = mesh.vertexCount;
     const clear = clearWinners(functions, mesh.vertexCount);
     this.pieces = this.divideEdges(clear);
     this.uncut = new Uint32Array(mesh.cellCount);
@@ -89,7 +95,10 @@ class Cutting {
     }
     this.uncut = this.uncut.subarray(0, kept);
     this.uncutClass = this.uncutClass.subarray(0, kept);
-    for (const cell of disputed) this.divideCell(cell);
+    for (const cell of disputed) {
+      this.outline(cell);
+      if (!this.halved(cell)) this.divide(cell);
+    }
   }
 
   /** The class of a function: its output, of which a large network sends only some. */
@@ -106,13 +115,14 @@ class Cutting {
     let same = first >= 0;
     for (let c = begin + 1; same && c < end; c++) same = clear[edges[corners[c]!]!] === first;
     if (same) return first;
-    const vertices = corners.subarray(begin, end).map((half) => edges[half]!);
-    return winnerOf(this.functions, vertices);
+    this.ids.length = 0;
+    for (let c = begin; c < end; c++) this.ids.push(edges[corners[c]!]!);
+    return winnerOf(this.functions, this.ids);
   }
 
   /** Find the vertices on edges at which the largest function changes; the first pieces. */
   private divideEdges(clear: Int32Array): Uint32Array {
-    const { edges, edgeCount, points } = this.mesh;
+    const { edges, edgeCount } = this.mesh;
     const pieces = new Uint32Array(edgeCount + 1);
     for (let e = 0; e < edgeCount; e++) {
       const a = edges[2 * e]!;
@@ -120,60 +130,135 @@ class Cutting {
       pieces[e + 1] = pieces[e]! + 1;
       if (clear[a] === clear[b] && clear[a]! >= 0) continue;
       const places = changes(this.functions, a, b);
-      if (!places.length) continue;
+      for (let k = 0; k < places.length; k++) this.addBetween(a, b, places[k]!);
       pieces[e + 1]! += places.length;
-      const vertices = places.map((t) => {
-        const x = points[2 * a]! + t * (points[2 * b]! - points[2 * a]!);
-        const y = points[2 * a + 1]! + t * (points[2 * b + 1]! - points[2 * a + 1]!);
-        return this.added(x, y, this.row(a), this.row(b), t);
-      });
-      this.onEdge.set(e, vertices);
     }
     return pieces;
   }
 
-  /** The values of all functions at a vertex, also at a new one. */
-  private row(vertex: number): Float64Array {
-    const { count, values } = this.functions;
-    const old = this.mesh.vertexCount;
-    if (vertex >= old) return this.rows[vertex - old]!;
-    let row = this.oldRows.get(vertex);
-    if (!row) {
-      row = values.subarray(vertex * count, (vertex + 1) * count);
-      this.oldRows.set(vertex, row);
+  /** A new vertex on an old edge, counted in its direction. */
+  private onEdge(edge: number, k: number): number {
+    return this.mesh.vertexCount + this.pieces[edge]! - edge + k;
+  }
+
+  /** Make room for one more vertex. */
+  private reserve(): void {
+    const { functions } = this;
+    const needed = this.vertexCount + 1;
+    if (2 * needed <= this.points.length) return;
+    const room = needed + 1000 + Math.floor(needed / 4);
+    this.points = lengthened(this.points, 2 * room);
+    functions.values = lengthened(functions.values, functions.count * room);
+  }
+
+  /** Add a vertex between two others; returns its number. */
+  private addBetween(a: number, b: number, t: number): number {
+    this.reserve();
+    const { points, functions, vertexCount: id } = this;
+    const { count, values } = functions;
+    for (let k = 0; k < 2; k++) {
+      points[2 * id + k] = points[2 * a + k]! + t * (points[2 * b + k]! - points[2 * a + k]!);
     }
-    return row;
-  }
-
-  private added(x: number, y: number, a: Float64Array, b: Float64Array, t: number): number {
-    this.points.push(x, y);
-    this.rows.push(a.map((number, k) => number + t * (b[k]! - number)));
-    return this.mesh.vertexCount + this.rows.length - 1;
-  }
-
-  /** The half-edges of the pieces of an old half-edge, in its direction. */
-  private halves(half: number): number[] {
-    const [edge, side] = [half >> 1, half & 1];
-    const found: number[] = [];
-    for (let piece = this.pieces[edge]!; piece < this.pieces[edge + 1]!; piece++) {
-      found.push(2 * piece + side);
+    for (let k = 0; k < count; k++) {
+      const start = values[a * count + k]!;
+      values[id * count + k] = start + t * (values[b * count + k]! - start);
     }
-    return side ? found.reverse() : found;
+    return this.vertexCount++;
   }
 
-  /** The corner at a vertex of the old mesh or on one of its edges. */
+  /** Add a vertex inside of a region; returns its number. */
+  private addCorner({ x, y, z }: Corner): number {
+    this.reserve();
+    const id = this.vertexCount++;
+    this.points[2 * id] = x;
+    this.points[2 * id + 1] = y;
+    this.functions.values.set(z, id * z.length);
+    return id;
+  }
+
   private corner(id: number): Corner {
-    const { points, vertexCount } = this.mesh;
-    const [place, at] = id < vertexCount ? [points, id] : [this.points, id - vertexCount];
-    return { id, x: place[2 * at]!, y: place[2 * at + 1]!, z: this.row(id) };
+    const { points } = this;
+    const { count, values } = this.functions;
+    const z = values.subarray(id * count, (id + 1) * count);
+    return { id, x: points[2 * id]!, y: points[2 * id + 1]!, z };
   }
 
-  /** Cut a region into the parts of its classes. */
-  private divideCell(cell: number): void {
+  /** Collect the vertices of a region and on its edges, and the half-edge that begins at each. */
+  private outline(cell: number): void {
+    const { offsets, corners, edges } = this.mesh;
+    const { pieces, ids, halves } = this;
+    ids.length = 0;
+    halves.length = 0;
+    for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
+      const half = corners[c]!;
+      const edge = half >> 1;
+      const side = half & 1;
+      const first = pieces[edge]!;
+      const inner = pieces[edge + 1]! - first - 1; // vertices on the edge
+      ids.push(edges[half]!);
+      for (let k = 0; k <= inner; k++) {
+        const piece = side ? inner - k : k;
+        halves.push(2 * (first + piece) + side);
+        if (k < inner) ids.push(this.onEdge(edge, side ? piece - 1 : k));
+      }
+    }
+  }
+
+  /** Twice the area of some corners of the present region, one after the other. */
+  private doubleArea(begin: number, count: number): number {
+    const { points, ids } = this;
+    const at = (k: number): number => 2 * ids[(begin + k) % ids.length]!;
+    const o = at(0);
+    let sum = 0;
+    for (let k = 1; k + 1 < count; k++) {
+      const p = at(k);
+      const q = at(k + 1);
+      const first = (points[p]! - points[o]!) * (points[q + 1]! - points[o + 1]!);
+      sum += first - (points[q]! - points[o]!) * (points[p + 1]! - points[o + 1]!);
+    }
+    return sum;
+  }
+
+  /** Cut the present region by one chord if two classes share its outline; else returns false.
+   *
+   * No third class is inside then: along the chord, and so on either side of it, it loses. */
+  private halved(cell: number): boolean {
+    const { ids, halves, winners, corners } = this;
+    const count = ids.length;
+    winners.length = 0;
+    for (let c = 0; c < count; c++) {
+      winners.push(this.largestBetween(ids[c]!, ids[c + 1 < count ? c + 1 : 0]!));
+    }
+    let first = -1;
+    let second = -1;
+    for (let c = 0; c < count; c++) {
+      if (winners[c] === winners[c ? c - 1 : count - 1]) continue;
+      if (second >= 0) return false;
+      if (first < 0) first = c;
+      else second = c;
+    }
+    if (second < 0) return false;
+    const inner = second - first + 1;
+    const outer = count - second + first + 1;
+    const smaller = Math.min(this.doubleArea(first, inner), this.doubleArea(second, outer));
+    if (smaller <= SMALLEST * this.doubleArea(0, count)) return false;
+    const chord = this.newChord(ids[second]!, ids[first]!);
+    for (let c = first; c < second; c++) corners.push(halves[c]!);
+    corners.push(chord);
+    for (let c = second; c < count; c++) corners.push(halves[c]!);
+    for (let c = 0; c < first; c++) corners.push(halves[c]!);
+    corners.push(chord ^ 1);
+    this.counts.push(inner, outer);
+    this.regions.push(this.mesh.region[cell]!, this.mesh.region[cell]!);
+    this.classes.push(this.classOf(winners[first]!), this.classOf(winners[second]!));
+    return true;
+  }
+
+  /** Cut the present region into the parts of its classes, of which there may be many. */
+  private divide(cell: number): void {
     const { region } = this.mesh;
-    const { outline, halves } = this.outlineOf(cell);
+    const outline = this.ids.map((id) => this.corner(id));
     const area = doubleArea(outline);
-    if (this.halved(cell, outline, halves, area)) return;
     const known = [...outline];
     const reach = SAME * extent(outline);
     const parts: { class: number; ring: number[] }[] = [];
@@ -192,7 +277,7 @@ class Cutting {
         const next = ring[c + 1 < ring.length ? c + 1 : 0]!;
         const at = outline.findIndex((corner) => corner.id === id);
         const follows = at >= 0 && outline[at + 1 < outline.length ? at + 1 : 0]!.id === next;
-        this.corners.push(follows ? halves[at]! : this.chord(id, next, chords));
+        this.corners.push(follows ? this.halves[at]! : this.chord(id, next, chords));
       }
       this.counts.push(ring.length);
       this.regions.push(region[cell]!);
@@ -200,59 +285,17 @@ class Cutting {
     }
   }
 
-  /** Cut a region by one chord if two classes share its outline; false if that is not so.
-   *
-   * No third class is inside then: along the chord, and so on either side of it, it loses. */
-  private halved(cell: number, outline: Corner[], halves: number[], area: number): boolean {
-    const winners = outline.map((corner, c) =>
-      this.largestBetween(corner.z, outline[c + 1 < outline.length ? c + 1 : 0]!.z),
-    );
-    const switches: number[] = [];
-    for (let c = 0; c < outline.length; c++) {
-      if (winners[c] !== winners[c ? c - 1 : outline.length - 1]) switches.push(c);
-    }
-    if (switches.length !== 2) return false;
-    const [first, second] = switches as [number, number];
-    const inner = outline.slice(first, second + 1);
-    const outer = [...outline.slice(second), ...outline.slice(0, first + 1)];
-    if (Math.min(doubleArea(inner), doubleArea(outer)) <= SMALLEST * area) return false;
-    const chord = this.chord(outline[second]!.id, outline[first]!.id, []);
-    this.corners.push(...halves.slice(first, second), chord);
-    this.corners.push(...halves.slice(second), ...halves.slice(0, first), chord ^ 1);
-    this.counts.push(inner.length, outer.length);
-    this.regions.push(this.mesh.region[cell]!, this.mesh.region[cell]!);
-    this.classes.push(this.classOf(winners[first]!), this.classOf(winners[second]!));
-    return true;
-  }
-
-  /** The function that is the largest half-way between two corners; of equal ones the first. */
-  private largestBetween(a: Float64Array, b: Float64Array): number {
-    const { slack } = this.functions;
+  /** The function that is the largest half-way between two vertices; of equal ones the first. */
+  private largestBetween(a: number, b: number): number {
+    const { count, values, slack } = this.functions;
+    const from = a * count;
+    const to = b * count;
     let best = 0;
-    for (let k = 1; k < slack.length; k++) {
-      const lead = a[k]! + b[k]! - a[best]! - b[best]!;
+    for (let k = 1; k < count; k++) {
+      const lead = values[from + k]! + values[to + k]! - values[from + best]! - values[to + best]!;
       if (lead > 2 * (slack[k]! + slack[best]!)) best = k;
     }
     return best;
-  }
-
-  /** The corners of a region and on its edges, and the half-edge that begins at each. */
-  private outlineOf(cell: number): { outline: Corner[]; halves: number[] } {
-    const { offsets, corners, edges } = this.mesh;
-    const outline: Corner[] = [];
-    const halves: number[] = [];
-    for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
-      const half = corners[c]!;
-      const inner = this.onEdge.get(half >> 1) ?? NONE;
-      const first = this.pieces[half >> 1]!;
-      outline.push(this.corner(edges[half]!));
-      for (let k = 0; k <= inner.length; k++) {
-        const piece = half & 1 ? inner.length - k : k;
-        halves.push(2 * (first + piece) + (half & 1));
-        if (k < inner.length) outline.push(this.corner(inner[half & 1 ? piece - 1 : k]!));
-      }
-    }
-    return { outline, halves };
   }
 
   /** The number of a corner: of one that is there already, or a new one. */
@@ -261,7 +304,7 @@ class Cutting {
     for (const other of known) {
       if (Math.hypot(corner.x - other.x, corner.y - other.y) <= reach) return other.id;
     }
-    const id = this.added(corner.x, corner.y, corner.z, corner.z, 0);
+    const id = this.addCorner(corner);
     known.push({ ...corner, id });
     return id;
   }
@@ -298,9 +341,15 @@ class Cutting {
     for (let k = 0; k < chords.length; k += 3) {
       if (chords[k] === to && chords[k + 1] === from) return chords[k + 2]! ^ 1;
     }
-    const half = 2 * (this.pieces[this.mesh.edgeCount]! + this.edges.length / 2);
-    this.edges.push(from, to);
+    const half = this.newChord(from, to);
     chords.push(from, to, half);
+    return half;
+  }
+
+  /** Add a chord; returns its half-edge from its first end. */
+  private newChord(from: number, to: number): number {
+    const half = 2 * this.pieces[this.mesh.edgeCount]! + this.edges.length;
+    this.edges.push(from, to);
     return half;
   }
 
@@ -314,24 +363,21 @@ class Cutting {
     const firstChord = pieces[mesh.edgeCount]!;
     const edgeCount = firstChord + this.edges.length / 2;
     const edges = new Uint32Array(2 * edgeCount);
-    const layer = new Int16Array(edgeCount).fill(BOUNDARY);
-    const unit = new Int32Array(edgeCount).fill(-1);
-    const source = new Int32Array(edgeCount).fill(-1);
-    for (let e = 0; e < mesh.edgeCount; e++) {
+    const layer = new Int16Array(edgeCount).fill(BOUNDARY, firstChord);
+    const unit = new Int32Array(edgeCount).fill(-1, firstChord);
+    const source = new Int32Array(edgeCount).fill(-1, firstChord);
+    const { edges: oldEdges, edgeLayer, edgeUnit } = mesh;
+    for (let e = 0; e < edgeLayer.length; e++) {
       const first = pieces[e]!;
       const end = pieces[e + 1]!;
       for (let piece = first; piece < end; piece++) {
-        layer[piece] = mesh.edgeLayer[e]!;
-        unit[piece] = mesh.edgeUnit[e]!;
+        layer[piece] = edgeLayer[e]!;
+        unit[piece] = edgeUnit[e]!;
         source[piece] = e;
+        edges[2 * piece] = piece > first ? this.onEdge(e, piece - first - 1) : oldEdges[2 * e]!;
+        edges[2 * piece + 1] =
+          piece + 1 < end ? this.onEdge(e, piece - first) : oldEdges[2 * e + 1]!;
       }
-      edges[2 * first] = mesh.edges[2 * e]!;
-      edges[2 * end - 1] = mesh.edges[2 * e + 1]!;
-      if (end === first + 1) continue;
-      this.onEdge.get(e)!.forEach((id, k) => {
-        edges[2 * (first + k) + 1] = id;
-        edges[2 * (first + k) + 2] = id;
-      });
     }
     edges.set(this.edges, 2 * firstChord);
     const { counts, corners } = this.keptCells();
@@ -341,7 +387,7 @@ class Cutting {
     const values = this.newValues();
     const kept = this.uncut.map((cell) => mesh.region[cell]!);
     return {
-      points: joined(Float64Array, mesh.points, this.points),
+      points: this.points.subarray(0, 2 * this.vertexCount),
       edges,
       corners: joined(Uint32Array, corners, this.corners),
       offsets,
@@ -373,12 +419,20 @@ class Cutting {
     const kept = new Uint32Array(corners.length + added);
     let at = 0;
     for (let k = 0; k < uncut.length; k++) {
-      const [cell, begin] = [uncut[k]!, at];
-      for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
+      const cell = uncut[k]!;
+      const begin = at;
+      const last = offsets[cell + 1]!;
+      for (let c = offsets[cell]!; c < last; c++) {
         const half = corners[c]!;
         const first = pieces[half >> 1]!;
         if (pieces[(half >> 1) + 1] === first + 1) kept[at++] = 2 * first + (half & 1);
-        else for (const piece of this.halves(half)) kept[at++] = piece;
+        else {
+          const side = half & 1;
+          const end = pieces[(half >> 1) + 1]!;
+          for (let k = 0; first + k < end; k++) {
+            kept[at++] = 2 * (side ? end - 1 - k : first + k) + side;
+          }
+        }
       }
       counts[k] = at - begin;
     }
@@ -387,15 +441,19 @@ class Cutting {
 
   /** The outputs at the new vertices. */
   private newValues(): Float64Array {
-    const outputs = this.mesh.outputs.length;
-    const found = new Float64Array(this.rows.length * outputs);
-    this.rows.forEach((row, v) => {
-      // With a single output the second function is the output above the level.
-      if (outputs === 1) found[v] = row[1]! + this.level;
-      else found.set(row, v * outputs);
-    });
-    return found;
+    const { count, values } = this.functions;
+    const rows = values.subarray(this.mesh.vertexCount * count, this.vertexCount * count);
+    // With a single output the second function is the output above the level.
+    if (this.mesh.outputs.length > 1) return rows;
+    return Float64Array.from({ length: rows.length / 2 }, (_, v) => rows[2 * v + 1]! + this.level);
   }
+}
+
+/** The same numbers with room for more. */
+function lengthened(numbers: Float64Array, length: number): Float64Array {
+  const longer = new Float64Array(length);
+  longer.set(numbers);
+  return longer;
 }
 
 /** The edges between cells of different classes. */
