@@ -171,10 +171,10 @@ class _Killed(Exception):
 def test_a_computation_that_was_stopped_continues(
     moment: int, model: nn.Module, whole: sc.Partition, tmp_path: Path
 ) -> None:
-    from splinecam.atlas import making
+    from splinecam.atlas import writing
 
     count = 0
-    write = making.write_tile
+    write = writing.write_tile
 
     def failing(*given: object) -> None:
         nonlocal count
@@ -184,7 +184,7 @@ def test_a_computation_that_was_stopped_continues(
         write(*given)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(making, "write_tile", failing)
+        patch.setattr(writing, "write_tile", failing)
         with pytest.raises(_Killed):
             compute_atlas(model, DOMAIN, tmp_path, sizes=SMALL)
     with pytest.raises(FileError, match="not complete"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 
 import torch
@@ -49,11 +48,9 @@ def dissolved_tiles(making: Making, coarse: Coarse | None, joined: JoinedStrips)
         faces = torch.sort(order[members.start : members.stop]).values
         some, vertex, _ = mesh.select(faces)
         name = f"strip{len(found):05d}"
-        folder = making.folder / "tiles" / name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        making.writer.make(name)
         outcome = Outcome(some, values[vertex], error, layer_errors, [])
-        entry = making.write(name, outcome)
+        entry = making.writer.tile(name, outcome)
         found.append(Dissolved(entry, rim_of(some, kept[vertex])))
     if undecided.shape[0]:
         where = frame.to_plane(undecided.mean(1)).tolist()

@@ -11,33 +11,26 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.analysis.partition_data import Unresolved
-from splinecam.arrangement.edge_crossings import Ambiguities
-from splinecam.atlas.borders import BORDER, Border, border_of, drawn
 from splinecam.atlas.manifest import Manifest, TileEntry
-from splinecam.atlas.rounding_errors import ERRORS, write_errors
-from splinecam.atlas.tile_files import mapped, write_array, write_tile
-from splinecam.atlas.unit_files import RIM, STRIP, Part, Strip, divided, rim_of, with_parts
-from splinecam.engine.activations import State
-from splinecam.engine.artificial_cuts import ARTIFICIAL
+from splinecam.atlas.tile_files import mapped, write_array
+from splinecam.atlas.writing import TileWriter
 from splinecam.engine.cut_lines import MOST_PARTS, choose_lines
-from splinecam.engine.division import ENOUGH, Coarse, Ready, begin, halves
-from splinecam.engine.plan import Plan
+from splinecam.engine.division import ENOUGH, Coarse, Ready, Unit, begin, halves
+from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Outcome, Report, Run
-from splinecam.engine.tiling import Tile
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
-from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["Making", "Sizes", "TileTooLarge"]
 
@@ -65,8 +58,7 @@ class Sizes:
 class Making:
     """The computation of an atlas in a folder.
 
-    max_regions: of the whole atlas. report: is told of layers,
-    see ``engine.run.Report``.
+    max_regions: of the whole atlas. report: is told of layers, see ``engine.run.Report``.
     """
 
     folder: Path
@@ -76,6 +68,11 @@ class Making:
     sizes: Sizes
     max_regions: int | None = None
     report: Report = lambda name, regions, share: None
+
+    @property
+    def writer(self) -> TileWriter:
+        """Writes the tiles."""
+        return TileWriter(self.folder / "tiles", Frame.of(self.domain))
 
     # -- the coarse mesh ----------------------------------------------------------------------
 
@@ -89,7 +86,7 @@ class Making:
             if made.mesh.num_faces == 1 or self.manifest.parts:
                 made = self._cut(made)
             _write_arrays(self.folder / "coarse", made.arrays())
-            self.manifest.unresolved = self._places(made.state.ambiguities)
+            self.manifest.unresolved = self.writer.places(made.state.ambiguities)
             self.manifest.pending = [[0, made.mesh.num_faces]]
             self.manifest.write(self.folder)
         if not (self.folder / "coarse").is_dir():
@@ -113,7 +110,8 @@ class Making:
         """Write the whole partition as the only tile."""
         outcome = made.run.result(made.state).kept()
         with torch.inference_mode(False):
-            entry = self.write(self._name(), outcome)
+            self.writer.make("00000")
+            entry = self.writer.tile("00000", outcome)
         self.manifest.tiles.append(entry)
         self.manifest.pending = []
         self.manifest.write(self.folder)
@@ -143,29 +141,49 @@ class Making:
     # -- tiles --------------------------------------------------------------------------------
 
     def compute(self, coarse: Coarse) -> None:
-        """Compute all tiles that are missing."""
-        pending = self.manifest.pending or []
-        total = coarse.mesh.num_faces
-        while pending:
-            members = range(*pending[-1])
-            expected = self._expected(members, total, pending)
-            if len(members) > 1 and expected > _ROOM * self.sizes.regions:
-                _halve(pending)
-                continue
-            try:
-                entry = self._tile(coarse, members, total)
-            except TileTooLarge:
-                if len(members) == 1:
-                    raise
-                _halve(pending)
-                continue
-            pending.pop()
-            self.manifest.tiles.append(entry)
-            self.manifest.write(self.folder)
+        """Compute all tiles that are missing; each is written while the next one is computed."""
+        waiting, total = list(self.manifest.pending or []), coarse.mesh.num_faces
+        with ThreadPoolExecutor(1) as pool:
+            writing: _Writing | None = None
+            while waiting:
+                members = range(*waiting[-1])
+                done = total - sum(stop - start for start, stop in self.manifest.pending or [])
+                if len(members) > 1 and self._expected(members, total, done) > self._planned:
+                    _halve(waiting)
+                    continue
+                try:
+                    unit, outcome = self._unit(coarse, members, total)
+                except TileTooLarge:
+                    if len(members) == 1:
+                        raise
+                    _halve(waiting)
+                    continue
+                waiting.pop()
+                if writing is not None:
+                    self._written(writing, [*waiting, [members.start, members.stop]])
+                name = f"{len(self.manifest.tiles):05d}"
+                task = pool.submit(self.writer.unit, name, coarse, unit.tile, outcome)
+                writing = _Writing(members, task)
+                del unit, outcome
+                if not done:  # nothing is known of the density yet
+                    self._written(writing, waiting)
+                    writing = None
+            if writing is not None:
+                self._written(writing, waiting)
 
-    def _expected(self, members: range, total: int, pending: list[list[int]]) -> float:
-        """About how many regions a part will have, from those that are done."""
-        done = total - sum(stop - start for start, stop in pending)
+    def _written(self, writing: _Writing, pending: list[list[int]]) -> None:
+        """Wait until a tile is on disk, and tell the manifest; pending: what is left then."""
+        self.manifest.tiles.append(writing.task.result())
+        self.manifest.pending = [list(each) for each in pending]
+        self.manifest.write(self.folder)
+
+    @property
+    def _planned(self) -> float:
+        """The number of regions for which tiles are planned."""
+        return _ROOM * self.sizes.regions
+
+    def _expected(self, members: range, total: int, done: int) -> float:
+        """About how many regions a part will have, from those of the faces that are done."""
         if not done:
             return 0.0 if len(members) <= max(1, total // _PROBES) else np.inf
         return len(members) * self._regions() / done
@@ -174,8 +192,8 @@ class Making:
         """About how many regions are done; never more than there are."""
         return sum(tile.regions + tile.strip for tile in self.manifest.tiles)
 
-    def _tile(self, coarse: Coarse, members: range, total: int) -> TileEntry:
-        """Compute one tile and write it."""
+    def _unit(self, coarse: Coarse, members: range, total: int) -> tuple[Unit, Outcome]:
+        """Compute one unit, whose outcome is on the CPU."""
         done, fits = self._regions(), self.sizes.regions
         left = fits if self.max_regions is None else self.max_regions - done
         most = min(fits, left)
@@ -191,87 +209,18 @@ class Making:
             if self.max_regions is not None and left <= fits:
                 raise self._too_many() from None
             raise TileTooLarge(str(reason)) from None
-        return self._finished(coarse, unit.tile, run, end)
+        return unit, to_device(run.result(end), torch.device("cpu")).kept()
 
-    def _finished(self, coarse: Coarse, tile: Tile, run: Run, end: State) -> TileEntry:
-        """Write a tile at the end of the network."""
-        outcome = run.result(end).kept()
-        with torch.inference_mode(False):
-            border = border_of(coarse, tile, outcome.mesh, outcome.output)
-            inner: Part | None = Part(outcome.mesh, *_numbers(outcome.mesh))
-            strip = None
-            if coarse.lines is not None:
-                inner, strip = divided(coarse, ARTIFICIAL, outcome.mesh)
-                border = with_parts(border, inner, strip)
-            return self._write_unit(coarse, outcome, border, inner, strip)
 
-    def _write_unit(
-        self,
-        coarse: Coarse,
-        outcome: Outcome,
-        border: Border,
-        inner: Part | None,
-        strip: Part | None,
-    ) -> TileEntry:
-        """Write the tile and the strip of a unit, of which one may be missing."""
-        name = self._name()
-        entry = TileEntry(name, 0, 0, 0, (0.0, 0.0, 0.0, 0.0))
-        folder = self.folder / "tiles" / name
-        if inner is not None:
-            mesh = drawn(coarse, inner.mesh)
-            values = outcome.output[inner.vertex]
-            entry = self.write(name, replace(outcome, mesh=mesh, output=values))
-            rim_of(mesh, inner.vertex).write(folder / RIM)
-        if strip is not None:
-            mesh = drawn(coarse, strip.mesh)
-            Strip(mesh, outcome.output[strip.vertex], strip.vertex).write(folder / STRIP)
-            artificial = int((mesh.edge_layer == ARTIFICIAL).sum())
-            entry = replace(entry, strip=max(0, mesh.num_faces - artificial))
-        write_errors(folder / ERRORS, outcome.error, outcome.layer_errors)
-        border.write(folder / BORDER)
-        return entry
+class _Writing(NamedTuple):
+    """A tile that is being written: the faces of the coarse mesh, and the task."""
 
-    def _name(self) -> str:
-        """The name of the next tile, whose folder is made."""
-        name = f"{len(self.manifest.tiles):05d}"
-        folder = self.folder / "tiles" / name
-        if folder.exists():  # of a computation that was killed
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-        return name
-
-    def write(self, name: str, outcome: Outcome) -> TileEntry:
-        """Write the arrays of a tile, which the manifest does not know yet."""
-        mesh, folder = outcome.mesh, self.folder / "tiles" / name
-        write_tile(folder, mesh, outcome.output)
-        write_errors(folder / ERRORS, outcome.error, outcome.layer_errors)
-        low, high = mesh.uv.amin(0).tolist(), mesh.uv.amax(0).tolist()
-        return TileEntry(
-            folder=name,
-            vertices=mesh.num_vertices,
-            edges=mesh.num_edges,
-            regions=mesh.num_faces,
-            box=(*low, *high),
-            unresolved=self._places(outcome.ambiguities),
-        )
-
-    def _places(self, ambiguities: list[tuple[str, Ambiguities]]) -> list[Any]:
-        """Places that float64 could not settle, as the manifest lists them."""
-        frame = Frame.of(self.domain)
-        return [
-            list(Unresolved((u, v), name, each.reason))
-            for name, each in ambiguities
-            for u, v in frame.to_plane(each.uv).tolist()
-        ]
+    members: range
+    task: Future[TileEntry]
 
 
 class TileTooLarge(LimitError):
     """A tile has more regions than fit the memory."""
-
-
-def _numbers(mesh: Mesh) -> tuple[Tensor, Tensor]:
-    """The numbers of all vertices and edges."""
-    return torch.arange(mesh.num_vertices), torch.arange(mesh.num_edges)
 
 
 def _halve(pending: list[list[int]]) -> None:
