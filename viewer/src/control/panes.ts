@@ -77,6 +77,7 @@ export class PaneView {
   /** The size of the picture in CSS pixels. */
   pixels: Pair = [1, 1];
   private near: Near | null = null;
+  private boxed: { corners: PaneHeader["domain"]["corners"]; box: Box } | null = null;
 
   constructor(
     readonly index: number,
@@ -95,8 +96,11 @@ export class PaneView {
     this.pixels = [Math.max(1, clientWidth), Math.max(1, clientHeight)];
   }
 
+  /** The box around the domain, computed once: it is asked for whenever the cursor moves. */
   get domain(): Box {
-    return boxAround(this.header.domain.corners);
+    const { corners } = this.header.domain;
+    if (this.boxed?.corners !== corners) this.boxed = { corners, box: boxAround(corners) };
+    return this.boxed.box;
   }
 
   /** Whether the frame was answered, by a mesh or by pixels. */

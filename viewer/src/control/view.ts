@@ -16,11 +16,22 @@ interface Flight {
   end: () => void;
 }
 
+const NOTHING: Readonly<Pair> = [0, 0];
+
+interface Made {
+  camera: Camera;
+  center: Readonly<Pair>;
+  rest: Readonly<Pair>;
+  pixels: Readonly<Pair>;
+}
+
 export class View {
   private flight: Flight | null = null;
   /** What the camera's centre rounds away; it belongs to the centre in the state. */
   private fine = { center: [0, 0] as Readonly<Pair>, rest: [0, 0] as Readonly<Pair> };
 
+  /** The camera that was asked for last, and of what it was made: it never changes. */
+  private last: Made | null = null;
   private home: Box = [-1, -1, 1, 1];
   private domain: Box = [-1, -1, 1, 1];
 
@@ -40,7 +51,13 @@ export class View {
     const { center, width } = this.store.state;
     if (!(width > 0)) return Camera.fit(this.home, pixels);
     const known = center[0] === this.fine.center[0] && center[1] === this.fine.center[1];
-    return new Camera(center, width, pixels, known ? this.fine.rest : [0, 0]);
+    const rest = known ? this.fine.rest : NOTHING;
+    const { last } = this;
+    const same = last?.pixels === pixels && last.center === center && last.rest === rest;
+    if (same && last.camera.width === width) return last.camera;
+    const camera = new Camera(center, width, pixels, rest);
+    this.last = { camera, center, rest, pixels };
+    return camera;
   }
 
   /** Where the camera comes to rest: the end of a flight, else where it is. */

@@ -71,6 +71,8 @@ class Cutting {
   private readonly ids: number[] = [];
   private readonly halves: number[] = [];
   private readonly winners: number[] = [];
+  /** How many of each there are; the arrays keep their room. */
+  private size = 0;
 
   constructor(
     private readonly mesh: Mesh,
@@ -115,9 +117,8 @@ class Cutting {
     let same = first >= 0;
     for (let c = begin + 1; same && c < end; c++) same = clear[edges[corners[c]!]!] === first;
     if (same) return first;
-    this.ids.length = 0;
-    for (let c = begin; c < end; c++) this.ids.push(edges[corners[c]!]!);
-    return winnerOf(this.functions, this.ids);
+    for (let c = begin; c < end; c++) this.ids[c - begin] = edges[corners[c]!]!;
+    return winnerOf(this.functions, this.ids, end - begin);
   }
 
   /** Find the vertices on edges at which the largest function changes; the first pieces. */
@@ -187,27 +188,26 @@ class Cutting {
   private outline(cell: number): void {
     const { offsets, corners, edges } = this.mesh;
     const { pieces, ids, halves } = this;
-    ids.length = 0;
-    halves.length = 0;
+    let size = 0;
     for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
       const half = corners[c]!;
       const edge = half >> 1;
       const side = half & 1;
       const first = pieces[edge]!;
       const inner = pieces[edge + 1]! - first - 1; // vertices on the edge
-      ids.push(edges[half]!);
       for (let k = 0; k <= inner; k++) {
         const piece = side ? inner - k : k;
-        halves.push(2 * (first + piece) + side);
-        if (k < inner) ids.push(this.onEdge(edge, side ? piece - 1 : k));
+        ids[size] = k ? this.onEdge(edge, side ? piece : k - 1) : edges[half]!;
+        halves[size++] = 2 * (first + piece) + side;
       }
     }
+    this.size = size;
   }
 
   /** Twice the area of some corners of the present region, one after the other. */
   private doubleArea(begin: number, count: number): number {
-    const { points, ids } = this;
-    const at = (k: number): number => 2 * ids[(begin + k) % ids.length]!;
+    const { points, ids, size } = this;
+    const at = (k: number): number => 2 * ids[begin + k < size ? begin + k : begin + k - size]!;
     const o = at(0);
     let sum = 0;
     for (let k = 1; k + 1 < count; k++) {
@@ -223,11 +223,9 @@ class Cutting {
    *
    * No third class is inside then: along the chord, and so on either side of it, it loses. */
   private halved(cell: number): boolean {
-    const { ids, halves, winners, corners } = this;
-    const count = ids.length;
-    winners.length = 0;
+    const { ids, halves, winners, corners, size: count } = this;
     for (let c = 0; c < count; c++) {
-      winners.push(this.largestBetween(ids[c]!, ids[c + 1 < count ? c + 1 : 0]!));
+      winners[c] = this.largestBetween(ids[c]!, ids[c + 1 < count ? c + 1 : 0]!);
     }
     let first = -1;
     let second = -1;
@@ -257,7 +255,7 @@ class Cutting {
   /** Cut the present region into the parts of its classes, of which there may be many. */
   private divide(cell: number): void {
     const { region } = this.mesh;
-    const outline = this.ids.map((id) => this.corner(id));
+    const outline = this.ids.slice(0, this.size).map((id) => this.corner(id));
     const area = doubleArea(outline);
     const known = [...outline];
     const reach = SAME * extent(outline);

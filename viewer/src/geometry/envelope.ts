@@ -72,12 +72,14 @@ function departing(functions: Functions, a: number, b: number): number {
   return found;
 }
 
-/** The function that wins everywhere on a polygon, or -1; of functions that tie, the first. */
-export function winnerOf(functions: Functions, vertices: ArrayLike<number>): number {
+/** The function that wins everywhere on a polygon, or -1; of functions that tie, the first.
+ *
+ * size: how many of the vertices there are. */
+export function winnerOf(functions: Functions, vertices: readonly number[], size: number): number {
   const { count, values, slack } = functions;
   for (let k = 0; k < count; k++) {
     let wins = true;
-    for (let c = 0; wins && c < vertices.length; c++) {
+    for (let c = 0; wins && c < size; c++) {
       const row = vertices[c]! * count;
       const own = values[row + k]! + slack[k]!;
       for (let j = 0; j < count && wins; j++) wins = j === k || values[row + j]! - slack[j]! <= own;

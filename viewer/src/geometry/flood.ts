@@ -13,7 +13,8 @@ const NEARBY = 300; // cells
 export class Flood {
   private readonly stamps: Uint32Array;
   private stamp = 0;
-  private readonly near = new Uint32Array(NEARBY);
+  /** The cells that `spreadNear` has reached. */
+  readonly near = new Uint32Array(NEARBY);
   /** Whether the last flood has reached all that it could. */
   private complete = true;
 
@@ -28,12 +29,12 @@ export class Flood {
     return { cells, complete: this.complete };
   }
 
-  /** The first few hundred of them, valid until the next call.
+  /** Write the first few hundred of them into `near`; returns how many cells these are.
    *
    * One points often, and whatever is made anew each time is collected some time, which takes
    * milliseconds. */
-  nearby(start: number, crosses: (edge: number) => boolean): Uint32Array {
-    return this.near.subarray(0, this.spread(this.near, start, crosses));
+  spreadNear(start: number, crosses: (edge: number) => boolean): number {
+    return this.spread(this.near, start, crosses);
   }
 
   /** Write what is reached into a queue, as far as it has room; returns how many cells these are. */

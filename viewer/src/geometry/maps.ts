@@ -6,11 +6,12 @@ import type { Mesh } from "./mesh";
 import type { RegionInfo } from "./region_info";
 
 /** output = value + weight · (local - anchor), for each output of a mesh. */
-export interface LocalMap {
+interface LocalMap {
   /** The vertex at which the value is known best, and its coordinates. */
   anchor: Pair;
   values: Float64Array;
-  weights: Pair[];
+  /** (2 K) the two weights of each output. */
+  weights: Float64Array;
   /** How far each weight can be off because values are rounded. */
   errors: Float64Array;
 }
@@ -19,50 +20,47 @@ export interface LocalMap {
  *
  * Of the region's vertices, the first is farthest from the cell's first corner, the second is
  * farthest from it, and the third is farthest from their line. A region that is no wider than
- * rounding has a map that is constant across it. */
-export function localMap(mesh: Mesh, cell: number): LocalMap {
-  const { points } = mesh;
+ * rounding has a map that is constant across it. One points often, so that little is made that has
+ * to be collected later. */
+function localMap(mesh: Mesh, cell: number): LocalMap {
+  const { points, preciseValues } = mesh;
   const vertices = verticesOf(mesh, cell);
-  const distance = (p: number, q: number) =>
-    Math.hypot(points[2 * p]! - points[2 * q]!, points[2 * p + 1]! - points[2 * q + 1]!);
-  const a = farthest(vertices, (vertex) => distance(vertex, vertices[0]!));
-  const b = farthest(vertices, (vertex) => distance(vertex, a));
-  const anchor: Pair = [points[2 * a]!, points[2 * a + 1]!];
-  const offset = (vertex: number): Pair => [
-    points[2 * vertex]! - anchor[0],
-    points[2 * vertex + 1]! - anchor[1],
-  ];
-  const along = offset(b);
-  const c = farthest(vertices, (vertex) => Math.abs(cross(along, offset(vertex))));
-  const beside = offset(c);
-  const length = Math.hypot(...along);
-  const area = cross(along, beside);
+  const a = farthest(points, vertices, vertices[0]!);
+  const b = farthest(points, vertices, a);
+  const c = farthestFromLine(points, vertices, a, b);
+  const ax = points[2 * a]!;
+  const ay = points[2 * a + 1]!;
+  const alongX = points[2 * b]! - ax;
+  const alongY = points[2 * b + 1]! - ay;
+  const besideX = points[2 * c]! - ax;
+  const besideY = points[2 * c + 1]! - ay;
+  const square = alongX * alongX + alongY * alongY;
+  const length = Math.sqrt(square);
+  const area = alongX * besideY - alongY * besideX;
   const height = Math.abs(area) / length;
-  const rounding = 2 ** -50 * Math.max(Math.abs(anchor[0]), Math.abs(anchor[1]), length);
+  const rounding = 2 ** -50 * Math.max(Math.abs(ax), Math.abs(ay), length);
   const flat = !(height > rounding);
   const width = mesh.outputs.length;
-  const epsilon = mesh.preciseValues instanceof Float64Array ? 2 ** -50 : 2 ** -23;
-  const map: LocalMap = {
-    anchor,
-    values: new Float64Array(width),
-    weights: [],
-    errors: new Float64Array(width),
-  };
+  const epsilon = preciseValues instanceof Float64Array ? 2 ** -50 : 2 ** -23;
+  const values = new Float64Array(width);
+  const weights = new Float64Array(2 * width);
+  const errors = new Float64Array(width);
   for (let k = 0; k < width; k++) {
-    const [va, vb, vc] = [a, b, c].map((vertex) => mesh.preciseValues[vertex * width + k]!);
-    const [toB, toC] = [vb! - va!, vc! - va!];
-    map.values[k] = va!;
-    map.weights.push(
-      flat
-        ? [(toB * along[0]) / (length * length || 1), (toB * along[1]) / (length * length || 1)]
-        : [(toB * beside[1] - toC * along[1]) / area, (toC * along[0] - toB * beside[0]) / area],
-    );
-    const size = Math.max(Math.abs(va!), Math.abs(vb!), Math.abs(vc!));
-    const slope = Math.hypot(...map.weights[k]!);
-    const moved = flat ? Number.POSITIVE_INFINITY : (slope * rounding) / height;
-    map.errors[k] = (2 * epsilon * size) / (flat ? length || 1 : height) + moved;
+    const va = preciseValues[a * width + k]!;
+    const vb = preciseValues[b * width + k]!;
+    const vc = preciseValues[c * width + k]!;
+    const toB = vb - va;
+    const toC = vc - va;
+    values[k] = va;
+    const x = flat ? (toB * alongX) / (square || 1) : (toB * besideY - toC * alongY) / area;
+    const y = flat ? (toB * alongY) / (square || 1) : (toC * alongX - toB * besideX) / area;
+    weights[2 * k] = x;
+    weights[2 * k + 1] = y;
+    const size = Math.max(Math.abs(va), Math.abs(vb), Math.abs(vc));
+    const moved = flat ? Infinity : (Math.sqrt(x * x + y * y) * rounding) / height;
+    errors[k] = (2 * epsilon * size) / (flat ? length || 1 : height) + moved;
   }
-  return map;
+  return { anchor: [ax, ay], values, weights, errors };
 }
 
 /** The outputs at a place of a cell, from the affine map of its region. */
@@ -82,7 +80,10 @@ export function regionInfo(
   const region = mesh.region[cell]!;
   const map = localMap(mesh, cell);
   const at: Pair = [uv[0], uv[1]];
-  const weights = map.weights.map(([u, v]): Pair => [u / mesh.scale, v / mesh.scale]);
+  const weights = Array.from(
+    map.values,
+    (_, k): Pair => [map.weights[2 * k]! / mesh.scale, map.weights[2 * k + 1]! / mesh.scale],
+  );
   const anchor = mesh.toPlane(map.anchor);
   const outline = outlineOf(mesh, region);
   return {
@@ -134,7 +135,13 @@ export function areaOf(mesh: Mesh, region: number): number {
 }
 
 function valuesAt({ anchor, values, weights }: LocalMap, [x, y]: Pair): Float64Array {
-  return values.map((value, k) => value + dot(weights[k]!, [x - anchor[0], y - anchor[1]]));
+  const dx = x - anchor[0];
+  const dy = y - anchor[1];
+  const found = new Float64Array(values.length);
+  for (let k = 0; k < found.length; k++) {
+    found[k] = values[k]! + (weights[2 * k]! * dx + weights[2 * k + 1]! * dy);
+  }
+  return found;
 }
 
 function verticesOf(mesh: Mesh, cell: number): number[] {
@@ -147,17 +154,45 @@ function verticesOf(mesh: Mesh, cell: number): number[] {
   return vertices;
 }
 
-function farthest(vertices: number[], distance: (vertex: number) => number): number {
-  let [best, most] = [vertices[0]!, -1];
-  for (const vertex of vertices) {
-    const far = distance(vertex);
-    if (far > most) [best, most] = [vertex, far];
+/** The vertex that is farthest from one of them. */
+function farthest(points: Float64Array, vertices: readonly number[], from: number): number {
+  const x = points[2 * from]!;
+  const y = points[2 * from + 1]!;
+  let best = vertices[0]!;
+  let most = -1;
+  for (let k = 0; k < vertices.length; k++) {
+    const dx = points[2 * vertices[k]!]! - x;
+    const dy = points[2 * vertices[k]! + 1]! - y;
+    const far = dx * dx + dy * dy;
+    if (!(far > most)) continue;
+    best = vertices[k]!;
+    most = far;
   }
   return best;
 }
 
-function cross(a: Pair, b: Pair): number {
-  return a[0] * b[1] - a[1] * b[0];
+/** The vertex that is farthest from the line through two of them. */
+function farthestFromLine(
+  points: Float64Array,
+  vertices: readonly number[],
+  a: number,
+  b: number,
+): number {
+  const ax = points[2 * a]!;
+  const ay = points[2 * a + 1]!;
+  const alongX = points[2 * b]! - ax;
+  const alongY = points[2 * b + 1]! - ay;
+  let best = vertices[0]!;
+  let most = -1;
+  for (let k = 0; k < vertices.length; k++) {
+    const dx = points[2 * vertices[k]!]! - ax;
+    const dy = points[2 * vertices[k]! + 1]! - ay;
+    const far = Math.abs(alongX * dy - alongY * dx);
+    if (!(far > most)) continue;
+    best = vertices[k]!;
+    most = far;
+  }
+  return best;
 }
 
 function dot(a: Pair, b: Pair): number {

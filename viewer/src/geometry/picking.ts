@@ -17,7 +17,10 @@ const ROUNDING = 1e-12; // of the size of the mesh: how far outside a cell a poi
 
 export class Picker {
   private lastCell = -1;
-  private lastAt: Pair = [0, 0];
+  /** The place of the last hit, in local coordinates. */
+  private readonly lastAt = new Float64Array(2);
+  /** The square of the distance within which edges are searched. */
+  private within = 0;
   private random = 1;
   private made: { seeds: Seeds; hull: Float64Array; flood: Flood } | null = null;
 
@@ -47,38 +50,47 @@ export class Picker {
     if (cell < 0) cell = this.scan(x, y);
     if (cell >= 0) {
       this.lastCell = cell;
-      this.lastAt = [x, y];
+      this.lastAt[0] = x;
+      this.lastAt[1] = y;
     }
     return cell;
   }
 
   /** The nearest edge within `reach` (in plane units) among those that are accepted, or -1. */
   edge(uv: Readonly<Pair>, reach: number, accepts: (edge: number) => boolean = () => true): number {
-    const { points, edges } = this.mesh;
     const start = this.cell(uv);
     if (start < 0) return -1;
-    const [x, y] = this.mesh.toLocal(uv);
-    const distance = (edge: number) => {
-      const a = 2 * edges[2 * edge]!;
-      const b = 2 * edges[2 * edge + 1]!;
-      return squaredDistance(x, y, points[a]!, points[a + 1]!, points[b]!, points[b + 1]!);
-    };
-    const within = (reach / this.mesh.scale) ** 2;
-    const cells = this.flood.nearby(start, (edge) => distance(edge) <= within);
+    this.within = (reach / this.mesh.scale) ** 2;
+    const { flood } = this;
+    const count = flood.spreadNear(start, this.isWithin);
     const { offsets, corners } = this.mesh;
     let best = -1;
-    let nearest = within;
-    for (let i = 0; i < cells.length; i++) {
-      const end = offsets[cells[i]! + 1]!;
-      for (let k = offsets[cells[i]!]!; k < end; k++) {
+    let nearest = this.within;
+    for (let i = 0; i < count; i++) {
+      const cell = flood.near[i]!;
+      const end = offsets[cell + 1]!;
+      for (let k = offsets[cell]!; k < end; k++) {
         const edge = corners[k]! >> 1;
-        const far = distance(edge);
+        const far = this.squaredDistance(edge);
         if (far > nearest || !accepts(edge)) continue;
         best = edge;
         nearest = far;
       }
     }
     return best;
+  }
+
+  /** Whether the last hit is so near an edge that edges beyond it are searched. */
+  private readonly isWithin = (edge: number): boolean => this.squaredDistance(edge) <= this.within;
+
+  /** The square of the distance of the last hit from an edge, in local units. */
+  private squaredDistance(edge: number): number {
+    const { points, edges } = this.mesh;
+    const x = this.lastAt[0]!;
+    const y = this.lastAt[1]!;
+    const a = 2 * edges[2 * edge]!;
+    const b = 2 * edges[2 * edge + 1]!;
+    return squaredDistance(x, y, points[a]!, points[a + 1]!, points[b]!, points[b + 1]!);
   }
 
   /** A cell that meets a rectangle, in its middle if possible; -1 if there is none. */
@@ -102,7 +114,7 @@ export class Picker {
     const { points, edges, corners, offsets } = this.mesh;
     const vertex = 2 * edges[corners[offsets[seed]!]!]!;
     const fromSeed = Math.hypot(points[vertex]! - x, points[vertex + 1]! - y);
-    const fromLast = Math.hypot(this.lastAt[0] - x, this.lastAt[1] - y);
+    const fromLast = Math.hypot(this.lastAt[0]! - x, this.lastAt[1]! - y);
     return fromLast <= fromSeed ? this.lastCell : seed;
   }
 
