@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import errno
+import subprocess
+import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.atlas.inserting import insert_vertices
+from splinecam.atlas import storing, writing
+from splinecam.atlas.borders import BORDER, Border
+from splinecam.atlas.inserting import insert_missing, insert_vertices
 from splinecam.atlas.making import Sizes
+from splinecam.atlas.manifest import Manifest
+from splinecam.atlas.seams import Missing, Seams
 from splinecam.atlas.storing import compute_atlas
+from splinecam.atlas.tile_files import read_array
 from splinecam.errors import FileError, LimitError, SplineCamError
+from splinecam.geometry.checks import check_mesh, check_tile
+from splinecam.geometry.subdivision import Mesh
 
 DOMAIN = sc.Domain.box(-3, 3)
 SMALL = Sizes(regions=150, enough=60)  # which give many tiles
@@ -171,8 +183,6 @@ class _Killed(Exception):
 def test_a_computation_that_was_stopped_continues(
     moment: int, model: nn.Module, whole: sc.Partition, tmp_path: Path
 ) -> None:
-    from splinecam.atlas import writing
-
     count = 0
     write = writing.write_tile
 
@@ -223,8 +233,6 @@ def test_vertices_are_inserted_on_edges(whole: sc.Partition) -> None:
     assert made.num_vertices == mesh.num_vertices + 3
     values = torch.cat([whole.values, torch.zeros(3, 3, dtype=torch.float64)])
     checked = sc.Partition(**{**_fields(whole), "mesh": made, "values": values})
-    from splinecam.geometry.checks import check_mesh
-
     area = float(checked.domain.area) / checked.frame.scale**2
     assert all(check.ok for check in check_mesh(checked.mesh, area))
 
@@ -232,3 +240,85 @@ def test_vertices_are_inserted_on_edges(whole: sc.Partition) -> None:
 def _fields(part: sc.Partition) -> dict[str, object]:
     names = ("domain", "value_error", "layer_errors", "unresolved", "layers", "stripped", "dtype")
     return {name: getattr(part, name) for name in names}
+
+
+def test_two_processes_do_not_compute_one_atlas(model: nn.Module, tmp_path: Path) -> None:
+    code = (
+        "import fcntl, os, sys; "
+        "number = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT); "
+        "fcntl.lockf(number, fcntl.LOCK_EX); print('locked', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        with pytest.raises(FileError, match="Another process is computing"):
+            sc.partition(model, DOMAIN, store=tmp_path, progress=False)
+        other.kill()
+    assert len(sc.partition(model, DOMAIN, store=tmp_path, progress=False))
+
+
+def test_a_full_disk_is_named_and_what_is_done_is_kept(
+    model: nn.Module, whole: sc.Partition, tmp_path: Path
+) -> None:
+    save, count = np.save, 0
+
+    def full(path: Path, array: object) -> None:
+        nonlocal count
+        count += 1
+        if count == 60:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(path, array)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "save", full)
+        with pytest.raises(FileError, match="disk is full"):
+            compute_atlas(model, DOMAIN, tmp_path, sizes=SMALL)
+    done = Manifest.read(tmp_path).tiles
+    assert len(done) > 1
+    again = compute_atlas(model, DOMAIN, tmp_path, sizes=SMALL)
+    assert len(again) == len(whole)
+    assert [tile.folder for tile in again.manifest.tiles[: len(done)]] == [t.folder for t in done]
+
+
+@pytest.mark.parametrize("in_strip", [False, True])
+def test_vertices_that_a_unit_lacks_are_inserted(in_strip: bool, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(2, 150), nn.ReLU(), nn.Linear(150, 1)).double()
+    sizes, domain = Sizes(regions=400, enough=10), sc.Domain.box(-1, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storing, "complete", _kill)
+        with pytest.raises(_Killed):
+            compute_atlas(model, domain, tmp_path, sizes=sizes, memory=1_600_000)
+    manifest, tiles = Manifest.read(tmp_path), tmp_path / "tiles"
+    borders = [Border.read(tiles / tile.folder / BORDER) for tile in manifest.tiles]
+    # The first unit has a vertex more than the second one, in the middle of a piece.
+    piece = (borders[1].in_strip == in_strip).nonzero()[:1, 0]
+    if not piece.shape[0]:  # all pieces are artificial
+        piece = torch.zeros(1, dtype=torch.int64)
+    there = borders[1].ends[piece[0]]
+    middle = borders[1].uv[there].mean(0, keepdim=True)
+    borders[0] = replace(
+        borders[0],
+        uv=torch.cat([borders[0].uv, middle]),
+        values=torch.cat([borders[0].values, borders[1].values[there].mean(0, keepdim=True)]),
+        vertex_layer=torch.cat([borders[0].vertex_layer, torch.zeros(1, dtype=torch.int64)]),
+    )
+    seams = Seams([], torch.zeros(1).long(), torch.tensor([len(borders[0].uv) - 1]), [])
+    strip = borders[1].in_strip[piece]
+    missing = Missing(1, borders[1].edge[piece], strip, torch.zeros(1).long())
+    grown = insert_missing(tiles, manifest, borders, seams, missing)
+    assert torch.equal(grown.uv[-1:], middle)
+    pieces = (grown.root == borders[1].root[piece]).sum()
+    assert int(pieces) == int((borders[1].root == borders[1].root[piece]).sum()) + 1
+    entry = manifest.tiles[1]
+    folder = tiles / entry.folder / ("strip" if bool(strip) else "")
+    mesh = Mesh(**{name: read_array(folder, f"mesh_{name}") for name in Mesh.__dataclass_fields__})
+    assert torch.equal(mesh.uv[-1:], middle)
+    one_sided = (mesh.halfedge_face().view(-1, 2) < 0).any(1)
+    trusted = torch.ones(mesh.num_faces, dtype=torch.bool)
+    assert all(check.ok for check in check_tile(mesh, one_sided, trusted).checks)
+
+
+def _kill(*given: object) -> None:
+    raise _Killed
