@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -22,6 +24,7 @@ from splinecam.geometry.domain import Domain
 from splinecam.grids.checkpoints import Label, count_of, networks_of
 from splinecam.grids.result import Grid, Rows
 from splinecam.grids.statistics import Measures
+from splinecam.parallel import engine_for
 from splinecam.stores.filling import Taken, fill
 from splinecam.stores.fingerprints import domain_digest, function_name
 from splinecam.stores.manifest import read_manifest
@@ -29,6 +32,8 @@ from splinecam.stores.model_facts import model_facts, output_name
 from splinecam.stores.result_store import ResultStore, results_in
 
 __all__ = ["grid", "open_grid"]
+
+_SECONDS, _ROUNDS = 1.0, 2  # that a chunk takes at most, and chunks of a worker at least
 
 
 def grid(
@@ -141,15 +146,24 @@ class _Work:
     domains: list[Domain]
     measures: Measures
     options: Mapping[str, Any]
+    chunk: int | None = None  # domains that a worker gets at a time
 
     def measured(
         self, network: nn.Module, report: Callable[[int], Any], domains: Iterable[Domain]
     ) -> Iterator[tuple[int, Mapping[str, float]]]:
         """Yield the place of each domain and its numbers, as they are done."""
-        options: Any = {**self.options, "progress": False, "reduce": self.measures}
+        options: Any = {"chunk": self.chunk, **self.options}
+        options |= {"progress": False, "reduce": self.measures}
+        begin, count = time.monotonic(), 0
         for place, row in sweep(network, domains, stream=True, order=False, **options):
             report(1)
+            count += 1
             yield place, row
+        engine = engine_for(self.options.get("n_jobs"))
+        if engine is not None and count >= engine.workers:
+            # The next network is likely to take as long: then chunks need not begin small.
+            rounds = max(_ROUNDS, math.ceil((time.monotonic() - begin) / _SECONDS))
+            self.chunk = math.ceil(count / (engine.workers * rounds))
 
     def open(self, folder: Path, sizes: Mapping[str, int]) -> None:
         """Make the store of a grid, or check that it is the same grid."""
