@@ -132,7 +132,7 @@ def _exchange(engine: Engine) -> Iterator[Setting]:
     tracker = import_module("joblib.externals.loky.backend.resource_tracker")
     tracker.register(folder, "folder")  # it removes the folder if this process is killed
     try:
-        yield Setting(engine.threads, engine.neighbours, folder)
+        yield Setting(engine.threads, engine.neighbours, folder, os.getpid())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         tracker.unregister(folder, "folder")

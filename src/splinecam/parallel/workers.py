@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from time import sleep
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -20,6 +22,7 @@ from splinecam.parallel.pickling import Block, Parts, join, load, load_file, par
 
 __all__ = ["Saved", "Setting", "Worker", "perform", "received"]
 
+_PATIENCE = 1.0  # seconds between two looks at the parent
 _SMALL = 1 << 16  # bytes of a result up to which it is not worth a file
 
 
@@ -28,12 +31,13 @@ class Setting(NamedTuple):
 
     threads: of each worker, None for as many as the engine gives it. neighbours: workers that share
     a machine. folder: on that machine, for shared objects and results; None if workers are
-    elsewhere.
+    elsewhere. owner: the process that started the workers, if they are to end with it.
     """
 
     threads: int | None = None
     neighbours: int = 1
     folder: str | None = None
+    owner: int | None = None
 
 
 class Saved(NamedTuple):
@@ -98,6 +102,7 @@ def perform(
         return number, function(shared, task)
     worker = _KEPT.get(key)
     if worker is None:
+        _end_with(setting.owner)
         value = load_file(Path(shared)) if isinstance(shared, str) else load(_writable(shared))
         worker = Worker(value, setting)
         for old in list(_KEPT)[: 1 - _MOST]:
@@ -140,6 +145,20 @@ def _kept_in_file(parts: Parts, folder: Path) -> Block | Saved:
 
 def _writable(block: Block) -> Block:
     return block if block.flags.writeable else block.copy()
+
+
+def _end_with(owner: int | None) -> None:
+    """End this process when its parent, the owner, is killed: it would wait for minutes."""
+    name = f"end with {owner}"
+    if os.getppid() != owner or any(each.name == name for each in threading.enumerate()):
+        return
+
+    def watch() -> None:
+        while os.getppid() == owner:
+            sleep(_PATIENCE)
+        os._exit(1)
+
+    threading.Thread(target=watch, name=name, daemon=True).start()
 
 
 def _alone() -> AbstractContextManager[Any]:
