@@ -57,8 +57,13 @@ class Cutting {
   /** Coordinates and functions at the vertices of the mesh, then at new ones, with some room. */
   private points: Float64Array;
   private vertexCount: number;
-  /** The first piece of each old edge among the new ones, (E + 1). */
-  private readonly pieces: Uint32Array;
+  /** (E + 1) how many new vertices are on the edges before each old one.
+   *
+   * An edge keeps its number for its first piece, so that most cells keep theirs: the other pieces
+   * come after all edges, in the order of the new vertices at which they begin, then the chords. */
+  private readonly before: Uint32Array;
+  /** The edges that have several pieces. */
+  private readonly divided: number[] = [];
   private readonly edges: number[] = [];
   private readonly corners: number[] = [];
   private readonly counts: number[] = [];
@@ -82,7 +87,7 @@ class Cutting {
     this.points = mesh.points;
     this.vertexCount = mesh.vertexCount;
     const clear = clearWinners(functions, mesh.vertexCount);
-    this.pieces = this.divideEdges(clear);
+    this.before = this.divideEdges(clear);
     this.uncut = new Uint32Array(mesh.cellCount);
     this.uncutClass = new Uint32Array(mesh.cellCount);
     let kept = 0;
@@ -121,25 +126,33 @@ class Cutting {
     return winnerOf(this.functions, this.ids, end - begin);
   }
 
-  /** Find the vertices on edges at which the largest function changes; the first pieces. */
+  /** Find the vertices on edges at which the largest function changes; returns `before`. */
   private divideEdges(clear: Int32Array): Uint32Array {
     const { edges, edgeCount } = this.mesh;
-    const pieces = new Uint32Array(edgeCount + 1);
+    const before = new Uint32Array(edgeCount + 1);
+    let count = 0;
     for (let e = 0; e < edgeCount; e++) {
+      before[e] = count;
       const a = edges[2 * e]!;
       const b = edges[2 * e + 1]!;
-      pieces[e + 1] = pieces[e]! + 1;
       if (clear[a] === clear[b] && clear[a]! >= 0) continue;
       const places = changes(this.functions, a, b);
       for (let k = 0; k < places.length; k++) this.addBetween(a, b, places[k]!);
-      pieces[e + 1]! += places.length;
+      if (places.length) this.divided.push(e);
+      count += places.length;
     }
-    return pieces;
+    before[edgeCount] = count;
+    return before;
   }
 
   /** A new vertex on an old edge, counted in its direction. */
   private onEdge(edge: number, k: number): number {
-    return this.mesh.vertexCount + this.pieces[edge]! - edge + k;
+    return this.mesh.vertexCount + this.before[edge]! + k;
+  }
+
+  /** A piece of an old edge, counted in its direction. */
+  private piece(edge: number, k: number): number {
+    return k ? this.mesh.edgeCount + this.before[edge]! + k - 1 : edge;
   }
 
   /** Make room for one more vertex. */
@@ -187,18 +200,17 @@ class Cutting {
   /** Collect the vertices of a region and on its edges, and the half-edge that begins at each. */
   private outline(cell: number): void {
     const { offsets, corners, edges } = this.mesh;
-    const { pieces, ids, halves } = this;
+    const { before, ids, halves } = this;
     let size = 0;
     for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
       const half = corners[c]!;
       const edge = half >> 1;
       const side = half & 1;
-      const first = pieces[edge]!;
-      const inner = pieces[edge + 1]! - first - 1; // vertices on the edge
+      const inner = before[edge + 1]! - before[edge]!; // vertices on the edge
       for (let k = 0; k <= inner; k++) {
         const piece = side ? inner - k : k;
         ids[size] = k ? this.onEdge(edge, side ? piece : k - 1) : edges[half]!;
-        halves[size++] = 2 * (first + piece) + side;
+        halves[size++] = 2 * this.piece(edge, piece) + side;
       }
     }
     this.size = size;
@@ -346,7 +358,8 @@ class Cutting {
 
   /** Add a chord; returns its half-edge from its first end. */
   private newChord(from: number, to: number): number {
-    const half = 2 * this.pieces[this.mesh.edgeCount]! + this.edges.length;
+    const { edgeCount } = this.mesh;
+    const half = 2 * (edgeCount + this.before[edgeCount]!) + this.edges.length;
     this.edges.push(from, to);
     return half;
   }
@@ -357,25 +370,28 @@ class Cutting {
   }
 
   private assembled(): MeshArrays {
-    const { mesh, pieces } = this;
-    const firstChord = pieces[mesh.edgeCount]!;
+    const { mesh, before } = this;
+    const firstChord = mesh.edgeCount + before[mesh.edgeCount]!;
     const edgeCount = firstChord + this.edges.length / 2;
     const edges = new Uint32Array(2 * edgeCount);
     const layer = new Int16Array(edgeCount).fill(BOUNDARY, firstChord);
     const unit = new Int32Array(edgeCount).fill(-1, firstChord);
     const source = new Int32Array(edgeCount).fill(-1, firstChord);
-    const { edges: oldEdges, edgeLayer, edgeUnit } = mesh;
-    for (let e = 0; e < edgeLayer.length; e++) {
-      const first = pieces[e]!;
-      const end = pieces[e + 1]!;
-      for (let piece = first; piece < end; piece++) {
-        layer[piece] = edgeLayer[e]!;
-        unit[piece] = edgeUnit[e]!;
+    edges.set(mesh.edges);
+    layer.set(mesh.edgeLayer);
+    unit.set(mesh.edgeUnit);
+    for (let e = 0; e < mesh.edgeCount; e++) source[e] = e;
+    for (const e of this.divided) {
+      const last = before[e + 1]! - before[e]!;
+      for (let k = 1; k <= last; k++) {
+        const piece = this.piece(e, k);
+        layer[piece] = mesh.edgeLayer[e]!;
+        unit[piece] = mesh.edgeUnit[e]!;
         source[piece] = e;
-        edges[2 * piece] = piece > first ? this.onEdge(e, piece - first - 1) : oldEdges[2 * e]!;
-        edges[2 * piece + 1] =
-          piece + 1 < end ? this.onEdge(e, piece - first) : oldEdges[2 * e + 1]!;
+        edges[2 * piece] = this.onEdge(e, k - 1);
+        edges[2 * this.piece(e, k - 1) + 1] = this.onEdge(e, k - 1);
       }
+      edges[2 * this.piece(e, last) + 1] = mesh.edges[2 * e + 1]!;
     }
     edges.set(this.edges, 2 * firstChord);
     const { counts, corners } = this.keptCells();
@@ -410,11 +426,11 @@ class Cutting {
 
   /** The corners of the regions that are not cut, by new half-edges. */
   private keptCells(): { counts: Uint16Array; corners: Uint32Array } {
-    const { pieces, uncut } = this;
+    const { before, uncut } = this;
     const { offsets, corners, edgeCount } = this.mesh;
+    const beside = this.besideDivided();
     const counts = new Uint16Array(uncut.length);
-    const added = 2 * (pieces[edgeCount]! - edgeCount); // corners, at most
-    const kept = new Uint32Array(corners.length + added);
+    const kept = new Uint32Array(corners.length + 2 * before[edgeCount]!); // at most so many
     let at = 0;
     for (let k = 0; k < uncut.length; k++) {
       const cell = uncut[k]!;
@@ -422,19 +438,32 @@ class Cutting {
       const last = offsets[cell + 1]!;
       for (let c = offsets[cell]!; c < last; c++) {
         const half = corners[c]!;
-        const first = pieces[half >> 1]!;
-        if (pieces[(half >> 1) + 1] === first + 1) kept[at++] = 2 * first + (half & 1);
-        else {
-          const side = half & 1;
-          const end = pieces[(half >> 1) + 1]!;
-          for (let k = 0; first + k < end; k++) {
-            kept[at++] = 2 * (side ? end - 1 - k : first + k) + side;
-          }
+        if (!beside[cell]) {
+          kept[at++] = half;
+          continue;
+        }
+        const edge = half >> 1;
+        const side = half & 1;
+        const inner = before[edge + 1]! - before[edge]!;
+        for (let i = 0; i <= inner; i++) {
+          kept[at++] = 2 * this.piece(edge, side ? inner - i : i) + side;
         }
       }
       counts[k] = at - begin;
     }
     return { counts, corners: kept.subarray(0, at) };
+  }
+
+  /** (C) 1 for cells beside edges that have several pieces. */
+  private besideDivided(): Uint8Array {
+    const { halfedgeCell, cellCount } = this.mesh;
+    const marks = new Uint8Array(cellCount);
+    for (const edge of this.divided) {
+      for (const cell of [halfedgeCell[2 * edge]!, halfedgeCell[2 * edge + 1]!]) {
+        if (cell >= 0) marks[cell] = 1;
+      }
+    }
+    return marks;
   }
 
   /** The outputs at the new vertices. */
