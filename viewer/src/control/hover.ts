@@ -7,8 +7,8 @@ import type { Level, PaneView } from "./panes";
 import type { Stage } from "./stage";
 
 const REACH = 5; // CSS pixels within which an edge is pointed at
-/** How often it is practised to point, and for how many milliseconds at a time. */
-const [PRACTICE, LESSON] = [400, 4];
+/** How often it is practised to point, in how many lessons at most, of how many milliseconds. */
+const [PRACTICE, LESSONS, LESSON] = [1500, 40, 4];
 
 /** A place of a pane and what is there. */
 export interface Hit {
@@ -53,7 +53,7 @@ export function hitAtPlace(stage: Stage, pane: PaneView, at: Pair): Hit | null {
  * Browsers compile what has run often, and the first answers would wait for that. */
 export async function practisePointing(stage: Stage, pane: PaneView): Promise<void> {
   const [width, height] = pane.pixels;
-  for (let k = 0; k < PRACTICE && !stage.disposed; ) {
+  for (let k = 0, lesson = 0; k < PRACTICE && lesson < LESSONS && !stage.disposed; lesson++) {
     for (const end = performance.now() + LESSON; k < PRACTICE && performance.now() < end; k++) {
       // The places of a sequence that leaves no part of the picture out.
       const hit = hitAt(stage, pane, [((0.7548 * k) % 1) * width, ((0.5698 * k) % 1) * height]);

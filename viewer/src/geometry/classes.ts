@@ -3,22 +3,14 @@
 // The class of a point is its largest output, or with a single output whether that is above a
 // level. Outputs are affine on a region, so the part of a region that belongs to a class is convex.
 
-import {
-  type Corner,
-  changes,
-  doubleArea,
-  type Functions,
-  whereLargest,
-  winnerOf,
-} from "./envelope";
+import { type Corner, doubleArea, type Functions, whereLargest, winnerOf } from "./envelope";
 import { Mesh, type MeshArrays } from "./mesh";
+import { Pieces } from "./pieces";
 
 /** Parts of a region smaller than this share of it are left to their neighbours. */
 const SMALLEST = 1e-12;
 /** Corners closer than this share of a region's extent are one. */
 const SAME = 1e-9;
-/** The layer of edges that only the decision boundary draws. */
-export const BOUNDARY = -2;
 
 /** The same mesh with every region cut into cells of one class each.
  *
@@ -54,17 +46,7 @@ export function functionsOf(mesh: Mesh, level: number): Functions {
  * Thousands of regions are cut whenever a plane moves, so that nearly all of them, which have two
  * classes, are cut without making objects: collecting these would take longer than the cuts. */
 class Cutting {
-  /** Coordinates and functions at the vertices of the mesh, then at new ones, with some room. */
-  private points: Float64Array;
-  private vertexCount: number;
-  /** (E + 1) how many new vertices are on the edges before each old one.
-   *
-   * An edge keeps its number for its first piece, so that most cells keep theirs: the other pieces
-   * come after all edges, in the order of the new vertices at which they begin, then the chords. */
-  private readonly before: Uint32Array;
-  /** The edges that have several pieces. */
-  private readonly divided: number[] = [];
-  private readonly edges: number[] = [];
+  private readonly pieces: Pieces;
   private readonly corners: number[] = [];
   private readonly counts: number[] = [];
   private readonly regions: number[] = [];
@@ -84,10 +66,8 @@ class Cutting {
     private readonly functions: Functions,
     private readonly level: number,
   ) {
-    this.points = mesh.points;
-    this.vertexCount = mesh.vertexCount;
     const clear = clearWinners(functions, mesh.vertexCount);
-    this.before = this.divideEdges(clear);
+    this.pieces = new Pieces(mesh, functions, clear);
     this.uncut = new Uint32Array(mesh.cellCount);
     this.uncutClass = new Uint32Array(mesh.cellCount);
     let kept = 0;
@@ -126,81 +106,11 @@ class Cutting {
     return winnerOf(this.functions, this.ids, end - begin);
   }
 
-  /** Find the vertices on edges at which the largest function changes; returns `before`. */
-  private divideEdges(clear: Int32Array): Uint32Array {
-    const { edges, edgeCount } = this.mesh;
-    const before = new Uint32Array(edgeCount + 1);
-    let count = 0;
-    for (let e = 0; e < edgeCount; e++) {
-      before[e] = count;
-      const a = edges[2 * e]!;
-      const b = edges[2 * e + 1]!;
-      if (clear[a] === clear[b] && clear[a]! >= 0) continue;
-      const places = changes(this.functions, a, b);
-      for (let k = 0; k < places.length; k++) this.addBetween(a, b, places[k]!);
-      if (places.length) this.divided.push(e);
-      count += places.length;
-    }
-    before[edgeCount] = count;
-    return before;
-  }
-
-  /** A new vertex on an old edge, counted in its direction. */
-  private onEdge(edge: number, k: number): number {
-    return this.mesh.vertexCount + this.before[edge]! + k;
-  }
-
-  /** A piece of an old edge, counted in its direction. */
-  private piece(edge: number, k: number): number {
-    return k ? this.mesh.edgeCount + this.before[edge]! + k - 1 : edge;
-  }
-
-  /** Make room for one more vertex. */
-  private reserve(): void {
-    const { functions } = this;
-    const needed = this.vertexCount + 1;
-    if (2 * needed <= this.points.length) return;
-    const room = needed + 1000 + Math.floor(needed / 4);
-    this.points = lengthened(this.points, 2 * room);
-    functions.values = lengthened(functions.values, functions.count * room);
-  }
-
-  /** Add a vertex between two others; returns its number. */
-  private addBetween(a: number, b: number, t: number): number {
-    this.reserve();
-    const { points, functions, vertexCount: id } = this;
-    const { count, values } = functions;
-    for (let k = 0; k < 2; k++) {
-      points[2 * id + k] = points[2 * a + k]! + t * (points[2 * b + k]! - points[2 * a + k]!);
-    }
-    for (let k = 0; k < count; k++) {
-      const start = values[a * count + k]!;
-      values[id * count + k] = start + t * (values[b * count + k]! - start);
-    }
-    return this.vertexCount++;
-  }
-
-  /** Add a vertex inside of a region; returns its number. */
-  private addCorner({ x, y, z }: Corner): number {
-    this.reserve();
-    const id = this.vertexCount++;
-    this.points[2 * id] = x;
-    this.points[2 * id + 1] = y;
-    this.functions.values.set(z, id * z.length);
-    return id;
-  }
-
-  private corner(id: number): Corner {
-    const { points } = this;
-    const { count, values } = this.functions;
-    const z = values.subarray(id * count, (id + 1) * count);
-    return { id, x: points[2 * id]!, y: points[2 * id + 1]!, z };
-  }
-
   /** Collect the vertices of a region and on its edges, and the half-edge that begins at each. */
   private outline(cell: number): void {
     const { offsets, corners, edges } = this.mesh;
-    const { before, ids, halves } = this;
+    const { pieces, ids, halves } = this;
+    const { before } = pieces;
     let size = 0;
     for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
       const half = corners[c]!;
@@ -209,8 +119,8 @@ class Cutting {
       const inner = before[edge + 1]! - before[edge]!; // vertices on the edge
       for (let k = 0; k <= inner; k++) {
         const piece = side ? inner - k : k;
-        ids[size] = k ? this.onEdge(edge, side ? piece : k - 1) : edges[half]!;
-        halves[size++] = 2 * this.piece(edge, piece) + side;
+        ids[size] = k ? pieces.onEdge(edge, side ? piece : k - 1) : edges[half]!;
+        halves[size++] = 2 * pieces.piece(edge, piece) + side;
       }
     }
     this.size = size;
@@ -218,7 +128,8 @@ class Cutting {
 
   /** Twice the area of some corners of the present region, one after the other. */
   private doubleArea(begin: number, count: number): number {
-    const { points, ids, size } = this;
+    const { ids, size } = this;
+    const { points } = this.pieces;
     const at = (k: number): number => 2 * ids[begin + k < size ? begin + k : begin + k - size]!;
     const o = at(0);
     let sum = 0;
@@ -252,7 +163,7 @@ class Cutting {
     const outer = count - second + first + 1;
     const smaller = Math.min(this.doubleArea(first, inner), this.doubleArea(second, outer));
     if (smaller <= SMALLEST * this.doubleArea(0, count)) return false;
-    const chord = this.newChord(ids[second]!, ids[first]!);
+    const chord = this.pieces.addChord(ids[second]!, ids[first]!);
     for (let c = first; c < second; c++) corners.push(halves[c]!);
     corners.push(chord);
     for (let c = second; c < count; c++) corners.push(halves[c]!);
@@ -267,7 +178,7 @@ class Cutting {
   /** Cut the present region into the parts of its classes, of which there may be many. */
   private divide(cell: number): void {
     const { region } = this.mesh;
-    const outline = this.ids.slice(0, this.size).map((id) => this.corner(id));
+    const outline = this.ids.slice(0, this.size).map((id) => this.pieces.corner(id));
     const area = doubleArea(outline);
     const known = [...outline];
     const reach = SAME * extent(outline);
@@ -314,7 +225,7 @@ class Cutting {
     for (const other of known) {
       if (Math.hypot(corner.x - other.x, corner.y - other.y) <= reach) return other.id;
     }
-    const id = this.addCorner(corner);
+    const id = this.pieces.addCorner(corner);
     known.push({ ...corner, id });
     return id;
   }
@@ -326,8 +237,8 @@ class Cutting {
     const refined: number[] = [];
     for (let c = 0; c < ring.length; c++) {
       refined.push(ring[c]!);
-      const a = this.corner(ring[c]!);
-      const b = this.corner(ring[c + 1 < ring.length ? c + 1 : 0]!);
+      const a = this.pieces.corner(ring[c]!);
+      const b = this.pieces.corner(ring[c + 1 < ring.length ? c + 1 : 0]!);
       const dx = b.x - a.x;
       const dy = b.y - a.y;
       const length = Math.sqrt(dx * dx + dy * dy);
@@ -351,16 +262,8 @@ class Cutting {
     for (let k = 0; k < chords.length; k += 3) {
       if (chords[k] === to && chords[k + 1] === from) return chords[k + 2]! ^ 1;
     }
-    const half = this.newChord(from, to);
+    const half = this.pieces.addChord(from, to);
     chords.push(from, to, half);
-    return half;
-  }
-
-  /** Add a chord; returns its half-edge from its first end. */
-  private newChord(from: number, to: number): number {
-    const { edgeCount } = this.mesh;
-    const half = 2 * (edgeCount + this.before[edgeCount]!) + this.edges.length;
-    this.edges.push(from, to);
     return half;
   }
 
@@ -370,46 +273,20 @@ class Cutting {
   }
 
   private assembled(): MeshArrays {
-    const { mesh, before } = this;
-    const firstChord = mesh.edgeCount + before[mesh.edgeCount]!;
-    const edgeCount = firstChord + this.edges.length / 2;
-    const edges = new Uint32Array(2 * edgeCount);
-    const layer = new Int16Array(edgeCount).fill(BOUNDARY, firstChord);
-    const unit = new Int32Array(edgeCount).fill(-1, firstChord);
-    const source = new Int32Array(edgeCount).fill(-1, firstChord);
-    edges.set(mesh.edges);
-    layer.set(mesh.edgeLayer);
-    unit.set(mesh.edgeUnit);
-    for (let e = 0; e < mesh.edgeCount; e++) source[e] = e;
-    for (const e of this.divided) {
-      const last = before[e + 1]! - before[e]!;
-      for (let k = 1; k <= last; k++) {
-        const piece = this.piece(e, k);
-        layer[piece] = mesh.edgeLayer[e]!;
-        unit[piece] = mesh.edgeUnit[e]!;
-        source[piece] = e;
-        edges[2 * piece] = this.onEdge(e, k - 1);
-        edges[2 * this.piece(e, k - 1) + 1] = this.onEdge(e, k - 1);
-      }
-      edges[2 * this.piece(e, last) + 1] = mesh.edges[2 * e + 1]!;
-    }
-    edges.set(this.edges, 2 * firstChord);
-    const { counts, corners } = this.keptCells();
+    const { mesh, pieces } = this;
+    const { counts, corners } = pieces.keptCells(this.uncut);
     const all = joined(Uint16Array, counts, this.counts);
     const offsets = new Uint32Array(all.length + 1);
     for (let cell = 0; cell < all.length; cell++) offsets[cell + 1] = offsets[cell]! + all[cell]!;
-    const values = this.newValues();
+    const values = pieces.newValues(this.level);
     const kept = this.uncut.map((cell) => mesh.region[cell]!);
     return {
-      points: this.points.subarray(0, 2 * this.vertexCount),
-      edges,
+      ...pieces.assembled(),
       corners: joined(Uint32Array, corners, this.corners),
       offsets,
       region: joined(Uint32Array, kept, this.regions),
       cellClass: joined(Uint32Array, this.uncutClass, this.classes),
       regionCorners: mesh.regionCorners ?? counted(mesh),
-      edgeLayer: layer,
-      edgeUnit: unit,
       boundary: new Uint32Array(),
       values: joined(Float32Array, mesh.values, values),
       preciseValues:
@@ -419,68 +296,9 @@ class Cutting {
       gradients: mesh.gradients,
       gradientScale: mesh.gradientScale,
       gradientOutput: mesh.gradientOutput,
-      sourceEdge: source,
       sourceCell: null,
     };
   }
-
-  /** The corners of the regions that are not cut, by new half-edges. */
-  private keptCells(): { counts: Uint16Array; corners: Uint32Array } {
-    const { before, uncut } = this;
-    const { offsets, corners, edgeCount } = this.mesh;
-    const beside = this.besideDivided();
-    const counts = new Uint16Array(uncut.length);
-    const kept = new Uint32Array(corners.length + 2 * before[edgeCount]!); // at most so many
-    let at = 0;
-    for (let k = 0; k < uncut.length; k++) {
-      const cell = uncut[k]!;
-      const begin = at;
-      const last = offsets[cell + 1]!;
-      for (let c = offsets[cell]!; c < last; c++) {
-        const half = corners[c]!;
-        if (!beside[cell]) {
-          kept[at++] = half;
-          continue;
-        }
-        const edge = half >> 1;
-        const side = half & 1;
-        const inner = before[edge + 1]! - before[edge]!;
-        for (let i = 0; i <= inner; i++) {
-          kept[at++] = 2 * this.piece(edge, side ? inner - i : i) + side;
-        }
-      }
-      counts[k] = at - begin;
-    }
-    return { counts, corners: kept.subarray(0, at) };
-  }
-
-  /** (C) 1 for cells beside edges that have several pieces. */
-  private besideDivided(): Uint8Array {
-    const { halfedgeCell, cellCount } = this.mesh;
-    const marks = new Uint8Array(cellCount);
-    for (const edge of this.divided) {
-      for (const cell of [halfedgeCell[2 * edge]!, halfedgeCell[2 * edge + 1]!]) {
-        if (cell >= 0) marks[cell] = 1;
-      }
-    }
-    return marks;
-  }
-
-  /** The outputs at the new vertices. */
-  private newValues(): Float64Array {
-    const { count, values } = this.functions;
-    const rows = values.subarray(this.mesh.vertexCount * count, this.vertexCount * count);
-    // With a single output the second function is the output above the level.
-    if (this.mesh.outputs.length > 1) return rows;
-    return Float64Array.from({ length: rows.length / 2 }, (_, v) => rows[2 * v + 1]! + this.level);
-  }
-}
-
-/** The same numbers with room for more. */
-function lengthened(numbers: Float64Array, length: number): Float64Array {
-  const longer = new Float64Array(length);
-  longer.set(numbers);
-  return longer;
 }
 
 /** The edges between cells of different classes. */
