@@ -147,6 +147,8 @@ def test_a_network_with_few_regions_is_one_tile(tmp_path: Path) -> None:
     assert (len(atlas), atlas.num_tiles, atlas.num_edges, atlas.names) == (4, 1, 12, ("x", "y"))
     assert atlas.shared_edges(0).local.shape == (0,)
     assert atlas.tile(0).validate().ok
+    again = sc.partition(nn.ReLU(), DOMAIN, store=tmp_path / "a", progress=False)
+    assert again.names == ("x", "y")
 
 
 @pytest.mark.parametrize("widths", [(2, 150, 1), (2, 120, 9, 3), (2, 6, 150, 2)])

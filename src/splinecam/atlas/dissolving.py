@@ -29,9 +29,12 @@ def dissolved_tiles(making: Making, coarse: Coarse | None, joined: JoinedStrips)
     program, domain, frame = making.plan.last.program, making.domain, Frame.of(making.domain)
     error, layer_errors = read_errors(making.folder / ERRORS)
 
+    errors = {name: each.to(program.device) for name, each in layer_errors.items()}
+
     def switch(uv: Tensor) -> tuple[Tensor, Tensor]:
         sides = (domain.embed(frame.to_plane(side)) for side in uv.unbind(1))
-        return switching((program.walk(x) for x in sides), layer_errors, 0)
+        layer, unit = switching((program.walk(x) for x in sides), errors, 0)
+        return layer.to(uv.device), unit.to(uv.device)
 
     widest = max([domain.dim, *(len(each) for each in layer_errors.values())])
     rows = max(1, backend_of(joined.mesh.uv.device).numbers // widest)

@@ -74,7 +74,8 @@ def compute_atlas(
                     "dtype": str(dtype_of(network)).removeprefix("torch."),
                     "output": output_written(output),
                 }
-            manifest.about["names"] = names and list(names)
+            if names is not None or "names" not in manifest.about:
+                manifest.about["names"] = names and list(names)
             with progress_bar(len(program.layers), "layer", progress) as bar, torch.no_grad():
 
                 def report(name: str, regions: int, share: float) -> None:
