@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -119,7 +119,8 @@ class _Checking:
         if not bool(trusted.any()):
             return
         most = max(_LEAST, round(wanted * len(tile) / len(self.atlas)))
-        sites = _sites(tile, trusted, most, generator)
+        tile = _only(tile, chosen_regions(tile, trusted, most, generator))
+        sites = _sites(tile, generator)
         switched, decided = switches(tile, sites, lambda count: None)
         self._add([Check("regions inside which a unit switches", switched, 0)])
         if tile.unresolved:
@@ -167,10 +168,17 @@ class _Checking:
         return Report(checks, len(self.atlas), self.sampled, self.excused, self.points)
 
 
-def _sites(tile: Tile, trusted: Tensor, most: int, generator: torch.Generator) -> Sites:
-    """The places of a tile where the model is compared."""
-    faces = chosen_regions(tile, trusted, most, generator)
-    part = tile.mesh.select(faces)[0]
-    _, centroids = part.areas_and_centroids()
+def _only(tile: Tile, faces: Tensor) -> Tile:
+    """Some regions of a tile, so that only their maps are computed."""
+    mesh, vertices, _ = tile.mesh.select(faces)
+    part = replace(tile, mesh=mesh, values=tile.values[vertices])
+    part._model, part._program = tile._model, tile._program
+    return part
+
+
+def _sites(tile: Tile, generator: torch.Generator) -> Sites:
+    """The places in all regions of a tile where the model is compared."""
+    faces = torch.arange(len(tile), device=tile.mesh.uv.device)
+    _, centroids = tile.mesh.areas_and_centroids()
     interior = interior_points(tile.mesh, faces, generator)
     return Sites(faces, centroids, interior, centroids[:0], faces[:0])
