@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -14,9 +14,7 @@ from splinecam.analysis.partition_data import PartitionData
 from splinecam.atlas.atlas_data import AtlasData, Shared
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Choice", "Extract", "extract"]
-
-Choice = Callable[[PartitionData], Tensor] | Mapping[int, Tensor]
+__all__ = ["Extract", "extract"]
 
 
 @dataclass(frozen=True)
@@ -52,16 +50,21 @@ class _Piece:
     edge: Tensor
 
 
-def extract(atlas: AtlasData, choose: Choice) -> Extract:
+def extract(
+    atlas: AtlasData,
+    choose: Callable[[PartitionData], Tensor],
+    tiles: Sequence[int] | None = None,
+) -> Extract:
     """The regions that ``choose`` finds in each tile, as one partition.
 
     On the outline of the chosen regions, ``edge_faces`` has -1 on the other side.
 
-    choose: called with each tile, returns the numbers of its regions, ascending; or these numbers
-    by the number of the tile, so that other tiles are not read.
+    choose: called with each tile; returns the numbers of its regions, ascending. tiles: the numbers
+    of the tiles to look at, ascending, by default all.
     """
+    tiles = range(atlas.num_tiles) if tiles is None else tiles
     first = atlas.tile(0)
-    pieces = list(_pieces(atlas, choose)) or [_nothing(first)]
+    pieces = list(_pieces(atlas, choose, tiles)) or [_nothing(first)]
     mesh, kept = _glued(pieces)
     values = torch.cat([piece.values for piece in pieces])[kept]
     part = replace(first, mesh=mesh, values=values, unresolved=atlas.unresolved)
@@ -78,12 +81,14 @@ def _nothing(tile: Partition) -> _Piece:
     return _Piece(mesh, tile.values[:0], index, index, index)
 
 
-def _pieces(atlas: AtlasData, choose: Choice) -> Iterator[_Piece]:
+def _pieces(
+    atlas: AtlasData, choose: Callable[[PartitionData], Tensor], tiles: Sequence[int]
+) -> Iterator[_Piece]:
     """Yield the chosen regions of each tile that has any."""
     vertices, edges = atlas.num_shared_vertices, atlas.num_shared_edges
-    for number in range(atlas.num_tiles) if callable(choose) else sorted(choose):
+    for number in tiles:
         tile = atlas.tile(number)
-        faces = choose(tile) if callable(choose) else choose[number]
+        faces = choose(tile)
         if faces.shape[0]:
             mesh, vertex_ids, edge_ids = tile.mesh.select(faces)
             yield _Piece(

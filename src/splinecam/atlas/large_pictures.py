@@ -98,9 +98,9 @@ def _image(
     atlas, coloring = shown.atlas, content.coloring
 
     def tiles(box: Box) -> Iterator[tuple[Mesh, CellColors]]:
-        for number, inside in tiles_in(atlas, box):
+        for number in tiles_in(atlas, box):
             with torch.no_grad():
-                part, own = _part_in(atlas.tile(number), box, whole=inside)
+                part, own = _part_in(atlas.tile(number), box)
                 own = own + int(atlas.first_region[number])
                 if len(part):
                     found = color_regions(part, colors_of(atlas, color, own), options)
@@ -113,10 +113,9 @@ def _image(
     return TiledImage(ax, atlas.frame, around, tiles, count=len(atlas), ink=ink, **scale)
 
 
-def _part_in(tile: Partition, box: Box, *, whole: bool) -> tuple[Partition, Tensor]:
+def _part_in(tile: Partition, box: Box) -> tuple[Partition, Tensor]:
     """The regions of a tile that meet a local rectangle, and their numbers in the tile."""
-    everything = torch.arange(len(tile), device=tile.mesh.uv.device)
-    faces = everything if whole else meeting(tile.mesh, box)
+    faces = meeting(tile.mesh, box)
     if faces.shape[0] == len(tile):
         return tile, faces
     mesh, vertices, _ = tile.mesh.select(faces)
@@ -137,7 +136,7 @@ def few_edges(shown: Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
     box = None if shown.box is None else local_box(atlas.frame, shown.box)
     seen = torch.zeros(atlas.num_shared_edges, dtype=torch.bool, device=atlas.device)
     last = layers
-    for number in range(atlas.num_tiles) if shown.regions is None else sorted(shown.regions):
+    for number in shown.tiles:
         tile = atlas.tile(number)
         wanted = (tile.edge_layer >= 0) & (tile.edge_layer < last)
         local, shared = atlas.shared_edges(number)

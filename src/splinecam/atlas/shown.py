@@ -11,7 +11,7 @@ from torch import Tensor
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.atlas.atlas_data import AtlasData
 from splinecam.atlas.extracting import Extract, extract
-from splinecam.atlas.windows import Box, regions_in
+from splinecam.atlas.windows import Box, local_box, meeting, tiles_in
 from splinecam.errors import DomainError
 from splinecam.geometry.domain import Domain
 
@@ -22,40 +22,42 @@ __all__ = ["Shown", "colors_of"]
 class Shown:
     """What a picture shows of an atlas.
 
-    box: the window, None for the whole; domain: the rectangle, or the whole polygon; regions: those
-    in the window by tile, None for all; count: their number.
+    box: the window, None for the whole; domain: the rectangle, or the whole polygon; tiles: the
+    numbers of those in the window; count: the number of regions in it.
     """
 
     atlas: AtlasData
     box: Box | None
     domain: Domain
-    regions: dict[int, Tensor] | None
+    tiles: list[int]
     count: int
 
     @classmethod
     def of(cls, atlas: AtlasData, box: Box | None) -> Shown:
         """What is in a window, or in the whole atlas."""
         if box is None:
-            return cls(atlas, None, atlas.domain, None, len(atlas))
-        regions = regions_in(atlas, box)
-        count = sum(faces.shape[0] for faces in regions.values())
+            return cls(atlas, None, atlas.domain, list(range(atlas.num_tiles)), len(atlas))
+        local = local_box(atlas.frame, box)
+        tiles = tiles_in(atlas, local)
+        count = sum(meeting(atlas.tile(k).mesh, local).shape[0] for k in tiles)
         if not count:
             raise DomainError(f"The window {list(box)} is outside of the domain.")
         u0, v0, u1, v1 = box
         corners = torch.tensor([[u0, v0], [u1, v0], [u1, v1], [u0, v1]], dtype=torch.float64)
         domain = replace(atlas.domain, corners=corners.to(atlas.domain.corners))
-        return cls(atlas, box, domain, regions, count)
+        return cls(atlas, box, domain, tiles, count)
 
     def some(self, count: int) -> Extract:
         """About so many of the regions, evenly chosen, or all of them."""
         step = max(1, -(-self.count // count))
-        if self.regions is not None:
-            return extract(self.atlas, {k: faces[::step] for k, faces in self.regions.items()})
+        local = None if self.box is None else local_box(self.atlas.frame, self.box)
 
         def evenly(tile: PartitionData) -> Tensor:
+            if local is not None:
+                return meeting(tile.mesh, local)[::step]
             return torch.arange(0, len(tile), step, device=tile.mesh.uv.device)
 
-        return extract(self.atlas, evenly)
+        return extract(self.atlas, evenly, self.tiles)
 
     def colors(self, color: Any, found: Extract) -> Any:
         """What some regions are coloured by, from what was given for the whole atlas."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from splinecam.errors import DomainError
 from splinecam.geometry.frame import Frame
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Box", "checked_box", "local_box", "meeting", "middle_window", "regions_in", "window"]
+__all__ = ["Box", "checked_box", "local_box", "meeting", "middle_window", "tiles_in", "window"]
 
 Box = tuple[float, float, float, float]
 
@@ -29,10 +29,11 @@ def window(atlas: AtlasData, box: Sequence[float]) -> Partition:
 
     box: the rectangle (u0, v0, u1, v1) in plane coordinates.
     """
-    found = regions_in(atlas, checked_box(box))
-    if not any(faces.shape[0] for faces in found.values()):
+    local = local_box(atlas.frame, checked_box(box))
+    found = extract(atlas, lambda tile: meeting(tile.mesh, local), tiles_in(atlas, local))
+    if not len(found.part):
         raise DomainError(f"The window {list(box)} is outside of the domain.")
-    return extract(atlas, found).part
+    return found.part
 
 
 def checked_box(box: Sequence[float]) -> Box:
@@ -52,23 +53,13 @@ def local_box(frame: Frame, box: Box) -> Box:
     return float(u0), float(v0), float(u1), float(v1)
 
 
-def tiles_in(atlas: AtlasData, local: Box) -> Iterator[tuple[int, bool]]:
-    """Yield the tiles whose boxes meet a local rectangle, and whether they are inside of it."""
+def tiles_in(atlas: AtlasData, local: Box) -> list[int]:
+    """The numbers of the tiles whose boxes meet a local rectangle, ascending."""
     u0, v0, u1, v1 = local
-    for number, (left, low, right, high) in enumerate(atlas.boxes.tolist()):
-        if left <= u1 and right >= u0 and low <= v1 and high >= v0:
-            yield number, left >= u0 and right <= u1 and low >= v0 and high <= v1
-
-
-def regions_in(atlas: AtlasData, box: Box) -> dict[int, Tensor]:
-    """The regions of each tile, by its number, that meet a rectangle of the plane."""
-    local = local_box(atlas.frame, box)
-    return {
-        number: torch.arange(len(atlas.tile(number)), device=atlas.device)
-        if inside
-        else meeting(atlas.tile(number).mesh, local)
-        for number, inside in tiles_in(atlas, local)
-    }
+    left, low, right, high = atlas.boxes.unbind(1)
+    near = (left <= u1) & (right >= u0) & (low <= v1) & (high >= v0)
+    found: list[int] = near.nonzero()[:, 0].tolist()
+    return found
 
 
 def meeting(mesh: Mesh, box: Box) -> Tensor:
@@ -77,6 +68,8 @@ def meeting(mesh: Mesh, box: Box) -> Tensor:
     left, low, right, high = mesh.boxes().unbind(1)
     near = (left <= u1) & (right >= u0) & (low <= v1) & (high >= v0)
     faces = near.nonzero()[:, 0]
+    if bool(((left >= u0) & (right <= u1) & (low >= v0) & (high <= v1)).all()):
+        return faces
     entries, counts = take_rows(mesh.offsets, faces)
     half, ends = take(mesh.corners, entries), mesh.edges.view(-1)
     p = take(mesh.uv, take(ends, half))
