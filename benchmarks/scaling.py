@@ -1,0 +1,208 @@
+"""How time, memory and bytes grow with regions and domains, and what a plan for more is based on.
+
+Run ``python benchmarks/scaling.py``; ``--only folds294_atlas`` runs one line, ``--folder`` says
+where atlases are written. Every line is measured in a process of its own. The number of regions is
+known beforehand: lines in general position make as many as there are lines and crossings, and one
+more, and folds make mirror images of these. *right* tells whether the number, Euler's number and
+the sum of all areas are. *CPU* are seconds of the processor, without other processes. *peak* is the most memory in use beyond what was before, the result
+included. *bytes* are those of the stored form per region: of an atlas, or of ``part.save``.
+
+With ``--domains 500`` the cost of a domain is measured: of a sweep that keeps the partitions, and of
+one that keeps a number of each.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import torch
+from common import Table, alone, machine, options, perceptron, warm_up, with_peak
+from networks import folds
+from torch import Tensor, nn
+
+import splinecam as sc
+
+CPU = torch.device("cpu")
+PRECISION = 1e-9  # of the sum of all areas
+
+TABLE = Table(
+    {
+        "workload": "<18",
+        "regions": ">14,",
+        "right": ">7",
+        "seconds": ">9.2f",
+        "CPU": ">9.2f",
+        "µs each": ">9.2f",
+        "peak MiB": ">10,.0f",
+        "bytes": ">8.0f",
+        "open": ">9.4f",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A network with a known number of regions, and how it is computed.
+
+    way: "whole" in memory; "budget" within 200 MB; "workers" by two processes; "atlas" on disk
+    within 4 GB.
+    """
+
+    pleats: int
+    times: int
+    lines: int
+    way: str
+
+    def model(self) -> nn.Module:
+        return folds(self.pleats, self.times, self.lines)
+
+    def regions(self) -> int:
+        """The number of regions, counted without the library."""
+        *_, last, _, _ = self.model()
+        return self.pleats ** (2 * self.times) * count(last.weight.detach(), last.bias.detach())
+
+
+WORKLOADS = {
+    "lines1860": Scale(8, 0, 1860, "whole"),
+    "lines1860_budget": Scale(8, 0, 1860, "budget"),
+    "lines1860_workers": Scale(8, 0, 1860, "workers"),
+    "folds29": Scale(8, 2, 29, "whole"),
+    "folds29_budget": Scale(8, 2, 29, "budget"),
+    "folds29_workers": Scale(8, 2, 29, "workers"),
+    "folds29_atlas": Scale(8, 2, 29, "atlas"),
+    "folds92": Scale(8, 2, 92, "whole"),
+    "folds92_atlas": Scale(8, 2, 92, "atlas"),
+    "lines5870_budget": Scale(8, 0, 5870, "budget"),
+    "folds294_atlas": Scale(8, 2, 294, "atlas"),
+}
+LARGE = {"folds92", "folds92_atlas", "lines5870_budget", "folds294_atlas"}
+
+
+def count(weight: Tensor, bias: Tensor) -> int:
+    """The regions of the unit square that lines ``weight @ x + bias = 0`` in general position make.
+
+    One, and one more for every line that crosses the square and for every crossing inside.
+    """
+    start, end, crosses = _clipped(weight, bias)
+    start, end = start[crosses], end[crosses]
+    weight, bias = weight[crosses], bias[crosses]
+    crossings = 0
+    for some in torch.arange(len(bias)).split(1024):
+        sides = [weight[some] @ point.T + bias[some, None] for point in (start, end)]
+        apart = (sides[0] > 0) != (sides[1] > 0)  # the others' ends are on both sides of the line
+        apart &= _both(weight, bias, start[some], end[some])
+        apart[torch.arange(len(some)), some] = False  # a line does not cross itself
+        crossings += int(apart.sum())
+    return 1 + len(bias) + crossings // 2
+
+
+def _both(weight: Tensor, bias: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """Whether the ends of some segments are on both sides of each line, (N, L)."""
+    return (start @ weight.T + bias > 0) != (end @ weight.T + bias > 0)
+
+
+def _clipped(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The ends of lines in the unit square, (L, 2) each, and whether they cross it, (L,)."""
+    square = (weight * weight).sum(1, keepdim=True)
+    foot, along = -bias[:, None] * weight / square, torch.stack([-weight[:, 1], weight[:, 0]], 1)
+    low, high = (0 - foot) / along, (1 - foot) / along
+    first = torch.minimum(low, high).amax(1, keepdim=True)
+    last = torch.maximum(low, high).amin(1, keepdim=True)
+    return foot + first * along, foot + last * along, (first < last)[:, 0]
+
+
+def measure(name: str, folder: str | None) -> dict[str, Any]:
+    """One line of the table."""
+    scale, domain = WORKLOADS[name], sc.Domain.box(0.0, 1.0)
+    model, expected = scale.model(), scale.regions()
+    warm_up(CPU)
+    store = Path(tempfile.mkdtemp(prefix="splinecam-scaling-", dir=folder))
+    quiet = {"device": CPU, "progress": False}
+    if scale.way == "budget":
+        quiet["memory"] = 2e8
+    if scale.way == "workers":
+        quiet["n_jobs"] = 2
+        sc.partition(perceptron(2, 64, 16, 1), domain, **quiet)  # starts the processes
+    if scale.way == "atlas":
+        quiet |= {"memory": 4e9, "store": store / "atlas"}
+    try:
+        begin, used = perf_counter(), process_time()
+        made, peak = with_peak(lambda: sc.partition(model, domain, **quiet), CPU)
+        taken, used = perf_counter() - begin, process_time() - used
+        row = _stored(made, scale.way, store)
+        mesh = made.mesh if isinstance(made, sc.Partition) else made
+        euler = mesh.num_vertices - mesh.num_edges + len(made)
+        right = len(made) == expected and euler == 1 and abs(_area(made) - 1) < PRECISION
+        return {
+            **{"workload": name, "regions": len(made), "right": "yes" if right else "NO"},
+            **{
+                "seconds": taken,
+                "CPU": used,
+                "µs each": 1e6 * taken / len(made),
+                "peak MiB": peak / 2**20,
+            },
+            **row,
+        }
+    finally:
+        shutil.rmtree(store)
+
+
+def _stored(made: Any, way: str, store: Path) -> dict[str, float]:
+    """Bytes of the stored form per region, and seconds to open an atlas."""
+    if way != "atlas":
+        made.save(store / "part.npz")
+        return {"bytes": (store / "part.npz").stat().st_size / len(made)}
+    size = sum(file.stat().st_size for file in (store / "atlas").rglob("*") if file.is_file())
+    begin = perf_counter()
+    sc.load(store / "atlas")
+    return {"bytes": size / len(made), "open": perf_counter() - begin}
+
+
+def _area(made: Any) -> float:
+    if isinstance(made, sc.Partition):
+        return float(made.areas.sum())
+    return sum(float(made.tile(k).areas.sum()) for k in range(made.num_tiles))
+
+
+def domains(number: int) -> str:
+    """What a small domain costs: with its partition, and with a number of it."""
+    model, places = perceptron(5, 50, 50, 50, 5), []
+    centers = torch.randn(number, 5, generator=torch.Generator().manual_seed(0))
+    places = [sc.Domain.around(x, side=1.0, seed=i) for i, x in enumerate(centers)]
+    warm_up(CPU)
+    begin = process_time()
+    parts = sc.sweep(model, places, device=CPU, progress=False)
+    kept = process_time() - begin
+    regions = sum(map(len, parts))
+    size = sum(x.nbytes for part in parts for x in (part.values, *vars(part.mesh).values()))
+    del parts
+    begin = process_time()
+    sc.sweep(model, places, device=CPU, progress=False, reduce=len)
+    reduced = process_time() - begin
+    return (
+        f"{number:,} domains, {regions / number:,.0f} regions each: {1e3 * kept / number:.2f} ms "
+        f"and {size / number:,.0f} bytes each, {1e3 * reduced / number:.2f} ms for a number of each, of one core"
+    )
+
+
+def main() -> None:
+    parser = options(__doc__, WORKLOADS)
+    parser.add_argument("--folder", help="where atlases are written (default: a temporary folder)")
+    parser.add_argument("--domains", type=int, help="measure the cost of so many small domains")
+    given = parser.parse_args()
+    print(machine(CPU))
+    if given.domains:
+        print(alone(domains, given.domains))
+        return
+    print(TABLE.heading())
+    for name in given.only or [name for name in WORKLOADS if name not in LARGE]:
+        print(TABLE.line(alone(measure, name, given.folder)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
