@@ -4,11 +4,12 @@ Run ``python benchmarks/scaling.py``; ``--only folds294_atlas`` runs one line, `
 where atlases are written. Every line is measured in a process of its own. The number of regions is
 known beforehand: lines in general position make as many as there are lines and crossings, and one
 more, and folds make mirror images of these. *right* tells whether the number, Euler's number and
-the sum of all areas are. *CPU* are seconds of the processor, without other processes. *peak* is the most memory in use beyond what was before, the result
-included. *bytes* are those of the stored form per region: of an atlas, or of ``part.save``.
+the sum of all areas are. *CPU* are seconds of the processor, without those of other processes.
+*peak* is the most memory in use beyond what was before, the result included. *bytes* are those of
+the stored form per region: of an atlas, or of ``part.save``.
 
-With ``--domains 500`` the cost of a domain is measured: of a sweep that keeps the partitions, and of
-one that keeps a number of each.
+With ``--domains 500`` the cost of a domain is measured: of a sweep that keeps the partitions, and
+of one that keeps a number of each.
 """
 
 from __future__ import annotations
@@ -185,12 +186,14 @@ def domains(number: int) -> str:
     sc.sweep(model, places, device=CPU, progress=False, reduce=len)
     reduced = process_time() - begin
     return (
-        f"{number:,} domains, {regions / number:,.0f} regions each: {1e3 * kept / number:.2f} ms "
-        f"and {size / number:,.0f} bytes each, {1e3 * reduced / number:.2f} ms for a number of each, of one core"
+        f"{number:,} domains, {regions / number:,.0f} regions each, on one core: "
+        f"{1e3 * kept / number:.2f} ms and {size / number:,.0f} bytes each, "
+        f"{1e3 * reduced / number:.2f} ms for a number of each"
     )
 
 
 def main() -> None:
+    """Print the table, or the cost of domains."""
     parser = options(__doc__, WORKLOADS)
     parser.add_argument("--folder", help="where atlases are written (default: a temporary folder)")
     parser.add_argument("--domains", type=int, help="measure the cost of so many small domains")
