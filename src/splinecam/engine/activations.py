@@ -26,6 +26,7 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import DenseResult, History
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
+from splinecam.network.program import Program
 
 __all__ = [
     "Interpolated",
@@ -33,6 +34,7 @@ __all__ = [
     "Refined",
     "State",
     "empty_table",
+    "first_state",
     "join_states",
     "rows_in_block",
 ]
@@ -266,6 +268,14 @@ class State:
             pending = self._interpolate(numbers).select(ids[ids >= known] - known)
         rows = {name: value[ids[ids < known]] for name, value in self.rows.items()}
         return State(tile.mesh, rows, dict(self.bounds), pending)
+
+
+def first_state(program: Program, mesh: Mesh, x: Tensor) -> State:
+    """The state before the first stage: polygons, and the inputs at their corners."""
+    x = x.to(program.device)
+    magnitude = x.abs().amax(0, keepdim=True)
+    bound = Bound(magnitude, EPS * magnitude)
+    return State(mesh.to(program.device), {program.input_name: x}, {program.input_name: bound})
 
 
 def join_states(mesh: Mesh, tiles: Sequence[Tile], ends: list[State]) -> State:

@@ -20,7 +20,7 @@ from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.refine import ClearLayer, refine, refine_compiled
 from splinecam.arrangement.refinement import Refinement
-from splinecam.engine.activations import LayerInput, State, join_states
+from splinecam.engine.activations import LayerInput, State, first_state, join_states
 from splinecam.engine.artificial_cuts import DividedFace, divide_face, sample_face
 from splinecam.engine.cut_lines import CutLines, RegionSample, choose_lines
 from splinecam.engine.evaluate import evaluate
@@ -38,7 +38,6 @@ from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.geometry.subdivision import Mesh, kept, polygon_mesh
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
-from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
 __all__ = [
@@ -127,14 +126,6 @@ def run(
 def faces_within(memory: int) -> int:
     """How many regions a refinement may have that stays within so many bytes."""
     return memory // _MESH_BYTES
-
-
-def first_state(program: Program, mesh: Mesh, x: Tensor) -> State:
-    """The state before the first stage: polygons, and the inputs at their corners."""
-    x = x.to(program.device)
-    magnitude = x.abs().amax(0, keepdim=True)
-    bound = Bound(magnitude, EPS * magnitude)
-    return State(mesh.to(program.device), {program.input_name: x}, {program.input_name: bound})
 
 
 @dataclass
