@@ -391,11 +391,7 @@ class Run:
 def _more_memory(memory: int) -> str:
     """What to do about an amount of memory that is too small."""
     if memory < _LEAST_MEMORY:
-        return (
-            f"Less than {_LEAST_MEMORY:,} bytes is hardly ever enough: raise memory, or leave it "
-            "out to use what is free."
-        )
-    return (
-        f"What is cut at once must stay below {faces_within(memory):,} regions: raise memory, or "
-        "choose a smaller domain."
-    )
+        least = f"Less than {_LEAST_MEMORY:,} bytes is hardly ever enough"
+        return f"{least}: raise memory, or leave it out to use what is free."
+    most = f"{memory // _MESH_BYTES:,} regions"
+    return f"What is cut at once must stay below {most}: raise memory, or choose a smaller domain."
