@@ -104,6 +104,16 @@ def test_a_window_has_the_regions_that_meet_it(atlas: sc.Atlas, whole: sc.Partit
     assert found.stats()["NR"] == len(found)
 
 
+def test_a_tiny_window_is_found_to_the_last_digits(atlas: sc.Atlas) -> None:
+    corner = atlas[7].vertices.mean(0)
+    u, v = corner.tolist()
+    found = atlas.window((u - 1e-12, v - 1e-12, u + 1e-12, v + 1e-12))
+    assert len(found) == 1
+    assert float(found.areas[0]) == atlas[7].area
+    edge = atlas[7].vertices[:2].mean(0).tolist()
+    assert len(atlas.window((edge[0] - 1e-9, edge[1] - 1e-9, edge[0] + 1e-9, edge[1] + 1e-9))) <= 2
+
+
 def test_the_middle_window_has_at_most_so_many_regions(atlas: sc.Atlas) -> None:
     for most in (20, 100):
         count = len(atlas.window(middle_window(atlas, most)))

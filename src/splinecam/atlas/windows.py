@@ -75,8 +75,9 @@ def meeting(mesh: Mesh, box: Box) -> Tensor:
     p = take(mesh.uv, take(ends, half))
     side = take(mesh.uv, take(ends, half ^ 1)) - p
     # The corner of the rectangle that is farthest to the left of a side's line.
-    x = torch.where(side[:, 1] > 0, u0, u1) - p[:, 0]
-    y = torch.where(side[:, 0] > 0, v1, v0) - p[:, 1]
+    first, last = p.new_tensor([u0, v0]), p.new_tensor([u1, v1])
+    x = torch.where(side[:, 1] > 0, first[0], last[0]) - p[:, 0]
+    y = torch.where(side[:, 0] > 0, last[1], first[1]) - p[:, 1]
     apart = side[:, 0] * y - side[:, 1] * x < 0
     owner = owners_of(counts, entries.shape[0])
     number = torch.zeros_like(faces).index_add_(0, owner, apart.long())
