@@ -393,5 +393,5 @@ def _more_memory(memory: int) -> str:
     if memory < _LEAST_MEMORY:
         least = f"Less than {_LEAST_MEMORY:,} bytes is hardly ever enough"
         return f"{least}: raise memory, or leave it out to use what is free."
-    most = f"{memory // _MESH_BYTES:,} regions"
+    most = f"{faces_within(memory):,} regions"
     return f"What is cut at once must stay below {most}: raise memory, or choose a smaller domain."
