@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from splinecam import nn
     from splinecam._captured import Captured, capture
     from splinecam._difference import difference
-    from splinecam._partition import Partition, Region, Unresolved, load, partition
+    from splinecam._partition import Partition, Region, Unresolved, load
+    from splinecam._partitioning import partition
     from splinecam._sweep import sweep
     from splinecam.analysis.boundary import Boundary, LevelSet
     from splinecam.analysis.class_regions import ClassRegions
@@ -131,7 +132,8 @@ __all__ = [
 _MODULES = {
     "_captured": ("Captured", "capture"),
     "_difference": ("difference",),
-    "_partition": ("Partition", "Region", "Unresolved", "load", "partition"),
+    "_partition": ("Partition", "Region", "Unresolved", "load"),
+    "_partitioning": ("partition",),
     "_sweep": ("sweep",),
     "analysis.boundary": ("Boundary", "LevelSet"),
     "analysis.class_regions": ("ClassRegions",),

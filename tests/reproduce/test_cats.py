@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import partition
+from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
 from splinecam.reproduce.cats import AREA, plane, triples, turning
 

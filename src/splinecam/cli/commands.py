@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from splinecam import __version__
-from splinecam._partition import Partition, load, partition
+from splinecam._partition import Partition, load
+from splinecam._partitioning import partition
 from splinecam._util.files import writing
 from splinecam._util.options import device_of
 from splinecam.analysis.comparison import compare

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam._util.files import replaced, writing
 from splinecam.geometry.domain import Domain
 from splinecam.plot import plot, plot_layers, plot_surface, require_matplotlib

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from splinecam._partition import partition
+from splinecam._partitioning import partition
 from splinecam._util.files import replaced, writing
 from splinecam._util.options import device_of
 from splinecam.analysis.property_check import PropertyCheck

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam._util.backend import backend_of
 from splinecam._util.options import device_of
 from splinecam.compat.utils import Maps

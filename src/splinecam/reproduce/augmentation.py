@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._partition import partition
+from splinecam._partitioning import partition
 from splinecam.reproduce.data import Images
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
 from splinecam.reproduce.fitting import Training

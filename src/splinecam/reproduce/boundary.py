@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam.analysis.boundary import Boundary
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam.analysis.boundary import Boundary
 from splinecam.geometry.domain import Domain
 from splinecam.reproduce.cats_pictures import (

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from splinecam._partition import partition
+from splinecam._partitioning import partition
 from splinecam.reproduce.augmenting import flipped
 from splinecam.reproduce.data import Images, load_images
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup

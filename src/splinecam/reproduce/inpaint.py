@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam._util.csr import lengths
 from splinecam.geometry.domain import Domain
 from splinecam.reproduce.data import Photo, load_photo

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
 from splinecam.nn import PeriodicEncoding
 from splinecam.plot import INK, plot_bands

@@ -15,7 +15,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from splinecam._partition import partition
+from splinecam._partitioning import partition
 from splinecam.reproduce.data import Images, load_images
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup
 from splinecam.reproduce.fitting import Training

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
 from splinecam.plot.figures import plain_spines
 from splinecam.plot.palette import GREY

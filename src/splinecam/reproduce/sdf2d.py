@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import l1_loss
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
 from splinecam.reproduce.data import Photo, load_photo, signed_distance_image
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import l1_loss
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.plot import plot_bands, plot_slices

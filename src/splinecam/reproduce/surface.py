@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
 from splinecam.reproduce.fitting import Training, fit

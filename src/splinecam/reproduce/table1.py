@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam.analysis.measures import shapes
 from splinecam.errors import DataError
 from splinecam.geometry.domain import Domain

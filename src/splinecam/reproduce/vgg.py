@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
 from splinecam.plot.figures import new_figure, plain_spines
 from splinecam.plot.palette import GREY

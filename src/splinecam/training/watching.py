@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from splinecam._partition import Partition, partition, require_module
+from splinecam._partition import Partition, require_module
+from splinecam._partitioning import partition
 from splinecam._util.options import kind_of
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain

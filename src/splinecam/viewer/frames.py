@@ -8,7 +8,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Protocol
 
-from splinecam._partition import Partition, partition
+from splinecam._partition import Partition
+from splinecam._partitioning import partition
 from splinecam.errors import DomainError, FileError, SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.training.eval_mode import temporary_eval_mode

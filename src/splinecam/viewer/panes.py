@@ -191,7 +191,7 @@ def panes_of(
     lists. max_regions, memory: limits of what is computed while one looks. options: output, device
     and names, for subjects that are models.
 
-    >>> from splinecam._partition import partition
+    >>> from splinecam._partitioning import partition
     >>> net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
     >>> part = partition(net, Domain.box(-1, 1), progress=False)
     >>> [pane.labels for pane in panes_of([part, [part, part], (net, Domain.box(-1, 1))])]
