@@ -187,8 +187,9 @@ class Partition(PartitionData, Views[Region]):
         layer: how many layers, from 0 for the undivided domain to ``len(part.layers)``; or the name
         of the last one.
 
+        >>> import splinecam as sc
         >>> model = nn.Sequential(nn.Identity(), nn.ReLU(), nn.Hardtanh(-9, 1))
-        >>> part = partition(model, Domain.box(-2, 2), progress=False)
+        >>> part = sc.partition(model, Domain.box(-2, 2), progress=False)
         >>> [len(part.at_layer(k)) for k in range(3)], len(part.at_layer("1"))
         ([1, 4, 9], 4)
         """

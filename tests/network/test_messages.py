@@ -389,10 +389,14 @@ def test_too_little_memory(memory: int) -> None:
         sc.partition(mlp(), box, memory=memory, progress=False)
     with pytest.raises(sc.LimitError, match=text):
         sc.sweep(mlp(), [box], memory=memory, progress=False)
+
+
+def test_memory_for_few_regions_at_a_time_is_enough() -> None:
     torch.manual_seed(0)
     large = nn.Sequential(nn.Linear(2, 300), nn.ReLU(), nn.Linear(300, 1))
-    with pytest.raises(sc.LimitError, match="must stay below 1,000 regions: raise memory, or"):
-        sc.partition(large, box, memory=1e6, progress=False)
+    box = sc.Domain.box(-1, 1)
+    parts = [sc.partition(large, box, memory=memory, progress=False) for memory in (1e6, None)]
+    assert len(parts[0]) == len(parts[1]) > 10_000
 
 
 # -- files in place of models ---------------------------------------------------------------------

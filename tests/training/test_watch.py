@@ -346,10 +346,10 @@ def test_partitions_in_memory_have_a_limit():
     part.save(file)
     kept = MemoryStore(limit=2 * file.tell())
     for step in range(2):
-        kept.keep(step, part, {"loss": 1.0}, {})
+        kept.keep(step, part, {"loss": 1.0}, {}, None)
     with pytest.warns(UserWarning, match="from step 2 on only scalars"):
-        kept.keep(2, part, {"loss": 1.0}, {})
-    kept.keep(3, part, {"loss": 1.0}, {})  # said once
+        kept.keep(2, part, {"loss": 1.0}, {}, None)
+    kept.keep(3, part, {"loss": 1.0}, {}, None)  # said once
     assert [each.source is not None for each in kept.snapshots] == [True, True, False, False]
     assert [each.scalars["loss"] for each in kept.snapshots] == [1.0] * 4
     with pytest.raises(sc.SplineCamError, match="store="):

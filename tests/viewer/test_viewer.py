@@ -339,7 +339,11 @@ print("went on", flush=True)
 def test_a_script_waits_until_ctrl_c_and_ends_with_a_viewer_open() -> None:
     words = [sys.executable, "-W", "error", "-c", SCRIPT]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, text=True, **pipes) as process:
+
+    def heed_interrupts() -> None:  # which programs in the background of a shell ignore
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(words, text=True, preexec_fn=heed_interrupts, **pipes) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("The viewer is open at http://127.0.0.1:")
         assert process.stderr.readline() == "Close its page or press Ctrl-C to end it.\n"
