@@ -27,6 +27,7 @@ __all__ = [
     "SHORT_SIDE",
     "SLOPE_PRECISION",
     "SMALLEST_DOMAIN",
+    "THINNEST",
     "UNRESOLVED_REACH",
     "UV_ERROR",
     "VALUE_PRECISION",
@@ -63,6 +64,10 @@ JACOBIAN_PRECISION = 1e-6
 # validate() does not check regions within this distance of a place that the partition reports as
 # unresolved, in the engine's frame.
 UNRESOLVED_REACH = 2.0**-20
+
+# The width in the engine's frame up to which faces are not divided further where a partition is
+# refined. It leaves room for new vertices, which rounding moves off the sides that they divide.
+THINNEST = 2.0**-36
 
 # The relative distance from a plane up to which points lie in it.
 PLANAR = 1e-9

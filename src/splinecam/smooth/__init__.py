@@ -1,0 +1,1 @@
+"""Networks with smooth functions: replaced by piecewise-linear ones, within proved bounds."""

@@ -1,0 +1,301 @@
+"""Faces refined where the class is uncertain, until little of the domain is left undecided.
+
+Faces whose class is certain keep their maps. Others are divided into triangles, whose maps have the
+values of the network itself at their corners. So their error is that of linear interpolation,
+which falls with the square of their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from splinecam._util.backend import backend_of
+from splinecam._util.csr import take
+from splinecam._util.tolerances import EPS, THINNEST
+from splinecam.errors import LimitError
+from splinecam.geometry.subdivision import Mesh
+from splinecam.smooth.certainty import band_shares, slacks, slacks_of_faces, undecided_areas
+from splinecam.smooth.refinement import Triangulation, bisected, closed, stitched, triangulated
+
+__all__ = ["Bounded", "Cells", "Goal", "refined"]
+
+Real = Callable[[Tensor], Tensor]
+"""The outputs (N, n) of a network at local coordinates (N, 2)."""
+
+_Judged = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+_MARGIN = 2.0  # faces stay if they are certain even with this many times their bound
+_WASTE = 0.05  # the part of a bound below which curvature is not what keeps a triangle undecided
+_PROGRESS = 0.9  # the part of the undecided area that divided triangles may keep
+_PATIENCE = 2  # rounds without progress after which the rest is left undecided
+_UPWARDS = 1 + 64 * EPS
+
+
+class Cells(Protocol):
+    """Bounds on the second derivative of a network, and on its distance from a smooth one."""
+
+    def largest(self, boxes: Tensor) -> Tensor:
+        """The bounds on boxes (N, 4), lowest u and v and highest u and v: (N, 2 or more, n)."""
+        ...
+
+
+class Bounded(NamedTuple):
+    """A mesh with values (V, n) at its vertices, and how far a network is from them.
+
+    bounds: (F, n) on each face; undecided: the share of the domain where the class is uncertain, at
+    most.
+    """
+
+    mesh: Mesh
+    values: Tensor
+    bounds: Tensor
+    undecided: float = 1.0
+
+
+@dataclass(frozen=True)
+class Goal:
+    """When a mesh is fine enough.
+
+    tolerance: (n,) the largest bounds of undecided faces; share: the largest undecided part of the
+    domain; level: of one output, at which the class changes; max_regions: an error beyond so many.
+    """
+
+    tolerance: Tensor
+    share: float
+    level: float = 0.0
+    max_regions: int | None = None
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What triangles are refined by, and towards.
+
+    whole: the area of the domain; area: the part of it on which triangles may be undecided in all.
+    """
+
+    real: Real
+    cells: Cells
+    goal: Goal
+    whole: float
+    area: float
+
+
+@dataclass(frozen=True)
+class _Triangles:
+    """Triangles with values and how far they are off, (V, n) each, and what follows from both.
+
+    bounds: (T, n); curved: (T, n) the part of the bounds that falls as triangles become smaller;
+    undecided: (T,) whether the class is uncertain somewhere; areas: (T,); band: (T,) the area on
+    which the class is uncertain.
+    """
+
+    shape: Triangulation
+    values: Tensor
+    errors: Tensor
+    bounds: Tensor
+    curved: Tensor
+    undecided: Tensor
+    areas: Tensor
+    band: Tensor
+
+
+def refined(found: Bounded, real: Real, cells: Cells, goal: Goal, layer: int) -> Bounded:
+    """Refine the faces whose class is uncertain, until the goal is reached or cannot be.
+
+    layer: the number that new edges and vertices get as their layer.
+    """
+    whole = float(found.mesh.areas_and_centroids()[0].sum())
+    areas = _undecided(found, goal)
+    chosen = slacks_of_faces(found.mesh, found.values, _MARGIN * found.bounds, goal.level) <= 0
+    chosen &= ~_too_thin(found.mesh)
+    while bool((chosen & (areas > 0)).any()):
+        area = goal.share * whole - float(areas[~chosen].sum())
+        task = _Task(real, cells, goal, whole, area)
+        made = _divided(_begun(found, chosen, task), task, len(chosen) - int(chosen.sum()))
+        found = _stitched(found, made, layer)
+        chosen = _held_back(found, made, task)
+        areas = _undecided(found, goal)
+    return found._replace(undecided=float(areas.sum()) / whole)
+
+
+def _undecided(found: Bounded, goal: Goal) -> Tensor:
+    """The undecided area of each face, (F,)."""
+    return undecided_areas(found.mesh, found.values, found.bounds, goal.level)
+
+
+def _too_thin(mesh: Mesh) -> Tensor:
+    """The faces that are thinner than rounding allows to divide them, (F,)."""
+    box = mesh.boxes()
+    extent = (box[:, 2:] - box[:, :2]).amax(1)
+    return mesh.areas_and_centroids()[0] <= THINNEST * extent
+
+
+def _begun(found: Bounded, chosen: Tensor, task: _Task) -> _Triangles:
+    """Triangles in place of the chosen faces, (F,), with the network's values where they may be."""
+    mesh, shape = found.mesh, triangulated(found.mesh, chosen)
+    known = shape.vertex_ids.shape[0]
+    held = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=chosen.device)
+    held[mesh.corner_vertices()[~chosen[mesh.owners()]]] = True
+    truth = task.real(shape.uv)
+    values = truth.clone()
+    values[:known] = torch.where(
+        held[shape.vertex_ids, None], found.values[shape.vertex_ids], truth[:known]
+    )
+    every = torch.arange(shape.sides.shape[0], device=chosen.device)
+    errors = (truth - values).abs()
+    return _Triangles(shape, values, errors, *_judged(shape, values, errors, every, task))
+
+
+def _judged(
+    shape: Triangulation, values: Tensor, errors: Tensor, triangles: Tensor, task: _Task
+) -> _Judged:
+    """What is known of some triangles, (N,): the last five fields of ``_Triangles``."""
+    step = max(1, backend_of(values.device).numbers // (8 * values.shape[1]))
+    blocks = [
+        _judged_block(shape, values, errors, some, task) for some in torch.split(triangles, step)
+    ]
+    bounds, curved, undecided, areas, band = map(torch.cat, zip(*blocks, strict=True))
+    return bounds, curved, undecided, areas, band
+
+
+def _judged_block(
+    shape: Triangulation, values: Tensor, errors: Tensor, triangles: Tensor, task: _Task
+) -> _Judged:
+    corners = shape.corners(triangles)
+    flat = corners.view(-1)
+    uv = take(shape.uv, flat).view(-1, 3, 2)
+    square, areas = _enclosing_circles(uv)
+    boxes = torch.cat([uv.amin(1), uv.amax(1)], 1)
+    curvature, branch = task.cells.largest(boxes).unbind(1)[:2]
+    curved = curvature * (square[:, None] / 2)
+    at_corners = take(errors, flat).view(*corners.shape, errors.shape[1]).amax(1)
+    bounds = (at_corners + curved + 2 * branch) * _UPWARDS
+    z = take(values, flat).view(*corners.shape, values.shape[1])
+    undecided = slacks(z, bounds, task.goal.level) <= 0
+    some = undecided.nonzero()[:, 0]
+    band = torch.zeros_like(areas)
+    band[some] = areas[some] * band_shares(z[some], bounds[some], task.goal.level)
+    return bounds, curved, undecided, areas, band
+
+
+def _enclosing_circles(uv: Tensor) -> tuple[Tensor, Tensor]:
+    """The squared radius of the smallest circle around triangles (N, 3, 2), and their areas."""
+    side = uv.roll(-1, 1) - uv
+    squares = side.square().sum(2)
+    area = (side[:, 0, 0] * side[:, 1, 1] - side[:, 0, 1] * side[:, 1, 0]).abs() / 2
+    largest = squares.amax(1)
+    # The circle through all three corners is the smallest one if no angle is obtuse.
+    acute = 2 * largest < squares.sum(1)
+    around = squares.prod(1) / (16 * torch.where(acute, area, 1.0).square())
+    return torch.where(acute, around, largest / 4), area
+
+
+def _divided(made: _Triangles, task: _Task, others: int) -> _Triangles:
+    """Divide triangles until the goal is reached, or until that does not help.
+
+    others: the number of the mesh's other faces.
+    """
+    waiting = 0
+    while True:
+        squares = made.shape.squared_lengths()
+        place = made.shape.longest(squares)
+        marked, needed = _marked(made, task, squares, place)
+        if not bool(marked.any()) or (waiting >= _PATIENCE and not needed):
+            return made
+        longest = made.shape.sides.gather(1, place[:, None])[:, 0] >> 1
+        marked = closed(made.shape, marked, longest)
+        most, count = task.goal.max_regions, others + made.shape.sides.shape[0]
+        if most is not None and count + int(marked.sum()) > most:
+            raise LimitError(
+                f"Refinement along the boundary exceeds max_regions={most:,}: at {count:,} regions "
+                f"the class is still uncertain on {float(made.band.sum()) / task.whole:.3g} of the "
+                "domain. Raise max_regions, smooth or undecided, or choose a smaller domain."
+            )
+        made, before, after = _bisected(made, marked, place, task)
+        waiting = waiting + 1 if after > _PROGRESS * before else 0
+
+
+def _marked(made: _Triangles, task: _Task, squares: Tensor, place: Tensor) -> tuple[Tensor, bool]:
+    """The edges (E,) that undecided triangles are to be divided at, before others follow.
+
+    The second result says whether bounds are too large, and not only the undecided area.
+    """
+    edge = made.shape.sides >> 1
+    length = take(squares, edge.view(-1)).view(edge.shape)
+    longest = length.gather(1, place[:, None])
+    helps = made.undecided & (made.curved > _WASTE * made.bounds).any(1)
+    helps &= made.areas.square() > (THINNEST * THINNEST / 4) * longest[:, 0]
+    # How many times smaller triangles are to be: bounds fall with the square of their size.
+    smaller = (made.bounds / task.goal.tolerance).amax(1).sqrt()
+    needed = bool((helps & (smaller > 1)).any())
+    if 0 < task.area < float(made.band.sum()):
+        # The fewest triangles reach an area if all have the same part of it.
+        fair = task.area / int(made.undecided.sum())
+        smaller = torch.maximum(smaller, (made.band / fair).pow(1 / 3))
+    sides = torch.where(smaller[:, None] < 2, length == longest, 4 * length >= longest)
+    marked = torch.zeros_like(made.shape.held)
+    marked[edge[sides & (helps & (smaller > 1))[:, None]]] = True
+    return marked, needed
+
+
+def _bisected(
+    made: _Triangles, marked: Tensor, place: Tensor, task: _Task
+) -> tuple[_Triangles, float, float]:
+    """Divide marked edges (E,), and the undecided area of divided triangles before and after."""
+    split = marked.nonzero()[:, 0]
+    shape, source = bisected(made.shape, marked, place)
+    first = made.shape.num_vertices
+    ends = made.shape.edges[split]
+    truth = task.real(shape.uv[first:])
+    between = (take(made.values, ends[:, 0]) + take(made.values, ends[:, 1])) / 2
+    more = torch.where(made.shape.held[split, None], between, truth)
+    values = torch.cat([made.values, more])
+    errors = torch.cat([made.errors, (truth - more).abs()])
+    kept = made.shape.sides.shape[0] - int(marked[made.shape.sides >> 1].any(1).sum())
+    new = torch.arange(kept, shape.sides.shape[0], device=split.device)
+    judged = _judged(shape, values, errors, new, task)
+    old = source[:kept]
+    rows = (made.bounds, made.curved, made.undecided, made.areas, made.band)
+    joined = [torch.cat([take(row, old), part]) for row, part in zip(rows, judged, strict=True)]
+    result = _Triangles(shape, values, errors, *joined)
+    before = float(made.band.sum() - made.band[old].sum())
+    return result, before, float(judged[-1].sum())
+
+
+def _stitched(found: Bounded, made: _Triangles, layer: int) -> Bounded:
+    """The mesh with its triangles, the values and the bounds."""
+    shape = made.shape
+    known = shape.vertex_ids.shape[0]
+    values = torch.cat([found.values, made.values[known:]])
+    values[shape.vertex_ids] = made.values[:known]
+    stays = torch.ones(found.mesh.num_faces, dtype=torch.bool, device=values.device)
+    stays[shape.faces] = False
+    return Bounded(
+        stitched(found.mesh, shape, layer), values, torch.cat([found.bounds[stays], made.bounds])
+    )
+
+
+def _held_back(found: Bounded, made: _Triangles, task: _Task) -> Tensor:
+    """The faces (F,) to refine next, as values that they hold keep triangles undecided; or none.
+
+    found: the mesh with the triangles, which are its last faces.
+    """
+    mesh, count = found.mesh, made.shape.sides.shape[0]
+    corners = made.shape.corners()
+    errors = take(made.errors, corners.view(-1)).view(*corners.shape, made.errors.shape[1])
+    stuck = made.undecided & (errors.amax(1) > made.curved).any(1)
+    if float(made.band.sum()) <= task.area:
+        stuck &= (made.bounds > task.goal.tolerance).any(1)
+    vertex = mesh.corner_vertices()
+    held = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=vertex.device)
+    held[vertex[-3 * count :].view(-1, 3)[stuck[:, None] & (errors > 0).any(2)]] = True
+    chosen = mesh.sums(held[vertex].long()) > 0
+    chosen[-count:] = False
+    chosen &= ~_too_thin(mesh)
+    chosen[-count:] = bool(chosen.any())
+    return chosen

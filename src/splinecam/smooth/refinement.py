@@ -1,0 +1,278 @@
+r"""Some faces of a mesh divided into triangles, which are bisected further and further.
+
+The longest side of a triangle is divided first. So angles stay above half of the smallest angle
+that there was before (Rosenberg and Stenger, 1975), and the triangles on both sides of an edge
+agree on where it is divided:
+
+          C                   C                   C
+         / \                 /|\                 /|\
+        /   \               / | +               + | +
+       /     \             /  |/ \             / \|/ \
+      A---+---B           A---+---B           A---+---B
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from splinecam._util.csr import following, offsets_of, owners_of, places_of, sort_rows, take
+from splinecam.geometry.subdivision import Mesh
+
+__all__ = ["Triangulation", "bisected", "closed", "stitched", "triangulated"]
+
+
+@dataclass(frozen=True)
+class Triangulation:
+    """T triangles in place of some faces of a mesh, with V vertices and E edges of their own.
+
+    uv: (V, 2); edges: (E, 2); sides: (T, 3) the half-edges of each triangle, as in ``Mesh``; root:
+    (E,) the edge of the mesh that an edge is a part of, -1 inside faces; span: (E, 2) where on its
+    root an edge begins and ends, from 0 to 1; faces: (R,) those of the mesh that are replaced, in
+    ascending order; vertex_ids: the vertices of the mesh that the first vertices are, edge_ids: the
+    edges of the mesh that the first edges are parts of; held: (E,) whether an edge is a part of the
+    border of a face that stays.
+    """
+
+    uv: Tensor
+    edges: Tensor
+    sides: Tensor
+    root: Tensor
+    span: Tensor
+    held: Tensor
+    faces: Tensor
+    vertex_ids: Tensor
+    edge_ids: Tensor
+
+    @property
+    def num_vertices(self) -> int:
+        return int(self.uv.shape[0])
+
+    @property
+    def num_edges(self) -> int:
+        return int(self.edges.shape[0])
+
+    def corners(self, triangles: Tensor | slice = slice(None)) -> Tensor:
+        """The vertices of some triangles, counter-clockwise, (N, 3)."""
+        sides = self.sides[triangles]
+        return take(self.edges.view(-1), sides.reshape(-1)).view(sides.shape)
+
+    def neighbours(self) -> Tensor:
+        """The triangles left and right of each edge, -1 if there is none, (E, 2)."""
+        beside = self.sides.new_full((2 * self.num_edges,), -1)
+        index = torch.arange(self.sides.shape[0], device=beside.device)
+        beside[self.sides.reshape(-1)] = index.repeat_interleave(3)
+        return beside.view(-1, 2)
+
+    def squared_lengths(self) -> Tensor:
+        """The squared length of each edge, (E,)."""
+        a, b = self.edges.unbind(1)
+        return (take(self.uv, b) - take(self.uv, a)).square().sum(1)
+
+    def longest(self, squares: Tensor) -> Tensor:
+        """Which side of each triangle, 0 to 2, is the longest one by squared lengths (E,), (T,).
+
+        Of equally long edges the one with the highest number counts as longer, so that both
+        triangles beside an edge compare it with others in the same way.
+        """
+        edge = self.sides >> 1
+        length = take(squares, edge.reshape(-1)).view(edge.shape)
+        return torch.where(length == length.amax(1, keepdim=True), edge, -1).argmax(1)
+
+
+def triangulated(mesh: Mesh, faces: Tensor) -> Triangulation:
+    """Divide the chosen faces, a mask (F,), into triangles around the mean of their corners.
+
+    Faces with three corners stay as they are.
+    """
+    chosen = faces.nonzero()[:, 0]
+    part, vertex_ids, edge_ids = mesh.select(chosen)
+    vertices, edges = part.num_vertices, part.num_edges
+    counts = part.counts()
+    fan = counts > 3
+    owner = part.owners()
+    wide = fan[owner].nonzero()[:, 0]  # corners of faces that get a vertex in the middle
+    center = vertices + torch.cumsum(fan, 0) - 1
+    start = part.corner_vertices()
+    spoke = torch.full_like(owner, -1)  # the edge from the middle to each corner
+    spoke[wide] = edges + torch.arange(wide.shape[0], device=owner.device)
+    ahead = following(part.offsets, owner.shape[0])
+    fans = torch.stack([part.corners[wide], 2 * spoke[ahead[wide]] + 1, 2 * spoke[wide]], 1)
+    plain = part.corners[(~fan)[owner]].view(-1, 3)
+    spokes = torch.stack([center[owner[wide]], start[wide]], 1)
+    beside = mesh.halfedge_face()[2 * edge_ids[:, None] + torch.arange(2, device=owner.device)]
+    held = ((beside >= 0) & ~faces[beside.clamp(min=0)]).any(1)
+    number = torch.arange(edges, device=owner.device)
+    whole = part.uv.new_tensor([0.0, 1.0])
+    return Triangulation(
+        uv=torch.cat([part.uv, part.means()[fan]]),
+        edges=torch.cat([part.edges, spokes]),
+        sides=torch.cat([plain, fans]),
+        root=torch.cat([number, torch.full_like(wide, -1)]),
+        span=whole.repeat(edges + wide.shape[0], 1),
+        held=torch.cat([held, torch.zeros_like(wide, dtype=torch.bool)]),
+        faces=chosen,
+        vertex_ids=vertex_ids,
+        edge_ids=edge_ids,
+    )
+
+
+def closed(found: Triangulation, marked: Tensor, longest: Tensor) -> Tensor:
+    """The edges to divide, a mask (E,), so that each triangle with one of them has its longest.
+
+    marked: (E,) the edges that are to be divided at least; longest: (T,) edge of each triangle.
+    """
+    marked = marked.clone()
+    beside = found.neighbours()
+    latest = marked.nonzero()[:, 0]
+    while latest.shape[0]:
+        triangles = beside[latest].view(-1)
+        edge = take(longest, triangles[triangles >= 0])
+        latest = torch.unique(edge[~marked[edge]])
+        marked[latest] = True
+    return marked
+
+
+def bisected(found: Triangulation, marked: Tensor, place: Tensor) -> tuple[Triangulation, Tensor]:
+    """Divide marked edges (E,) in the middle, and with them the triangles beside them.
+
+    place: (T,) the longest side of each triangle, which is marked if any of its sides is. Vertex
+    V + k is the middle of the k-th marked edge. Returns also the earlier triangle that each one is
+    a part of, (T,); those that stay come first.
+    """
+    vertices, edges = found.num_vertices, found.num_edges
+    split = marked.nonzero()[:, 0]
+    rank = torch.cumsum(marked, 0) - 1
+    a, b = found.edges[split].unbind(1)
+    middle = vertices + torch.arange(split.shape[0], device=split.device)
+    first = found.edges.clone()
+    first[split, 1] = middle
+    span = found.span.clone()
+    half = found.span[split].mean(1)
+    span[split, 1] = half
+    halves = _Halves(marked, rank, edges)
+
+    # The sides from A to B, from B to C and from C to A; the one from A to B is the longest.
+    touched = marked[found.sides >> 1].any(1)
+    old = touched.nonzero()[:, 0]
+    turn = (place[old, None] + torch.arange(3, device=old.device)) % 3
+    ab, bc, ca = found.sides[old].gather(1, turn).unbind(1)
+    two, one = (marked[side >> 1].nonzero()[:, 0] for side in (ca, bc))
+    count = old.shape[0]
+    number = edges + split.shape[0] + torch.arange(count + len(two) + len(one), device=old.device)
+    to_c, to_ca, to_bc = torch.split(2 * number, [count, len(two), len(one)])
+    ends = found.edges.view(-1)
+    m = vertices + rank[ab >> 1]
+    drawn = torch.cat(
+        [
+            torch.stack([m, ends[ca]], 1),
+            torch.stack([m[two], vertices + rank[ca[two] >> 1]], 1),
+            torch.stack([m[one], vertices + rank[bc[one] >> 1]], 1),
+        ]
+    )
+    left = torch.stack([halves.first(ab), to_c, ca], 1)
+    right = torch.stack([halves.second(ab), bc, to_c + 1], 1)
+    more_left = torch.stack([to_c[two], halves.first(ca[two]), to_ca + 1], 1)
+    more_right = torch.stack([to_bc, halves.second(bc[one]), to_c[one] + 1], 1)
+    left[two] = torch.stack([left[two, 0], to_ca, halves.second(ca[two])], 1)
+    right[one] = torch.stack([right[one, 0], halves.first(bc[one]), to_bc + 1], 1)
+    kept = (~touched).nonzero()[:, 0]
+    inner = torch.full_like(number, -1)
+    made = replace(
+        found,
+        uv=torch.cat([found.uv, (take(found.uv, a) + take(found.uv, b)) / 2]),
+        edges=torch.cat([first, torch.stack([middle, b], 1), drawn]),
+        sides=torch.cat([found.sides[kept], left, right, more_left, more_right]),
+        root=torch.cat([found.root, found.root[split], inner]),
+        span=torch.cat(
+            [
+                span,
+                torch.stack([half, found.span[split, 1]], 1),
+                found.span.new_tensor([0.0, 1.0]).expand(inner.shape[0], 2),
+            ]
+        ),
+        held=torch.cat([found.held, found.held[split], inner >= 0]),
+    )
+    return made, torch.cat([kept, old, old, old[two], old[one]])
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """The two halves of half-edges whose edges are divided: (E,) masks and ranks, and E."""
+
+    marked: Tensor
+    rank: Tensor
+    edges: int
+
+    def first(self, half: Tensor) -> Tensor:
+        """From where the half-edge begins to the middle."""
+        return self._part(half, half & 1)
+
+    def second(self, half: Tensor) -> Tensor:
+        """From the middle to where the half-edge ends."""
+        return self._part(half, 1 - (half & 1))
+
+    def _part(self, half: Tensor, later: Tensor) -> Tensor:
+        edge = half >> 1
+        return 2 * torch.where(later == 1, self.edges + self.rank[edge], edge) + (half & 1)
+
+
+def stitched(mesh: Mesh, found: Triangulation, layer: int) -> Mesh:
+    """The mesh with triangles in place of the faces that they replace.
+
+    Other faces come first, in their order; new vertices on their sides become corners of them.
+    layer: of new edges inside faces, whose unit is 0, and of new vertices.
+    """
+    known, parts = found.vertex_ids.shape[0], found.edge_ids.shape[0]
+    device = mesh.uv.device
+    more = torch.arange(found.num_vertices - known, device=device)
+    vertex = torch.cat([found.vertex_ids, mesh.num_vertices + more])
+    more_edges = torch.arange(found.num_edges - parts, device=device)
+    number = torch.cat([found.edge_ids, mesh.num_edges + more_edges])
+    ends = vertex[found.edges]
+    edges = torch.cat([mesh.edges, ends[parts:]])
+    edges[found.edge_ids] = ends[:parts]
+    inner = found.root[parts:] < 0
+    source = found.edge_ids[found.root[parts:].clamp(min=0)]
+    counts, corners = _other_faces(mesh, found, number)
+    triangles = 2 * number[found.sides >> 1] + (found.sides & 1)
+    return Mesh(
+        uv=torch.cat([mesh.uv, found.uv[known:]]),
+        edges=edges,
+        offsets=offsets_of(torch.cat([counts, counts.new_full((triangles.shape[0],), 3)])),
+        corners=torch.cat([corners, triangles.view(-1)]),
+        edge_layer=torch.cat([mesh.edge_layer, torch.where(inner, layer, mesh.edge_layer[source])]),
+        edge_unit=torch.cat([mesh.edge_unit, torch.where(inner, 0, mesh.edge_unit[source])]),
+        vertex_layer=torch.cat([mesh.vertex_layer, torch.full_like(more, layer)]),
+    )
+
+
+def _other_faces(mesh: Mesh, found: Triangulation, number: Tensor) -> tuple[Tensor, Tensor]:
+    """The counts of corners and the corners of the faces that stay, with parts of their sides.
+
+    number: (E,) of the triangulation's edges in the mesh that is made.
+    """
+    stays = torch.ones(mesh.num_faces, dtype=torch.bool, device=mesh.uv.device)
+    stays[found.faces] = False
+    owner = mesh.owners()
+    some = stays[owner].nonzero()[:, 0]
+    half, owner = mesh.corners[some], owner[some]
+    # The parts of each divided edge in their order, one edge after the other.
+    piece = found.held.nonzero()[:, 0]
+    order = sort_rows(found.root[piece], found.span[piece, 0], found.edge_ids.shape[0])[0]
+    piece = piece[order]
+    per_root = torch.bincount(found.root[piece], minlength=found.edge_ids.shape[0])
+    place = torch.full((mesh.num_edges,), -1, device=half.device)
+    place[found.edge_ids] = torch.arange(per_root.shape[0], device=half.device)
+    root = place[half >> 1]
+    count = torch.where(root >= 0, per_root[root.clamp(min=0)], 1)
+    row = owners_of(count)
+    step = places_of(count, row, offsets_of(count))
+    edge, back, root = half[row] >> 1, half[row] & 1, root[row]
+    step = torch.where(back == 1, count[row] - 1 - step, step)
+    parts = (root >= 0).nonzero()[:, 0]
+    edge[parts] = number[piece[offsets_of(per_root)[root[parts]] + step[parts]]]
+    per_face = torch.zeros_like(mesh.counts()).index_add_(0, owner, count)
+    return per_face[stays], 2 * edge + back
