@@ -18,7 +18,7 @@ from splinecam import plot as _plot
 from splinecam._util.deprecation import renamed
 from splinecam._util.options import device_of
 from splinecam._util.views import Views
-from splinecam.analysis import boundary, measures
+from splinecam.analysis import attaching, boundary, measures
 from splinecam.analysis import class_regions as classes
 from splinecam.analysis import counts as _counts
 from splinecam.analysis import density as _density
@@ -32,6 +32,7 @@ from splinecam.analysis.layers import layer_count, regions_by_layer
 from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.analysis.regions import Region
 from splinecam.analysis.sampling import sample_regions
+from splinecam.analysis.smoothing import Smoothing
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
@@ -64,10 +65,12 @@ def assemble(
     output: Output = None,
     names: Sequence[str] | None = None,
     dtype: torch.dtype = torch.float32,
+    smoothing: Smoothing | None = None,
 ) -> Partition:
     """The partition from the outcome of a run of the engine.
 
-    dtype: that of the model, which is needed where the model itself is missing.
+    dtype: that of the model, which is needed where the model itself is missing. smoothing: what was
+    replaced in the model, whose smooth functions the program does not have.
     """
     part = Partition(
         domain=domain,
@@ -84,6 +87,7 @@ def assemble(
         stripped=program.stripped,
         dtype=dtype if model is None else dtype_of(model),
         output=output,
+        smoothing=smoothing,
     )
     part.names = names
     part._model, part._program = model, program
@@ -146,7 +150,8 @@ class Partition(PartitionData, Views[Region]):
     could not settle (usually none); layers: names of the non-linearities, in the order of
     evaluation; stripped: the final softmax, sigmoid or tanh that was left out, if any; dtype: the
     model's floating-point type; output: which of several outputs of the model this is, None if
-    there is one.
+    there is one; smoothing: what was replaced in a model with smooth functions, None if there are
+    none.
     """
 
     _noun = "region"
@@ -201,6 +206,7 @@ class Partition(PartitionData, Views[Region]):
 
     # Each of these questions is a function of a partition, in a module of its own.
 
+    attach = attaching.attach
     decision_boundary = boundary.decision_boundary
     level_set = boundary.level_set
     class_regions = classes.class_regions

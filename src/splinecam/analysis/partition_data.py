@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,8 +12,9 @@ from torch import Tensor, nn
 
 from splinecam._util.backend import backend_of
 from splinecam._util.deprecation import warn_renamed
-from splinecam._util.tolerances import EPS, PLANAR, SAFETY, VALUE_PRECISION
+from splinecam._util.tolerances import PLANAR
 from splinecam.analysis.class_names import few, names_of
+from splinecam.analysis.smoothing import Smoothing
 from splinecam.engine.affine_maps import AffineMaps, affine_maps, gradients
 from splinecam.engine.merge import Merged, merge
 from splinecam.errors import SplineCamError
@@ -22,17 +22,13 @@ from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.geometry.point_location import Locator
 from splinecam.geometry.subdivision import Mesh
-from splinecam.importing.loading import loaded
-from splinecam.network.capture import capture
-from splinecam.network.capture.outputs import Lost, Output, check_output
-from splinecam.network.model_files import instead_of
+from splinecam.network.capture.outputs import Output
 from splinecam.network.program import Program
 
 __all__ = ["PartitionData", "Unresolved", "in_plane", "region_numbers"]
 
 T = TypeVar("T")
 
-_COMPARED = 1000  # vertices at which a model is compared with a partition from a file
 _ABSENT = (
     "This needs the network, and the partition was loaded without it. Give the same model: "
     "sc.load(path, model=model), or part.attach(model)."
@@ -62,7 +58,8 @@ class PartitionData:
     layer_errors: by the name of a layer, the rounding errors of its units, (n,) each; unresolved:
     places that float64 could not settle, usually none; layers: the names of the non-linearities, in
     the order of evaluation; stripped: the final softmax, sigmoid or tanh that was left out, if any;
-    dtype: the model's floating-point type; output: the selected output of a model with several.
+    dtype: the model's floating-point type; output: the selected output of a model with several;
+    smoothing: what was replaced in a model with smooth functions, None if it has none.
     """
 
     domain: Domain
@@ -75,6 +72,7 @@ class PartitionData:
     stripped: str | None
     dtype: torch.dtype
     output: Output = None
+    smoothing: Smoothing | None = None
     _names: tuple[str, ...] | None = field(default=None, init=False)
     _model: nn.Module | None = field(default=None, init=False)
     _program: Program | None = field(default=None, init=False)
@@ -117,47 +115,34 @@ class PartitionData:
             raise SplineCamError(_ABSENT)
         return self._program
 
-    def attach(self, model: nn.Module | str | os.PathLike[str], *, output: Output = None) -> None:
-        """Give a loaded partition its model back; an error if the model is another one.
-
-        model: the module, or the path of its file for ``load_model``. output: which of several
-        outputs, by default the one that was partitioned.
-        """
-        check_output(output)
-        output = self.output if output is None else output
-        if isinstance(output, Lost):
-            raise SplineCamError(
-                f"The partition is of an output that the function {output.name} selects, and files "
-                "hold no functions. Give the function again: output=..., along with the model."
-            )
-        network = loaded(model)
-        if not isinstance(network, nn.Module):
-            raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
-        with torch.inference_mode(False), torch.no_grad():
-            device = self.mesh.uv.device
-            program = capture(network, self.domain.input_shape, device=device, output=output)
-            layers = tuple(layer.name for layer in program.layers)
-            some = slice(None, None, max(1, self.mesh.num_vertices // _COMPARED))
-            found = program(self.domain.embed(self.vertices[some])).flatten(1)
-        if layers != self.layers or found.shape[1] != self.values.shape[1]:
-            raise SplineCamError(
-                f"The model is not the one that was partitioned: it has {found.shape[1]} outputs "
-                f"and the layers {layers}; the partition has {self.values.shape[1]} and "
-                f"{self.layers}."
-            )
-        spread = self.values.amax(0) - self.values.amin(0) + EPS * self.values.abs().amax(0)
-        off = (found - self.values[some]).abs()
-        if bool((off > VALUE_PRECISION * spread.max() + SAFETY * self.value_error).any()):
-            raise SplineCamError(
-                "The model is not the one that was partitioned: its outputs at the vertices differ "
-                f"by up to {float(off.max()):.3g}. Were its weights changed since?"
-            )
-        self._model, self._program, self.output = network, program, output
-
     @cached_property
     def frame(self) -> Frame:
         """The local coordinates of ``mesh`` and ``maps``, which are centred and of unit size."""
         return Frame.of(self.domain)
+
+    # -- how far the model may be from the maps -----------------------------------------------
+
+    @property
+    def smooth(self) -> Smoothing | None:
+        """What was replaced in a model with smooth functions; None if the partition is exact."""
+        return self.smoothing
+
+    @property
+    def region_bounds(self) -> Tensor:
+        """How far the model's outputs are at most from the map of each region, (F, n_out).
+
+        They are zero if the partition is exact.
+        """
+        if self.smoothing is None:
+            return self.values.new_zeros((len(self), self.values.shape[1]))
+        return self.smoothing.region_bounds
+
+    @property
+    def bound(self) -> Tensor:
+        """How far each output of the model is at most from the maps, (n_out,)."""
+        if self.smoothing is None:
+            return self.values.new_zeros(self.values.shape[1])
+        return self.smoothing.bound
 
     # -- arrays -------------------------------------------------------------------------------
 
