@@ -1,30 +1,148 @@
-"""What a partition says about a model whose smooth functions were replaced."""
+"""What is certain of a model that is known to lie within bounds of the maps of regions."""
 
 from __future__ import annotations
 
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._partition import Partition, assemble
-from splinecam.analysis.smoothing import Smoothing, SmoothLayer
-from splinecam.engine.run import run
-from splinecam.network.capture import capture
+from bounded import bounded
+from splinecam._partition import Partition
+from splinecam._util.csr import owners_of
+from splinecam.analysis.band import Band
 
 
-def bounded(seed: int = 0, outputs: int = 3, largest: float = 0.05) -> Partition:
-    """A partition of a ReLU network with invented bounds, which differ from region to region."""
-    generator = torch.manual_seed(seed)
-    model = nn.Sequential(nn.Linear(2, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU())
-    model = model.append(nn.Linear(12, outputs)).double()
-    domain = sc.Domain.box(-2, 2)
-    program = capture(model, domain.input_shape)
-    outcome = run(program, domain)
-    shape = outcome.mesh.num_faces, outputs
-    bounds = largest * torch.rand(shape, generator=generator, dtype=torch.float64)
-    layers = tuple(SmoothLayer(layer.name, "relu", 12, 24) for layer in program.layers)
-    smoothing = Smoothing(torch.full((outputs,), largest), bounds, layers)
-    return assemble(model, program, domain, outcome, smoothing=smoothing)
+def places(part: Partition, count: int = 20_000) -> tuple[Tensor, Tensor, Tensor]:
+    """Random points of the domain with their outputs and bounds."""
+    low, high = part.domain.corners.amin(0), part.domain.corners.amax(0)
+    uv = low + torch.rand(count, 2, dtype=torch.float64) * (high - low)
+    region = part.locate(part.inputs(uv, dtype=torch.float64))
+    z = (part.weight[region] @ uv[:, :, None])[:, :, 0] + part.bias[region]
+    return uv, z, part.region_bounds[region]
+
+
+def scores(z: Tensor, bounds: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    """Numbers of which the largest decides, and how far they may be off."""
+    if z.shape[1] > 1:
+        return z, bounds
+    none = torch.zeros_like(z)
+    return torch.cat([none, z - level], 1), torch.cat([none, bounds], 1)
+
+
+def leads(z: Tensor, bounds: Tensor, sign: int) -> Tensor:
+    """By how much each class leads all others more than the bounds explain, or less: (N, n)."""
+    gap = z[:, :, None] - z[:, None] - sign * (bounds[:, :, None] + bounds[:, None])
+    n = z.shape[1]
+    return gap.masked_fill(torch.eye(n, dtype=torch.bool), torch.inf).amin(2)
+
+
+def inside(band: Band) -> tuple[Tensor, Tensor]:
+    """Points well inside the polygons of a band, and the polygons that they are in."""
+    owner = owners_of(band.offsets.diff())
+    total = torch.zeros(len(band), 2, dtype=torch.float64).index_add_(0, owner, band.vertices)
+    middle = total / band.offsets.diff()[:, None]
+    return torch.cat([middle, middle[owner] + 0.99 * (band.vertices - middle[owner])]), torch.cat(
+        [torch.arange(len(band)), owner]
+    )
+
+
+CASES = [(0, 1, 0.05), (1, 2, 0.02), (2, 3, 0.05), (3, 7, 0.1), (4, 4, 5.0)]
+
+
+@pytest.mark.parametrize(("seed", "outputs", "largest"), CASES)
+def test_class_areas_are_bounded_from_both_sides(seed: int, outputs: int, largest: float) -> None:
+    part = bounded(seed, outputs, largest)
+    level = 0.01 if outputs == 1 else 0.0
+    found = part.class_regions(level=level)
+    low, high = found.areas_at_least, found.areas_at_most
+    assert (low <= found.areas + 1e-12).all()
+    assert (found.areas <= high + 1e-12).all()
+    assert abs(float(low.sum()) + found.undecided - part.domain.area) < 1e-12
+    if max(2, outputs) == 2:
+        torch.testing.assert_close(high, low + found.undecided, rtol=0, atol=1e-12)
+    # The shares of random points agree with the areas.
+    z, bounds = scores(*places(part)[1:], level)
+    for sign, areas in ((1, low), (-1, high)):
+        share = (leads(z, bounds, sign) > 0).double().mean(0)
+        assert (share - areas / part.domain.area).abs().max() < 4 * 0.5 / len(z) ** 0.5
+
+
+@pytest.mark.parametrize(("seed", "outputs", "largest"), CASES)
+def test_the_band_is_where_no_class_is_certain(seed: int, outputs: int, largest: float) -> None:
+    part = bounded(seed, outputs, largest)
+    level = 0.01 if outputs == 1 else 0.0
+    band = part.decision_boundary(level=level).band
+    assert abs(band.area - part.class_regions(level=level).undecided) < 1e-14
+    uv, polygon = inside(band)
+    region = band.regions[polygon]
+    z = (part.weight[region] @ uv[:, :, None])[:, :, 0] + part.bias[region]
+    z, bounds = scores(z, part.region_bounds[region], level)
+    assert leads(z, bounds, 1).amax(1).max() < 1e-9
+
+
+def test_a_model_within_the_bounds_has_the_class_that_is_certain() -> None:
+    part = bounded(5, 3, 0.05)
+    uv, z, bounds = places(part)
+    certain = leads(z, bounds, 1) > 0
+    assert (certain.sum(1) <= 1).all()
+    near = z + bounds * torch.sign(torch.randn_like(z))
+    assert certain.any(1).sum() > 1000
+    some = certain.any(1)
+    assert torch.equal(near[some].argmax(1), certain[some].int().argmax(1))
+    assert (leads(z, bounds, -1).gather(1, near.argmax(1)[:, None]) >= 0).all()
+    assert part.class_regions().areas_at_least.sum() < part.domain.area
+    assert uv.shape == (len(z), 2)
+
+
+def test_the_band_between_two_classes_is_where_both_are_possible() -> None:
+    part = bounded(3, 7, 0.1)
+    band = part.decision_boundary()
+    pairs = sorted(band.pairs(), key=band.pairs().get)[-2:]
+    _, z, bounds = places(part)
+    possible = leads(z, bounds, -1) > 0
+    for i, j in pairs:
+        found = band.between(i, j).band
+        share = (possible[:, i] & possible[:, j]).double().mean()
+        assert abs(share - found.share) < 4 * 0.5 / len(z) ** 0.5
+        assert 0 < found.area < band.band.area
+
+
+def test_strips_around_levels_and_pairs_have_the_width_of_the_bounds() -> None:
+    part = bounded(2, 3, 0.05)
+    _, z, bounds = places(part)
+    levels = part.level_set([-0.1, 0.2], output=1)
+    near = [((z[:, 1] - x).abs() <= bounds[:, 1]).double().mean() for x in levels.levels]
+    total = part.domain.area
+    for k, share in enumerate(near):
+        area = float(levels.band.areas[levels.band.label == k].sum())
+        assert abs(area / total - share) < 4 * 0.5 / len(z) ** 0.5
+        assert abs(levels.at(levels.levels[k]).band.area - area) < 1e-14
+    pair = part.decision_boundary(kind="pairwise", classes=(0, 2)).band
+    share = ((z[:, 0] - z[:, 2]).abs() <= bounds[:, 0] + bounds[:, 2]).double().mean()
+    assert abs(pair.share - share) < 4 * 0.5 / len(z) ** 0.5
+    every = part.decision_boundary(kind="pairwise").band
+    assert set(every.label.tolist()) <= {1, 2, 5}
+
+
+def test_the_smallest_output_decides_with_the_same_bounds() -> None:
+    part = bounded(2, 3, 0.05)
+    _, z, bounds = places(part)
+    found = part.class_regions(kind="argmin")
+    share = (leads(-z, bounds, 1) > 0).double().mean(0)
+    error = (share - found.areas_at_least / part.domain.area).abs().max()
+    assert error < 4 * 0.5 / len(z) ** 0.5
+
+
+def test_exact_partitions_leave_nothing_undecided() -> None:
+    part = sc.partition(nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)
+    found = part.class_regions()
+    assert found.areas_at_least is found.areas
+    assert found.areas_at_most is found.areas
+    assert found.undecided == 0
+    for band in (part.decision_boundary().band, part.level_set(0.0, output=0).band):
+        assert len(band) == 0
+        assert repr(band) == "Band(empty)"
 
 
 def test_a_partition_says_what_was_replaced_and_how_near_it_is() -> None:

@@ -15,7 +15,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
 from typing import Any, Literal, Self, get_args
 
 import torch
@@ -24,9 +26,11 @@ from torch import Tensor
 from splinecam._util.connectivity import components
 from splinecam._util.csr import lengths
 from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.analysis.band import Band
 from splinecam.analysis.class_names import class_number
 from splinecam.analysis.curves import Curves
 from splinecam.analysis.partition_data import PartitionData, Unresolved
+from splinecam.analysis.undecided import class_band, level_band, pairwise_band
 from splinecam.analysis.winners import Winners, find_winners
 from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.functions import Functions
@@ -55,13 +59,31 @@ class Boundary(Curves):
 
     sides: (S, 2) the class left and right of each segment, -1 outside the domain; where they differ
     the higher one is left. n_classes: the number of classes; kind: how they are decided;
-    unresolved: places that float64 could not settle, usually none.
+    unresolved: places that float64 could not settle, usually none; level: of a single output; pair:
+    the two classes that the boundary is limited to, if it is.
     """
 
     sides: Tensor
     n_classes: int
     kind: Kind
     unresolved: tuple[Unresolved, ...] = ()
+    level: float = 0.0
+    pair: tuple[int, int] | None = None
+
+    @cached_property
+    def band(self) -> Band:
+        """Where the model itself may have its boundary, if its smooth functions were replaced.
+
+        The boundary is that of the piecewise-linear network, which is within ``part.region_bounds``
+        of the model. Outside of the band the model has the class of that network. Of a boundary
+        between two classes, it is where both are possible. It is empty if the partition is exact.
+        """
+        part, n = self.partition, self.n_classes
+        if self.kind == "pairwise" and part.values.shape[1] > 1:
+            pairs = combinations(range(n), 2) if self.pair is None else [self.pair]
+            return pairwise_band(part, list(pairs))
+        smallest = self.kind == "argmin"
+        return class_band(part, smallest=smallest, level=self.level, pair=self.pair)
 
     @property
     def classes(self) -> Tensor:
@@ -71,7 +93,7 @@ class Boundary(Curves):
     def between(self, i: int | str, j: int | str) -> Self:
         """The part between two classes, which are given by number or name."""
         i, j = _pair((i, j), self.n_classes, self.partition.names)
-        return self.select(self.label == i * self.n_classes + j)
+        return replace(self.select(self.label == i * self.n_classes + j), pair=(i, j))
 
     def pairs(self) -> dict[tuple[int, int], float]:
         """The pairs of classes that meet, with the length of the boundary between them."""
@@ -97,12 +119,25 @@ class LevelSet(Curves):
     """Where an output equals one of some levels; larger values lie left of each segment.
 
     levels: the levels, ascending; output: the index of the output; unresolved: places that float64
-    could not settle, usually none.
+    could not settle, usually none; only: the level that the curves are limited to, if they are.
     """
 
     levels: tuple[float, ...]
     output: int
     unresolved: tuple[Unresolved, ...] = ()
+    only: float | None = None
+
+    @cached_property
+    def band(self) -> Band:
+        """Where the model itself may have these levels, if its smooth functions were replaced.
+
+        The label of a polygon is the number of its level; polygons of several levels may overlap.
+        The band is empty if the partition is exact.
+        """
+        band = level_band(self.partition, self.levels, self.output)
+        return (
+            band if self.only is None else band.select(band.label == self.levels.index(self.only))
+        )
 
     @property
     def level(self) -> Tensor:
@@ -113,7 +148,7 @@ class LevelSet(Curves):
         """The part of one level."""
         if level not in self.levels:
             raise ValueError(f"level {level} is not among the levels {self.levels}")
-        return self.select(self.label == self.levels.index(level))
+        return replace(self.select(self.label == self.levels.index(level)), only=level)
 
     def key(self, label: int) -> float:
         """The level that a label stands for."""
@@ -168,7 +203,8 @@ def decision_boundary(
     points, segments, kept = _segments(part, mesh.uv, ends)
     label = (borders.classes[:, 0] * n + borders.classes[:, 1])[kept]
     unresolved = unresolved_places(part, winners.overlay.ambiguities, "decision boundary")
-    found = Boundary(part, points, segments, regions[kept], label, sides[kept], n, kind, unresolved)
+    what = label, sides[kept], n, kind, unresolved, level
+    found = Boundary(part, points, segments, regions[kept], *what)
     return found if pair is None else found.between(*pair)
 
 
@@ -294,13 +330,14 @@ def _pairwise(part: PartitionData, pair: tuple[int, int] | None) -> Boundary:
     overlap = (least[low] <= most[high] + slack) & (least[high] <= most[low] + slack)
     low, high, error = low[overlap], high[overlap], error[overlap]
     level, wanted = torch.zeros_like(error), torch.ones_like(error, dtype=torch.bool)
-    found = zero_sets(part.mesh, Functions(z, high, level, error, wanted, high, low))
-    points, segments, kept = _segments(part, found.uv, found.ends)
-    a, b, regions = low[found.column[kept]], high[found.column[kept]], found.faces[kept]
-    sides = torch.where(found.signs[kept] > 0, b[:, None], a[:, None]).masked_fill(regions < 0, -1)
-    unresolved = unresolved_places(part, found.ambiguities, "decision boundary")
+    met = zero_sets(part.mesh, Functions(z, high, level, error, wanted, high, low))
+    points, segments, kept = _segments(part, met.uv, met.ends)
+    a, b, regions = low[met.column[kept]], high[met.column[kept]], met.faces[kept]
+    sides = torch.where(met.signs[kept] > 0, b[:, None], a[:, None]).masked_fill(regions < 0, -1)
+    unresolved = unresolved_places(part, met.ambiguities, "decision boundary")
     label = a * n + b
-    return Boundary(part, points, segments, regions, label, sides, n, "pairwise", unresolved)
+    found = Boundary(part, points, segments, regions, label, sides, n, "pairwise", unresolved)
+    return replace(found, pair=pair)
 
 
 def _segments(part: PartitionData, uv: Tensor, ends: Tensor) -> tuple[Tensor, Tensor, Tensor]:

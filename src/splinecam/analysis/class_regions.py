@@ -12,9 +12,12 @@ from torch import Tensor
 
 from splinecam._util.csr import lengths, offsets_of, owners_of, take, take_rows
 from splinecam._util.shapely_arrays import multi_polygons
+from splinecam.analysis.band import Band
 from splinecam.analysis.boundary import Kind, check_kind, unresolved_places, winners_of
+from splinecam.analysis.certainty import Certainty, certainty_of
 from splinecam.analysis.class_names import class_number
 from splinecam.analysis.partition_data import PartitionData, Unresolved
+from splinecam.analysis.undecided import class_band
 from splinecam.analysis.winners import Winners
 from splinecam.errors import SplineCamError
 from splinecam.geometry.frame import Frame
@@ -104,6 +107,45 @@ class ClassRegions:
         total = areas.new_zeros(self.n_classes)
         total.index_add_(0, found.settled[undivided], areas[undivided])
         return total.index_add_(0, found.winner, self._areas_of(found))
+
+    @cached_property
+    def areas_at_least(self) -> Tensor:
+        """The area on which the model is certain to have each class, (n_classes,).
+
+        These are the ``areas``, unless the model has smooth functions that were replaced.
+        """
+        part = self.partition
+        if part.smoothing is None:
+            return self.areas
+        local = part.areas / part.frame.scale**2
+        return self._certainty.certain_areas(local, self.n_classes) * part.frame.scale**2
+
+    @cached_property
+    def areas_at_most(self) -> Tensor:
+        """The area on which the model may have each class, (n_classes,)."""
+        part = self.partition
+        if part.smoothing is None:
+            return self.areas
+        possible = self._certainty.possible_areas(self.n_classes)
+        return self.areas_at_least + possible * part.frame.scale**2
+
+    @property
+    def undecided(self) -> float:
+        """The area on which no class is certain; zero if the partition is exact."""
+        return self.undecided_regions().area
+
+    def undecided_regions(self) -> Band:
+        """The part of the domain on which no class is certain; empty if the partition is exact."""
+        return self._band
+
+    @cached_property
+    def _band(self) -> Band:
+        return class_band(self.partition, smallest=self.kind == "argmin", level=self.level)
+
+    @property
+    def _certainty(self) -> Certainty:
+        smallest = self.kind == "argmin"
+        return certainty_of(self.partition, smallest=smallest, level=self.level)
 
     @property
     def tied_area(self) -> float:
