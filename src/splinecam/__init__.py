@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from splinecam._partition import Partition, Region, Unresolved, load
     from splinecam._partitioning import partition
     from splinecam._sweep import sweep
+    from splinecam.analysis.band import Band
     from splinecam.analysis.boundary import Boundary, LevelSet
     from splinecam.analysis.class_regions import ClassRegions
     from splinecam.analysis.comparison import Comparison, compare
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from splinecam.analysis.preimage import Preimage
     from splinecam.analysis.property_check import PropertyCheck
     from splinecam.analysis.segment_partitions import SegmentPartitions
+    from splinecam.analysis.smoothing import Smoothing, SmoothLayer
     from splinecam.analysis.stats import Stats
     from splinecam.analysis.topology import Topology
     from splinecam.atlas.atlas import Atlas
@@ -65,6 +67,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Atlas",
+    "Band",
     "Boundary",
     "CaptureError",
     "Captured",
@@ -96,6 +99,8 @@ __all__ = [
     "SegmentBatch",
     "SegmentPartitions",
     "Selection",
+    "SmoothLayer",
+    "Smoothing",
     "Snapshot",
     "SplineCamError",
     "Stats",
@@ -135,6 +140,7 @@ _MODULES = {
     "_partition": ("Partition", "Region", "Unresolved", "load"),
     "_partitioning": ("partition",),
     "_sweep": ("sweep",),
+    "analysis.band": ("Band",),
     "analysis.boundary": ("Boundary", "LevelSet"),
     "analysis.class_regions": ("ClassRegions",),
     "analysis.comparison": ("Comparison", "compare"),
@@ -145,6 +151,7 @@ _MODULES = {
     "analysis.preimage": ("Preimage",),
     "analysis.property_check": ("PropertyCheck",),
     "analysis.segment_partitions": ("SegmentPartitions",),
+    "analysis.smoothing": ("SmoothLayer", "Smoothing"),
     "geometry.domain": ("Domain",),
     "grids": ("Grid", "grid", "open_grid"),
     "importing.loading": ("load_model",),

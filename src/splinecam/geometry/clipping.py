@@ -57,8 +57,8 @@ class ConvexPolygons:
     def select(self, chosen: Tensor) -> ConvexPolygons:
         """Some of the polygons, by their numbers (Q,)."""
         entries, counts = take_rows(self.offsets, chosen)
-        parts = (take(each, entries) for each in (self.uv, self.values))
-        return ConvexPolygons(offsets_of(counts), *parts, take(self.source, chosen))
+        uv, values = (take(each, entries) for each in (self.uv, self.values))
+        return ConvexPolygons(offsets_of(counts), uv, values, take(self.source, chosen))
 
     def split(self, h: Tensor) -> tuple[ConvexPolygons, ConvexPolygons]:
         """The parts on which a function, h (N,) at the corners, is positive, and the others.

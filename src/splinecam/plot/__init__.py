@@ -14,6 +14,7 @@ from splinecam.plot.preimage import plot_preimage
 from splinecam.plot.regions import plot
 from splinecam.plot.slices import plot_slices
 from splinecam.plot.surface import plot_surface
+from splinecam.plot.undecided import plot_band
 
 __all__ = [
     "CLASSES",
@@ -22,6 +23,7 @@ __all__ = [
     "image_grid",
     "new_axes",
     "plot",
+    "plot_band",
     "plot_bands",
     "plot_curves",
     "plot_difference",

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splinecam.plot.palette import INK, ink_on
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -14,11 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["HATCH", "hatch_rings"]
 
 HATCH = "//////"
-_VEIL = (1.0, 1.0, 1.0, 0.35)  # lies on the colours below the hatching
+_VEIL, _DARK_VEIL = (1.0, 1.0, 1.0, 0.35), (0.0, 0.0, 0.0, 0.35)  # lie on the colours below
 
 
-def hatch_rings(ax: Axes, offsets: Ints, points: Floats, hatch: str, color: Any) -> None:
-    """Hatch the areas within closed rings, all as one path; offsets: where each ring begins."""
+def hatch_rings(ax: Axes, offsets: Ints, points: Floats, hatch: str | None, color: Any) -> None:
+    """Hatch the areas within closed rings, all as one path; offsets: where each ring begins.
+
+    Below dark lines is a light veil, and below light ones a dark veil.
+    """
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -27,5 +32,6 @@ def hatch_rings(ax: Axes, offsets: Ints, points: Floats, hatch: str, color: Any)
     codes = np.full(len(points), Path.LINETO, np.uint8)
     codes[offsets[:-1]] = Path.MOVETO
     codes[offsets[1:] - 1] = Path.CLOSEPOLY
-    style: dict[str, Any] = {"facecolor": _VEIL, "edgecolor": color, "linewidth": 0, "zorder": 2.9}
+    veil = _DARK_VEIL if ink_on(color) == INK else _VEIL
+    style: dict[str, Any] = {"facecolor": veil, "edgecolor": color, "linewidth": 0, "zorder": 2.9}
     ax.add_patch(PathPatch(Path(points, codes), hatch=hatch, **style))

@@ -16,6 +16,7 @@ from splinecam._util.csr import lengths
 from splinecam.analysis.boundary import Boundary, decision_boundary
 from splinecam.analysis.class_names import class_number
 from splinecam.analysis.partition_data import PartitionData
+from splinecam.analysis.undecided import class_band
 from splinecam.geometry.domain import Domain
 from splinecam.plot import decorations
 from splinecam.plot.arrays import to_numpy
@@ -27,11 +28,13 @@ from splinecam.plot.palette import BOUNDARY, BOUNDARY_ON_DARK, INK, PAPER
 from splinecam.plot.plane_image import PlaneImage
 from splinecam.plot.points import Classes, Samples, draw_points, draw_thumbnails, samples_of
 from splinecam.plot.side_layout import SideLegend
+from splinecam.plot.undecided import plot_band
 
 __all__ = [
     "Content",
     "add_colorbar",
     "add_legends",
+    "draw_band",
     "draw_boundary",
     "draw_cells",
     "draw_edges",
@@ -207,7 +210,7 @@ def draw_boundary(
     default in the partition of the content.
     """
     part, light = content.part, ink_over(ax) == INK
-    if not (content.by_class or part.values.shape[1] > 1 if wanted is None else wanted):
+    if not _boundary_shown(content, wanted):
         return
     curves = decision_boundary(part, level=content.level) if find is None else find()
     if not len(curves):
@@ -222,6 +225,17 @@ def draw_boundary(
         lines = Lines(segments, colors=ink, line_width=width, zorder=zorder)
         ax.add_collection(lines, autolim=False)
         decorations.clip_to(lines, ax, part.domain)
+
+
+def _boundary_shown(content: Content, wanted: bool | None) -> bool:
+    return content.by_class or content.part.values.shape[1] > 1 if wanted is None else wanted
+
+
+def draw_band(ax: Axes, content: Content, wanted: bool | None) -> None:
+    """Hatch where the boundary of a model with smooth functions may lie, if it is drawn."""
+    part = content.part
+    if part.smoothing is not None and _boundary_shown(content, wanted):
+        plot_band(class_band(part, smallest=False, level=content.level), ax=ax)
 
 
 def draw_samples(

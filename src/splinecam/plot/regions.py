@@ -28,6 +28,7 @@ def plot(  # noqa: PLR0913 - the options of a picture, each given by its name
     limits: tuple[float, float] | None = None,
     edges: Any = None,
     boundary: bool | None = None,
+    band: bool = True,
     level: float = 0.0,
     points: Any = None,
     labels: Any = None,
@@ -59,7 +60,8 @@ def plot(  # noqa: PLR0913 - the options of a picture, each given by its name
 
     edges: False, the name of a colour for all of them, or the numbers of those to draw, such as
     ``part.merged().edges``. linewidth: of edges, in points. boundary: by default drawn on classes
-    and where there are several outputs; with one output it is where that equals ``level``. points:
+    and where there are several outputs; with one output it is where that equals ``level``. band:
+    hatch where the boundary of a model with smooth functions may lie, wherever it is drawn. points:
     inputs (N, ...), drawn where they project to, and hollow if they are off the plane; labels:
     their classes (N,), by number or name, grey if they are none; names of which the partition knows
     none get colours of their own. images: thumbnails (N, h, w) or (N, channels, h, w) beside them,
@@ -88,6 +90,8 @@ def plot(  # noqa: PLR0913 - the options of a picture, each given by its name
         canvas = new_axes(part.domain) if ax is None else flat_axes(ax)
         image = picture.draw_cells(canvas, content, axes)
         picture.draw_edges(canvas, content, edges, linewidth)
+        if band:
+            picture.draw_band(canvas, content, boundary)
         picture.draw_boundary(canvas, content, boundary, boundary_color)
         samples = picture.draw_samples(canvas, content, points, labels, images)
     if colorbar:
