@@ -160,3 +160,70 @@ def test_an_exact_partition_is_at_no_distance_from_its_model() -> None:
     assert part.region_bounds.shape == (1, 3)
     assert not part.region_bounds.any()
     assert not part.bound.any()
+
+
+# -- conditions on outputs ------------------------------------------------------------------------
+
+
+def broken_by(A: Tensor, b: Tensor, z: Tensor, bounds: Tensor, sign: int) -> Tensor:
+    """Whether each row of A y <= b may be broken (1), or is certainly broken (-1), (N, m)."""
+    return z @ A.T - b + sign * (bounds @ A.abs().T) > 0
+
+
+def test_areas_of_a_preimage_are_certain_or_undecided() -> None:
+    part = bounded(2, 3, 0.05)
+    A = torch.tensor([[1.0, -1.0, 0.0], [0.0, 1.0, 2.0]], dtype=torch.float64)
+    b = torch.tensor([0.02, 0.1], dtype=torch.float64)
+    found = part.preimage(A, b)
+    total = found.certain_area + found.undecided_area + found.outside_area
+    assert abs(total - part.domain.area) < 1e-12
+    assert found.certain_area - 1e-12 <= found.area <= total - found.outside_area + 1e-12
+    assert abs(found.band.area - found.undecided_area) < 1e-12
+    _, z, bounds = places(part)
+    inside = (~broken_by(A, b, z, bounds, 1)).all(1).double().mean()
+    outside = broken_by(A, b, z, bounds, -1).any(1).double().mean()
+    error = 4 * 0.5 / len(z) ** 0.5
+    assert abs(inside - found.certain_area / part.domain.area) < error
+    assert abs(outside - found.outside_area / part.domain.area) < error
+    assert min(float(inside), float(outside), found.undecided_area) > 0.01
+    assert "certain" in repr(found)
+    assert all(witness.confirmed for witness in found.witnesses(20))
+
+
+def test_one_of_several_conditions_is_certain_where_it_is_met() -> None:
+    part = bounded(1, 2, 0.02)
+    pairs = [([[1.0, 0.0]], [-0.05]), ([[0.0, -1.0]], [-0.05])]
+    found = part.preimage(pairs)
+    _, z, bounds = places(part)
+    sure = (z[:, 0] + bounds[:, 0] < -0.05) | (z[:, 1] - bounds[:, 1] > 0.05)
+    never = (z[:, 0] - bounds[:, 0] > -0.05) & (z[:, 1] + bounds[:, 1] < 0.05)
+    error = 4 * 0.5 / len(z) ** 0.5
+    assert abs(sure.double().mean() - found.certain_area / part.domain.area) < error
+    assert abs(never.double().mean() - found.outside_area / part.domain.area) < error
+
+
+def test_a_check_is_unresolved_where_the_bounds_leave_it_open() -> None:
+    part = bounded(0, 1, 0.05)
+    top = float(part.values.max())
+
+    def above(limit: float) -> sc.PropertyCheck:
+        return part.check([([[-1.0]], [-limit])])
+
+    assert above(top + 0.06).status == "holds"
+    assert bool(above(top + 0.06))
+    violated = above(top - 0.1)
+    assert violated.status == "violated"
+    assert violated.witness is not None
+    assert violated.witness.confirmed
+    assert violated.area + violated.undecided_area < part.domain.area
+    at = part.values[:, 0].argmax()  # the bound of a region there decides how far one can tell
+    around = (part.face_vertices == at).nonzero()[:, 0]
+    owner = torch.repeat_interleave(torch.arange(len(part)), part.num_corners)[around]
+    limit = top + float(part.region_bounds[owner].amin()) / 2
+    open_ = above(limit)
+    assert open_.status == "unresolved"
+    assert open_.area == 0
+    assert 0 < open_.undecided_area < part.domain.area
+    assert "undecided" in repr(open_)
+    with pytest.raises(sc.SplineCamError, match="unresolved"):
+        bool(open_)

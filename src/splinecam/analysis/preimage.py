@@ -17,7 +17,9 @@ from torch import Tensor
 from splinecam._util.csr import lengths, take
 from splinecam._util.shapely_arrays import multi_polygons
 from splinecam._util.tolerances import AREA_PRECISION
+from splinecam.analysis.band import Band, band_of
 from splinecam.analysis.boundary import unresolved_places
+from splinecam.analysis.certain_cells import CertainCells, certain_cells
 from splinecam.analysis.class_regions import ClassPolygon, piece_polygons, ring_points
 from splinecam.analysis.curves import Curves
 from splinecam.analysis.output_constraints import INSIDE, OUTSIDE, UNDECIDED, condition_of
@@ -68,14 +70,52 @@ class Preimage:
         return self.area / self.partition.domain.area
 
     @cached_property
+    def _certain(self) -> CertainCells | None:
+        """What is certain of a model with smooth functions; None if the partition is exact."""
+        if self.partition.smoothing is None:
+            return None
+        with torch.no_grad():
+            return certain_cells(self.partition, self.condition)
+
+    @cached_property
     def certain_area(self) -> float:
-        """The part of the area that satisfies the condition by more than rounding explains."""
+        """The part of the area that satisfies the condition by more than rounding explains.
+
+        If smooth functions were replaced, by more than the bounds of the regions explain.
+        """
+        if self._certain is not None:
+            return self._certain.area(INSIDE)
         tied = area_of(self._open.mesh, self._open.member & self._tied)
         return self.area - tied * self.partition.frame.scale**2
 
     @property
+    def undecided_area(self) -> float:
+        """The area on which bounds leave open whether the model satisfies the condition.
+
+        It is zero if the partition is exact.
+        """
+        return 0.0 if self._certain is None else self._certain.area(UNDECIDED)
+
+    @property
+    def outside_area(self) -> float:
+        """The area on which the model is certain not to satisfy the condition."""
+        if self._certain is not None:
+            return self._certain.area(OUTSIDE)
+        return self.partition.domain.area - self.area
+
+    @property
+    def band(self) -> Band:
+        """The polygons of ``undecided_area``."""
+        return band_of(self.partition, []) if self._certain is None else self._certain.band
+
+    @property
     def certain(self) -> bool:
-        """Whether there is an area that satisfies the condition by more than rounding explains."""
+        """Whether there is an area that satisfies the condition by more than rounding explains.
+
+        If smooth functions were replaced, by more than the bounds of the regions explain.
+        """
+        if self._certain is not None:
+            return self._certain.any(INSIDE)
         return bool((self._open.status == INSIDE).any() or (self._open.settled == INSIDE).any())
 
     @cached_property
@@ -92,7 +132,9 @@ class Preimage:
 
     @property
     def touches(self) -> bool:
-        """Whether any point of the domain satisfies the condition, to within rounding."""
+        """Whether any point of the domain may satisfy the condition, to within rounding."""
+        if self._certain is not None:
+            return self._certain.any(INSIDE) or self._certain.any(UNDECIDED)
         return self._open.touches()
 
     @property
@@ -156,8 +198,12 @@ class Preimage:
     def places(self, n: int) -> Tensor:
         """Plane coordinates (N, 2) of at most n points inside, in the widest cells first.
 
-        If there is no area, they are points that satisfy the condition to within rounding.
+        If there is no area, they are points that satisfy the condition to within rounding. If
+        smooth functions were replaced, they are where the condition is certain, or else undecided.
         """
+        if self._certain is not None:
+            sure = self._certain.widest(INSIDE, n)
+            return sure if len(sure) else self._certain.widest(UNDECIDED, n)
         found, frame = self._open, self.partition.frame
         for chosen, regions in (
             (found.status == INSIDE, found.settled == INSIDE),
@@ -222,6 +268,8 @@ class Preimage:
             parts.append(f"curves of length {self.curves.length:.4g} without area")
         if len(self.points):
             parts.append(f"{len(self.points):,} single point{'s' * (len(self.points) != 1)}")
+        if self._certain is not None:
+            parts.append(f"certain {self.certain_area:.4g}, undecided {self.undecided_area:.4g}")
         if self.tied_area > AREA_PRECISION * self.partition.domain.area:
             parts.append(f"area {self.tied_area:.4g} decided by equality")
         return f"Preimage({', '.join(parts)})"

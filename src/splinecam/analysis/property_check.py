@@ -49,7 +49,9 @@ class PropertyCheck:
         """``"holds"``, ``"violated"``, or ``"unresolved"`` if rounding cannot tell.
 
         Violated means that some area is unsafe by more than rounding explains. A condition whose
-        limits are met with equality only, such as at a point, is unresolved.
+        limits are met with equality only, such as at a point, is unresolved. If smooth functions of
+        the model were replaced, more than the bounds of the regions explain is needed; where the
+        bounds leave it open whether the model is unsafe, the verdict is unresolved.
         """
         if self.preimage.certain:
             return "violated"
@@ -65,13 +67,22 @@ class PropertyCheck:
 
     @property
     def area(self) -> float:
-        """The area of the unsafe part, with what is unsafe by an equality only."""
-        return self.preimage.area
+        """The area of the unsafe part, with what is unsafe by an equality only.
+
+        If smooth functions were replaced, it is the part that is certainly unsafe.
+        """
+        found = self.preimage
+        return found.area if found.partition.smoothing is None else found.certain_area
 
     @property
     def share(self) -> float:
         """The same as a share of the domain, between 0 and 1."""
-        return self.preimage.share
+        return self.area / self.preimage.partition.domain.area
+
+    @property
+    def undecided_area(self) -> float:
+        """The area on which bounds leave open whether the model is unsafe; 0 if it is exact."""
+        return self.preimage.undecided_area
 
     @cached_property
     def witness(self) -> Witness | None:
@@ -111,6 +122,14 @@ class PropertyCheck:
             return f"PropertyCheck(holds {where})"
         if self.status == "violated":
             text = f"violated on {100 * self.share:.3g} % of the domain, area {self.area:.4g}"
+            if self.undecided_area:
+                text += f", undecided on area {self.undecided_area:.4g}"
+        elif self.undecided_area:
+            share = self.undecided_area / self.preimage.partition.domain.area
+            text = (
+                f"unresolved: the bounds of the smooth functions leave {100 * share:.3g} % of the "
+                f"domain undecided, area {self.undecided_area:.4g}"
+            )
         elif self.preimage.tied_area > 0:
             text = f"unresolved: an equality within rounding on area {self.preimage.tied_area:.4g}"
         else:

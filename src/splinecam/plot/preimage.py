@@ -10,6 +10,7 @@ from splinecam.plot.figures import require_matplotlib
 from splinecam.plot.hatching import HATCH, hatch_rings
 from splinecam.plot.palette import INK, PAPER
 from splinecam.plot.regions import plot
+from splinecam.plot.undecided import plot_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from splinecam.analysis.witnesses import Witness
 
 __all__ = ["plot_preimage"]
+
+_DOTS = "...."
 
 
 def plot_preimage(
@@ -30,7 +33,8 @@ def plot_preimage(
 ) -> Axes:
     """Draw the regions, hatch the part that satisfies the condition, and draw its outline.
 
-    Curves and points at which the condition holds without an area are drawn like the outline.
+    Curves and points at which the condition holds without an area are drawn like the outline. If
+    smooth functions of the model were replaced, what is undecided is dotted.
     found: what ``part.preimage`` returns. hatch: the hatching in the words of matplotlib, or None.
     color: of the hatching, of the outline and of the witness. witness: an input to mark. options:
     those of ``part.plot``, in which ``color`` is called ``fill``.
@@ -47,10 +51,11 @@ def plot_preimage(
 
     if "fill" in options:
         options["color"] = options.pop("fill")
-    canvas = plot(found.partition, ax=ax, **options)
+    canvas = plot(found.partition, ax=ax, **{"band": False, **options})
     if hatch:
         offsets, rings = found.rings()
         hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, color)
+        plot_band(found.band, ax=canvas, hatch=_DOTS, color=color)
     for curves in (found.outline, found.curves):
         for ink, width, zorder in ((PAPER, 2.8, 3.1), (color, 1.6, 3.2)):  # with a light rim
             lines = Lines(to_numpy(curves.ends), colors=ink, linewidths=width, zorder=zorder)
