@@ -65,6 +65,11 @@ class UnsupportedOpError(CaptureError):
         others = [op for op in self.ops if not op.settled]
         if not others:
             return ""
+        if all("smooth=" in op.reason for op in others):
+            return (
+                "\nWith smooth=, functions of one variable are replaced by linear pieces, and the "
+                "error of the outputs has a guaranteed bound."
+            )
         return (
             f"\nReplace {'it' if len(others) == 1 else 'them'}, a smooth function of one variable "
             "for example by a table (splinecam.nn.PiecewiseLinear). An operation that is "

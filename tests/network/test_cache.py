@@ -614,7 +614,7 @@ def test_few_captures_are_cached_for_a_model() -> None:
     for size in range(2, 9):
         capture(model, (size,))
     cpu = torch.device("cpu")
-    found = [lookup(model, ("walk", (size,), cpu, None)) is not None for size in range(2, 9)]
+    found = [lookup(model, ("walk", (size,), cpu, None, False)) is not None for size in range(2, 9)]
     assert found == [False] * 3 + [True] * 4
 
 

@@ -224,7 +224,7 @@ def test_advice_to_call_eval_is_given_only_where_it_helps() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.Dropout(), nn.GELU())
     text = message(model.train())
     assert "call model.eval()" in text
-    assert "Replace it, a smooth function" in text
+    assert "With smooth=, functions of one variable are replaced" in text
 
 
 # -- discontinuous operations ---------------------------------------------------------------------

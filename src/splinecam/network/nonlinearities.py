@@ -171,6 +171,11 @@ class PiecewiseScalar(Nonlinearity):
     def rectifies(self) -> bool:
         return self.operation.run is _RELU
 
+    @property
+    def rounding(self) -> float:
+        """The error of a result in units of EPS, relative to the result."""
+        return 0.0 if self.exact else 4.0
+
     @cached_property
     def slope_differences(self) -> Tensor:
         """By how much the slope changes at each knot, (K, n)."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Affine, Bound, affine_bound
+from splinecam.network.ops.bounds import affine_modulus, measured_modulus
 from splinecam.network.values import Ref, map_tensors, resolve
 
 __all__ = ["Program", "Stage", "Step"]
@@ -68,13 +69,33 @@ class Step:
             return self.run(*args, **kwargs)
         if self.rule.bound is None:
             return affine_bound(self.rule, self.run, args, kwargs, self.roles)
+        return self._own_bound(self.rule.bound, args, kwargs)
+
+    def _own_bound(self, bound: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The bound of the result by the function that the rule has for it."""
+        assert self.rule is not None
         call = dict(zip(self.arg_names, args, strict=False)) | kwargs
         for key in self.rule.data:
             if isinstance(call.get(key), Tensor):
                 call[key] = Bound(call[key].abs(), torch.zeros_like(call[key]))
         magnitudes = [x.magnitude if isinstance(x, Bound) else x for x in args]
         call["run"] = partial(self.run, *magnitudes, **kwargs)
-        return _bounds_of(self.rule.bound(call))
+        return _bounds_of(bound(call))
+
+    def modulus(self, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
+        """The result for values ``env`` with the modulus of every coefficient and offset."""
+        args, kwargs = self._arguments(env, batch, device)
+        rule = self.rule
+        if rule is None:
+            return self.run(*args, **kwargs)
+        if rule.measured:
+            return measured_modulus(lambda x: self.run(x, *args[1:], **kwargs), args[0])
+        if rule.bound is None or rule.product:
+            return affine_modulus(rule, self.run, args, kwargs, self.roles)
+        found = self._own_bound(rule.bound, args, kwargs)
+        if isinstance(found, Bound):
+            return found.magnitude
+        return tuple(part.magnitude for part in found)
 
 
 def _multiplied(step: Step, result: Any) -> int:
@@ -252,6 +273,21 @@ class Program:
         env: dict[str, Any] = {name: live[name] for name in stage.live_in}
         for step in stage.steps:
             env[step.name] = step.bound(env, self.device)
+            for name in step.frees:
+                del env[name]
+        return {name: env[name] for name in stage.live_out}
+
+    def moduli(self, i: int, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Stage i on values (B, ...) that are not negative, with the moduli of its coefficients.
+
+        With coefficients W and offsets b the results are ``|W| m + |b|``, (B, ...) each; what a
+        normalisation subtracts and adds counts by its parts.
+        """
+        stage = self.stages[i]
+        env: dict[str, Any] = {name: live[name] for name in stage.live_in}
+        batch = next(iter(env.values())).shape[0]
+        for step in stage.steps:
+            env[step.name] = step.modulus(env, batch, self.device)
             for name in step.frees:
                 del env[name]
         return {name: env[name] for name in stage.live_out}

@@ -17,14 +17,14 @@ from torch.utils.weak import WeakIdKeyDictionary
 from splinecam.network.capture.isolation import widened
 from splinecam.network.capture.reading.graph_builder import GraphBuilder
 from splinecam.network.capture.tracing.flat_graph import FlatGraph
-from splinecam.network.ops import Affine, Maximum, Piecewise, Sort, Terminal, rule_of
+from splinecam.network.ops import Affine, Maximum, Piecewise, Smooth, Sort, Terminal, rule_of
 from splinecam.network.program import Program, Stage, Step
 
 __all__ = ["CachedCapture", "Template", "clear", "lookup", "store", "template_of"]
 
 _MOST_CAPTURES = 4  # of one model: input shapes, devices and outputs
 _MOST_BYTES = 1 << 26  # that a template may hold, most of them in the tables of maxima
-_RULES = (Affine, Piecewise, Maximum, Sort, Terminal)
+_RULES = (Affine, Piecewise, Maximum, Sort, Smooth, Terminal)
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,13 @@ class CachedCapture:
 
     fingerprint: of what the graph depends on. content: the program without its weights or, where
     more depends on them, the graph to be read again. opaque: the numbers of registered modules.
+    smooth: whether smooth functions are layers.
     """
 
     fingerprint: list[Any]
     content: Template | FlatGraph
     opaque: tuple[int, ...] = ()
+    smooth: bool = False
 
 
 _MODELS: Any = WeakIdKeyDictionary()  # model -> key -> CachedCapture, under the lock EXCLUSIVE

@@ -108,44 +108,54 @@ def capture(
     *,
     device: torch.device | str = "cpu",
     output: Output = None,
+    smooth: bool = False,
 ) -> Program:
     """Turn a piecewise-linear model into a :class:`Program`; the model is left as it was.
 
     ``input_shape`` is the shape of one input, without the batch. ``output`` selects one of several
-    outputs: an index, a name, or a function of the model's result.
+    outputs: an index, a name, or a function of the model's result. With ``smooth``, smooth
+    functions of one variable become layers too, which must be replaced before the program is run
+    over a mesh.
     """
     check_output(output)
     input_shape = tuple(int(size) for size in input_shape)
     model, device = unwrap(model), torch.device(device)
     if isinstance(model, FirstLayers):
-        whole = capture(model.model, input_shape, device=device, output=model.output)
+        whole = capture(model.model, input_shape, device=device, output=model.output, smooth=smooth)
         return first_layers(whole, model.count)
     if isinstance(model, Both):
         both = (
-            capture(each, input_shape, device=device, output=output)
+            capture(each, input_shape, device=device, output=output, smooth=smooth)
             for each, output in zip((model.a, model.b), model.outputs, strict=True)
         )
         return pair_of(*both).joined(model.shown)
     with EXCLUSIVE, torch.no_grad():
         followed = output is None or isinstance(model, LayerGraph)
-        program = captured_by_walk(model, input_shape, device, output) if followed else None
-        return program or captured_by_export(model, input_shape, device, output)
+        given = (model, input_shape, device, output)
+        program = captured_by_walk(*given, smooth=smooth) if followed else None
+        return program or captured_by_export(*given, smooth=smooth)
 
 
 def captured_by_walk(
-    model: nn.Module, input_shape: tuple[int, ...], device: torch.device, output: Output = None
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    device: torch.device,
+    output: Output = None,
+    *,
+    smooth: bool = False,
 ) -> Program | None:
     """The program of a chain, a tree or a graph of torch's own layers; None for other models."""
     graph = walk(model, input_shape, output)
     if graph is None:
         return None
-    key = ("walk", input_shape, device, None if callable(output) else output)
+    key = ("walk", input_shape, device, None if callable(output) else output, smooth)
     structure = graph.structure()
     try:
         before = lookup(model, key)
         if before is not None and before.fingerprint == structure:
-            return _refilled(before, model, input_shape, device, dict(graph.constants.values()))
-        reader = Reader(graph, device)
+            tensors = dict(graph.constants.values())
+            return _refilled(before, model, input_shape, device, tensors)
+        reader = Reader(graph, device, smooth=smooth)
         program = reader.read(input_shape)
         _store(model, key, structure, reader, program)
         return program
@@ -158,13 +168,18 @@ def captured_by_walk(
 
 
 def captured_by_export(
-    model: nn.Module, input_shape: tuple[int, ...], device: torch.device, output: Output = None
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    device: torch.device,
+    output: Output = None,
+    *,
+    smooth: bool = False,
 ) -> Program:
     """The program of any model that ``torch.export`` can follow."""
     known: list[Any] | None = None
     with contextlib.suppress(Exception):  # also what the model's own attributes raise
         known = fingerprint(model, output)
-    key = ("export", input_shape, device, None if callable(output) else output)
+    key = ("export", input_shape, device, None if callable(output) else output, smooth)
     before = lookup(model, key)
     if before is not None and known is not None and before.fingerprint == known:
         with contextlib.suppress(Exception):  # to export it anew tells what is wrong
@@ -172,7 +187,7 @@ def captured_by_export(
     refuse(model)
     with opaque_modules(model) as numbers, one_output(model, output):
         graph, reusable = export_graph(model, input_shape)
-        reader = Reader(graph, device)
+        reader = Reader(graph, device, smooth=smooth)
         try:
             program = reader.read(input_shape)
         except SplineCamError as error:
@@ -198,7 +213,7 @@ def _store(
         names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}
         content = replace(reader.graph, constants=names)
     if content is not None:
-        store(model, key, CachedCapture(known, content, numbers))
+        store(model, key, CachedCapture(known, content, numbers, reader.smooth))
 
 
 def _refilled(
@@ -216,4 +231,5 @@ def _refilled(
         return program
     weights = {node: (name, tensors[name]) for node, (name, _) in content.constants.items()}
     with opaque_modules(model, before.opaque):
-        return Reader(replace(content, constants=weights), device).read(input_shape)
+        reader = Reader(replace(content, constants=weights), device, smooth=before.smooth)
+        return reader.read(input_shape)

@@ -1,10 +1,11 @@
-"""The operations that a network may have: one rule each, affine, piecewise linear, or rejected."""
+"""The operations that a network may have: affine, piecewise linear, smooth, or rejected."""
 
 from __future__ import annotations
 
-from splinecam.network.ops import affine, composite, maxima, piecewise, rejected
+from splinecam.network.ops import affine, composite, maxima, piecewise, rejected, smooth
 from splinecam.network.ops.bounds import Bound, affine_bound, measured_bound, role_of
 from splinecam.network.ops.registry import (
+    OPTION,
     Affine,
     Call,
     Comparison,
@@ -16,6 +17,7 @@ from splinecam.network.ops.registry import (
     Rejected,
     Rule,
     Scatter,
+    Smooth,
     Sort,
     Terminal,
     op_table,
@@ -30,6 +32,7 @@ TRAINING = affine.TRAINING
 
 __all__ = [
     "CREATORS",
+    "OPTION",
     "TRAINING",
     "Affine",
     "Bound",
@@ -43,6 +46,7 @@ __all__ = [
     "Rejected",
     "Rule",
     "Scatter",
+    "Smooth",
     "Sort",
     "Terminal",
     "affine_bound",
@@ -56,5 +60,6 @@ __all__ = [
     "rejected",
     "role_of",
     "rule_of",
+    "smooth",
     "target_name",
 ]

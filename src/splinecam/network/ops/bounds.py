@@ -14,10 +14,18 @@ from torch import Tensor
 from splinecam._util.tolerances import EPS
 from splinecam.network.ops.registry import Affine
 
-__all__ = ["Bound", "affine_bound", "measured_bound", "role_of"]
+__all__ = [
+    "Bound",
+    "affine_bound",
+    "affine_modulus",
+    "measured_bound",
+    "measured_modulus",
+    "role_of",
+]
 
 _PROBES = 24
 _SMALLEST = -8.0  # as a power of two: many functions have knots near zero, so some points lie there
+_COLUMNS = 1024  # so many coefficients of an unknown operation are found at once
 _STRIDE = 2.0**20  # measured over this many rounding errors: far above rounding, and still tiny
 
 
@@ -103,6 +111,40 @@ def affine_bound(
     if isinstance(magnitude, Tensor):
         return _bound(rule, magnitude, error, squared)
     return tuple(_bound(rule, m, e, squared) for m, e in zip(magnitude, error, strict=True))
+
+
+def affine_modulus(
+    rule: Affine,
+    run: Callable[..., Any],
+    args: list[Any],
+    kwargs: dict[str, Any],
+    roles: tuple[tuple[str, ...], dict[str, str]],
+) -> Any:
+    """An affine operation with the modulus of every coefficient, offset and argument."""
+    positional, named = roles
+    new = [_map(a, role, _modulus) for a, role in zip(args, positional, strict=True)]
+    others = {key: _map(a, named[key], _modulus) for key, a in kwargs.items()}
+    found = (rule.absolute or run)(*new, **others)
+    if isinstance(found, Tensor):
+        return found.clamp_min(0)
+    return tuple(part.clamp_min(0) for part in found)
+
+
+def measured_modulus(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """An affine operation with the modulus of every coefficient, which is run to find these.
+
+    x: (B, ...), not negative.
+    """
+    units = x[0].numel()
+    offset = run(torch.zeros_like(x[:1]))
+    found = offset.abs().expand(x.shape[0], *offset.shape[1:]).flatten(1).clone()
+    flat = x.reshape(x.shape[0], units)
+    for some in torch.split(torch.arange(units, device=x.device), _COLUMNS):
+        single = x.new_zeros((len(some), units))
+        single[torch.arange(len(some), device=x.device), some] = 1
+        columns = run(single.view(-1, *x.shape[1:])) - offset
+        found += flat[:, some] @ columns.flatten(1).abs()
+    return found.view(-1, *offset.shape[1:])
 
 
 def _bound(rule: Affine, magnitude: Tensor, error: Tensor, squared: bool) -> Bound:

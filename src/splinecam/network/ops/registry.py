@@ -9,7 +9,10 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from splinecam.network.curves import Curve
+
 __all__ = [
+    "OPTION",
     "TITLES",
     "Affine",
     "Call",
@@ -23,6 +26,7 @@ __all__ = [
     "Rejected",
     "Rule",
     "Scatter",
+    "Smooth",
     "Sort",
     "Terminal",
     "op_table",
@@ -67,6 +71,7 @@ class Affine:
     run: Callable[..., Any] | None = None  # called in place of the operation itself
     absolute: Callable[..., Any] | None = None  # the operation with every coefficient's modulus
     bound: Callable[..., tuple[Tensor, Tensor]] | None = None  # (magnitude, error) by hand
+    measured: bool = False  # the coefficients are not known: the operation must be run
     check: Callable[[Call], str | None] | None = None  # the reason against this call, if any
     notes: str = ""
 
@@ -175,19 +180,51 @@ class Rejected:
     notes: str = ""
 
 
+OPTION = "partition(..., smooth=1e-3) replaces it"
+"""What an error says of a smooth operation, which can be replaced."""
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """A smooth function of one variable, applied to every unit, which is replaced by pieces.
+
+    ``curve`` returns the function of one call, or the reason why its derivatives have no bounds.
+    ``reason``: why it cannot be in a network whose smooth functions are not replaced.
+    """
+
+    curve: Callable[[Call], Curve | str]
+    reason: str = "it is not piecewise linear"
+    notes: str = ""
+
+
 @dataclass(frozen=True)
 class Terminal:
-    """An operation that is stripped at the very end of a network, and rejected elsewhere."""
+    """An operation that is stripped at the very end of a network.
+
+    Elsewhere it is rejected or, if it has a ``curve``, as for :class:`Smooth`, it may be replaced.
+    """
 
     label: str
     elementwise: bool
+    curve: Callable[[Call], Curve | str] | None = None
     reason: str = (
         "it is not piecewise linear (allowed only as the last operation, and not over the batch)"
     )
     notes: str = "stripped when it makes the output"
 
 
-Rule = Affine | Piecewise | Maximum | Sort | Scatter | Composite | Comparison | Rejected | Terminal
+Rule = (
+    Affine
+    | Piecewise
+    | Maximum
+    | Sort
+    | Scatter
+    | Composite
+    | Comparison
+    | Smooth
+    | Rejected
+    | Terminal
+)
 
 _RULES: dict[str, Rule] = {}
 
@@ -254,6 +291,7 @@ TITLES = {
     "scatter": "Reductions at constant places",
     "composite": "Written out as other operations",
     "comparison": "Masks",
+    "smooth": "Smooth, of one variable: replaced by linear pieces with `smooth=`",
     "terminal": "Stripped at the end",
     "rejected": "Rejected",
 }

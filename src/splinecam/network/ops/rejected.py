@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from splinecam.network.curves import Sigmoid, Softplus, Tanh
 from splinecam.network.ops.affine import NORM, STATISTICS, TRAINING
 from splinecam.network.ops.maxima import SELECTS
 from splinecam.network.ops.registry import Rejected, Terminal, register
@@ -41,18 +42,25 @@ DATA = "its result depends on the data in a way that is not piecewise linear"
 
 register("softmax _softmax", Terminal("softmax", elementwise=False))
 register("log_softmax _log_softmax", Terminal("log_softmax", elementwise=False))
-register("sigmoid special_expit", Terminal("sigmoid", elementwise=True))
-register("log_sigmoid log_sigmoid_forward", Terminal("logsigmoid", elementwise=True))
-register("tanh", Terminal("tanh", elementwise=True))
+_ALSO_SMOOTH = "stripped when it makes the output; elsewhere replaced with `smooth=`"
+register(
+    "sigmoid special_expit",
+    Terminal("sigmoid", True, lambda call: Sigmoid(), notes=_ALSO_SMOOTH),
+)
+register(
+    "log_sigmoid log_sigmoid_forward",
+    Terminal("logsigmoid", True, lambda call: Softplus(-1.0), notes=_ALSO_SMOOTH),
+)
+register("tanh", Terminal("tanh", True, lambda call: Tanh(), notes=_ALSO_SMOOTH))
 
 register(
-    "gelu silu mish elu selu celu softplus exp exp2 expm1 log log2 log10 log1p sqrt "
-    "rsqrt sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh erf erfc reciprocal "
+    "exp2 expm1 log log2 log10 log1p sqrt rsqrt tan asin acos atan atan2 sinh cosh asinh acosh "
+    "atanh erf erfc reciprocal "
     "glu sinc logit special_erf special_log_softmax cosine_similarity",
     Rejected(SMOOTH),
 )
 register("logsumexp logaddexp", Rejected(SOFT))
-register("hardswish smooth_l1_loss huber_loss mse_loss", Rejected(QUADRATIC))
+register("smooth_l1_loss huber_loss mse_loss", Rejected(QUADRATIC))
 register("std var var_mean std_mean prod cumprod", Rejected(SMOOTH))
 register(
     "layer_norm native_layer_norm group_norm native_group_norm rms_norm",
@@ -61,7 +69,6 @@ register(
 register("_native_batch_norm_legit_functional _native_batch_norm_legit", Rejected(STATISTICS))
 register("native_dropout", Rejected(TRAINING))
 register("pow float_power", Rejected(POWER))
-register("square", Rejected(QUADRATIC))
 register("det linalg_det linalg_inv inverse", Rejected(PRODUCT))
 register(
     "scaled_dot_product_attention _native_multi_head_attention _transformer_encoder_layer_fwd "

@@ -58,7 +58,7 @@ class _Call:
 
     def step(self, name: str, run: Function) -> Step:
         """An affine function of x as a step; its coefficients are not known, but measured."""
-        rule = Affine(data=("input",), bound=partial(_measured, run))
+        rule = Affine(data=("input",), bound=partial(_measured, run), measured=True)
         names = ("input", "constants")
         return Step(name, run, (self.x, self.constants), {}, names, rule, (("add", "plain"), {}))
 

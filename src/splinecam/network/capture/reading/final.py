@@ -24,7 +24,7 @@ from splinecam.network.ops import Affine, Terminal, rule_of, target_name
 from splinecam.network.ops.rejected import MIXES, SMOOTH
 from splinecam.network.values import Ref, Rows, map_tensors, resolve
 
-__all__ = ["Final", "Tail", "tail_of"]
+__all__ = ["Final", "Tail", "dependents", "tail_of"]
 
 _UNEQUAL = (
     "it comes after the final {label} and does not treat all outputs alike, so that decisions "
@@ -80,7 +80,7 @@ def _run(call: Call, z: Any, batch: int, device: torch.device) -> Any:
 
 def tail_of(graph: FlatGraph, needed: set[fx.Node]) -> Tail | None:
     """The nodes from a final softmax, sigmoid or tanh to the output, if there are any."""
-    active = _dependents(graph)
+    active = dependents(graph)
     nodes: list[fx.Node] = []
     node: Any = graph.output
     while node is not None and node.op == "call_function" and len(needed & set(node.users)) <= 1:
@@ -109,7 +109,7 @@ def _before(node: fx.Node, active: set[fx.Node]) -> Any:
     return before if alike and active.isdisjoint(others) else None
 
 
-def _dependents(graph: FlatGraph) -> set[fx.Node]:
+def dependents(graph: FlatGraph) -> set[fx.Node]:
     """The nodes whose values depend on those of the input, not only on its shape."""
     active = {graph.x}
     for node in graph.nodes:

@@ -14,11 +14,16 @@ from splinecam.network import ops
 from splinecam.network.capture.isolation import widened
 from splinecam.network.capture.reading.constants import constant_call, filled, has_size, part_of
 from splinecam.network.capture.reading.custom_ops import add_custom, custom_op_of
-from splinecam.network.capture.reading.final import Final, tail_of
+from splinecam.network.capture.reading.final import Final, dependents, tail_of
 from splinecam.network.capture.reading.graph_builder import EXACT, Emitter, GraphBuilder, NodeCall
 from splinecam.network.capture.reading.masks import add_comparison, add_masked
 from splinecam.network.capture.reading.probe import probe
 from splinecam.network.capture.reading.scalar_functions import add_function, add_pairs
+from splinecam.network.capture.reading.smooth_functions import (
+    add_curve,
+    add_smooth,
+    smooth_patterns,
+)
 from splinecam.network.capture.reading.stages import make_stages, refs
 from splinecam.network.capture.reading.unit_groups import (
     add_maxima,
@@ -28,6 +33,7 @@ from splinecam.network.capture.reading.unit_groups import (
 )
 from splinecam.network.capture.tracing import flat_graph
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
+from splinecam.network.curves import Curve
 from splinecam.network.ops import rejected, target_name
 from splinecam.network.ops.register import CustomOp
 from splinecam.network.program import Program, Step
@@ -39,13 +45,16 @@ __all__ = ["Reader"]
 class Reader:
     """Reads the graph once, in order: computes constants, turns nodes into steps and layers."""
 
-    def __init__(self, graph: FlatGraph, device: torch.device) -> None:
+    def __init__(self, graph: FlatGraph, device: torch.device, *, smooth: bool = False) -> None:
         self.graph = graph
+        self.smooth = smooth  # whether smooth functions become layers, which are replaced later
         self.device = device
         self.output = graph.output
         self.needed = graph.needed()
         self.builder = GraphBuilder(graph.x, graph.batch, device)
         self.tail = tail_of(graph, self.needed)
+        apart = () if self.tail is None else self.tail.nodes
+        self.patterns = smooth_patterns(graph, self.needed, dependents(graph), apart)
         self.emitted: list[fx.Node] = []
 
     def read(self, input_shape: tuple[int, ...]) -> Program:
@@ -108,6 +117,9 @@ class Reader:
             return
         if isinstance(value, (int, float, bool)):
             builder.values[node] = value
+            return
+        if node in self.patterns:
+            self._pattern(*self.patterns[node], node)
             return
         args = tuple(self._argument(item) for item in node.args)
         kwargs = {key: self._argument(item) for key, item in node.kwargs.items()}
@@ -218,6 +230,8 @@ class Reader:
             return add_custom(builder, call)
         if isinstance(rule, ops.Composite):
             return self._add_composite(call.node, rule)
+        if isinstance(rule, (ops.Smooth, ops.Terminal)):
+            return add_smooth(builder, call)
         if isinstance(rule, ops.Scatter):
             return add_scattered(builder, call)
         if isinstance(rule, ops.Maximum):
@@ -228,6 +242,17 @@ class Reader:
         if len(active) > 1 or active[0] not in rule.source:
             return add_pairs(builder, call)
         return add_function(builder, call)
+
+    def _pattern(self, curve: Curve, x: fx.Node, node: fx.Node) -> None:
+        """Add a smooth function that the model writes as several operations, or reject it."""
+        builder, source = self.builder, self._argument(x)
+        reason: str | None = f"{rejected.SMOOTH} ({curve.name}): {ops.OPTION}"
+        if source.name in builder.masks:
+            builder.reject_mask(source.name)
+        if self.smooth:
+            reason = add_curve(builder, node, curve, source)
+        if reason is not None:
+            builder.reject(node, None if source.name in builder.invalid else reason)
 
     def _add_composite(self, node: fx.Node, rule: ops.Composite) -> str | None:
         """Add a node that is written out as several others."""
@@ -284,6 +309,8 @@ class Reader:
             if not isinstance(node.target, torch._ops.OpOverload):
                 return "control flow that depends on the input is not supported"
             return rejected.RANDOM if _is_random(node.target) else rejected.UNKNOWN
+        if isinstance(rule, ops.Smooth) or (isinstance(rule, ops.Terminal) and rule.curve):
+            return None if self.smooth else f"{rule.reason}: {ops.OPTION}"
         if isinstance(rule, (ops.Rejected, ops.Terminal)):
             constant = rule.reason == rejected.PLACES and not self.builder.is_active(
                 named["indices"]

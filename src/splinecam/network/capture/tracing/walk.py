@@ -21,6 +21,7 @@ from torch.nn.modules.module import _has_any_global_hook
 
 from splinecam.network.capture.isolation import any_mode
 from splinecam.network.capture.outputs import Output, selected
+from splinecam.network.capture.tracing.entrywise import ENTRYWISE
 from splinecam.network.capture.tracing.flat_graph import FirstDimension, FlatGraph
 from splinecam.network.layer_graph import Call, LayerGraph
 from splinecam.network.layer_shapes import call_result
@@ -237,22 +238,6 @@ SpatialLayer = Callable[[_Recorder, Any, fx.Node, int], fx.Node]
 LAYERS: dict[type[nn.Module], Layer] = {}
 """The result of a layer for a value. An error means a layer or a shape that is not usual."""
 
-_ENTRYWISE: dict[type[nn.Module], Any] = {  # their results have the shape of their input
-    nn.ReLU: aten.relu.default,
-    nn.ReLU6: aten.hardtanh.default,
-    nn.Hardtanh: aten.hardtanh.default,
-    nn.LeakyReLU: aten.leaky_relu.default,
-    nn.RReLU: aten.rrelu.default,
-    nn.Hardsigmoid: aten.hardsigmoid.default,
-    nn.Softshrink: aten.softshrink.default,
-    nn.Threshold: aten.threshold.default,
-    nn.Sigmoid: aten.sigmoid.default,
-    nn.Tanh: aten.tanh.default,
-    nn.LogSigmoid: aten.log_sigmoid.default,
-    nn.Softmax: aten.softmax.int,
-    nn.LogSoftmax: aten.log_softmax.int,
-    nn.PReLU: aten.prelu.default,
-}
 _IMAGES: dict[type[nn.Module], Any] = {
     nn.PixelShuffle: aten.pixel_shuffle.default,
     nn.PixelUnshuffle: aten.pixel_unshuffle.default,
@@ -356,12 +341,12 @@ def _pad(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
     return recorder.call(aten.pad.default, x, list(m.padding), mode, *value)
 
 
-@_layer(*_ENTRYWISE)
+@_layer(*ENTRYWISE)
 def _entrywise(recorder: _Recorder, m: nn.Module, x: fx.Node) -> fx.Node:
     if isinstance(m, nn.PReLU):
         _require(m.weight.numel() == 1 or m.weight.shape == _shape(x)[1:2])
     _require(not (isinstance(m, nn.RReLU) and m.training))
-    return recorder.apply(_ENTRYWISE[type(m)], x, value=x.meta["val"])
+    return recorder.apply(ENTRYWISE[type(m)], x, value=x.meta["val"])
 
 
 @_layer(*_IMAGES)

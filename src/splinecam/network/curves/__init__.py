@@ -1,0 +1,34 @@
+"""Smooth functions of one variable: values, derivatives, and bounds on these over intervals.
+
+``curve`` says what a function gives, and finds its bounds from the places where its derivatives
+have extrema. The other modules have the functions: ``gated`` products of the variable and a gate
+(GELU, SiLU, Mish), ``saturating`` those with limits at infinity or straight asymptotes (tanh,
+sigmoid, softplus), ``exponential`` ELU and its relatives, ``polynomial`` powers and hardswish, and
+``periodic`` sine and cosine.
+"""
+
+from splinecam.network.curves.curve import Curve, Shape
+from splinecam.network.curves.exponential import Exp, ExponentialLinear
+from splinecam.network.curves.gated import Gelu, GeluTanh, Mish, Silu
+from splinecam.network.curves.periodic import Cosine, Sine
+from splinecam.network.curves.polynomial import Hardswish, Power
+from splinecam.network.curves.saturating import Sigmoid, Softplus, Softsign, Tanh
+
+__all__ = [
+    "Cosine",
+    "Curve",
+    "Exp",
+    "ExponentialLinear",
+    "Gelu",
+    "GeluTanh",
+    "Hardswish",
+    "Mish",
+    "Power",
+    "Shape",
+    "Sigmoid",
+    "Silu",
+    "Sine",
+    "Softplus",
+    "Softsign",
+    "Tanh",
+]

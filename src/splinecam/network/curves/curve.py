@@ -1,0 +1,191 @@
+"""A smooth function of one variable, and bounds on it and its derivatives over intervals."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+import torch
+from torch import Tensor
+
+__all__ = ["Curve", "Shape"]
+
+_UPWARDS = 1 + 1e-12  # covers the rounding of a few ulp, also where it grows with the argument
+_NOISE = 2.0**-49  # of the largest derivative: rounding where terms of a derivative cancel
+_LARGEST = torch.finfo(torch.float64).max
+
+Point = tuple[float, float]
+"""A level, and a number that belongs to it."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Where a function f, its slope f' and its curvature f'' have extrema, and where f'' is zero.
+
+    extrema, inflections, curvature_extrema: levels at which f', f'' and f''' are zero.
+    slope_limits, curvature_limits: levels at which f' or f'' jumps, with the limits on both sides.
+    borders, signs: the sign of f'' before, between and after the levels ``borders``; by default
+    those are the inflections.
+    """
+
+    signs: tuple[int, ...]
+    extrema: tuple[float, ...] = ()
+    inflections: tuple[float, ...] = ()
+    curvature_extrema: tuple[float, ...] = ()
+    slope_limits: tuple[Point, ...] = ()
+    curvature_limits: tuple[Point, ...] = ()
+    borders: tuple[float, ...] | None = None
+
+    @property
+    def parts(self) -> list[tuple[float, float, int]]:
+        """Intervals on which f'' has one sign, each with the sign."""
+        levels = self.inflections if self.borders is None else self.borders
+        return list(zip((-inf, *levels), (*levels, inf), self.signs, strict=True))
+
+
+@dataclass(frozen=True)
+class Curve(ABC):
+    """A function of one variable, applied to tensors of float64 entry by entry.
+
+    It is continuous, and has two derivatives but at its ``kinks``. All results are finite for all
+    finite arguments, unless the function itself is too large for float64.
+
+    >>> from splinecam.network.curves import Tanh
+    >>> z = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64)
+    >>> Tanh().slope(z).argmax()
+    tensor(1)
+    >>> Tanh().slope_bound(z - 1, z + 1).tolist()[1] >= 1
+    True
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The function for readers."""
+
+    @abstractmethod
+    def value(self, z: Tensor) -> Tensor:
+        """The function."""
+
+    @abstractmethod
+    def slope(self, z: Tensor) -> Tensor:
+        """The first derivative; at a kink that on one of its sides."""
+
+    @abstractmethod
+    def curvature(self, z: Tensor) -> Tensor:
+        """The second derivative; where it jumps that on one of the sides."""
+
+    @property
+    def shape(self) -> Shape:
+        """Where the function and its derivatives have extrema."""
+        raise NotImplementedError(f"{self.name} finds its bounds in another way")
+
+    @property
+    def kinks(self) -> tuple[Point, ...]:
+        """Levels at which the slope jumps, each with the slope after less that before."""
+        return ()
+
+    @property
+    def rounding(self) -> float:
+        """The error of values in units of EPS, relative to the value.
+
+        The error that a rounded argument would make, EPS times slope and argument, is not in it.
+        """
+        return 8.0
+
+    def inflections(self, low: float, high: float) -> tuple[float, ...]:
+        """The levels between two numbers at which the second derivative changes its sign."""
+        parts = self.shape.parts
+        return tuple(level for level, _, _ in parts[1:] if low < level < high)
+
+    # -- bounds on intervals [low, high], for tensors of ends
+
+    def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
+        """At least the largest modulus of the function."""
+        least, most = self.value_range(low, high)
+        return torch.maximum(-least, most) * _UPWARDS
+
+    def slope_bound(self, low: Tensor, high: Tensor) -> Tensor:
+        """At least the largest modulus of the slope."""
+        least, most = self.slope_range(low, high)
+        return torch.maximum(-least, most) * _UPWARDS + self._noise[0]
+
+    def curvature_bound(self, low: Tensor, high: Tensor) -> Tensor:
+        """At least the largest modulus of the second derivative, away from kinks."""
+        least, most = self.curvature_range(low, high)
+        return torch.maximum(-least, most) * _UPWARDS + self._noise[1]
+
+    def slope_variation(self, low: Tensor, at: Tensor, high: Tensor) -> Tensor:
+        """At least how far slopes on the interval are from that at a level."""
+        least, most = self.slope_range(low, high)
+        slope = self.slope(at)
+        rounding = _NOISE * torch.maximum(-least, most) + self._noise[0]
+        return torch.maximum(most - slope, slope - least) * _UPWARDS + rounding
+
+    def bends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether the second derivative is negative somewhere, and whether it is positive.
+
+        A kink inside the interval counts as one: its slope falls or rises.
+        """
+        found = {sign: torch.zeros_like(low, dtype=torch.bool) for sign in (-1, 0, 1)}
+        for begin, end, sign in self.shape.parts:
+            found[sign] |= (low < end) & (high > begin)
+        for level, jump in self.kinks:
+            found[1 if jump > 0 else -1] |= (low < level) & (high > level)
+        return found[-1], found[1]
+
+    # -- the least and the largest number on each interval, up to rounding
+
+    def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest value."""
+        return extremes(self.value, self._points[0], low, high)
+
+    def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest slope."""
+        return extremes(self.slope, self._points[1], low, high)
+
+    def curvature_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest second derivative."""
+        return extremes(self.curvature, self._points[2], low, high)
+
+    @cached_property
+    def _points(self) -> tuple[tuple[Point, ...], ...]:
+        """What values, slopes and curvatures are at the levels that matter."""
+        shape = self.shape
+
+        def at(function: Callable[[Tensor], Tensor], levels: Iterable[float]) -> tuple[Point, ...]:
+            z = torch.tensor([*levels], dtype=torch.float64)
+            return tuple(zip(z.tolist(), function(z).tolist(), strict=True))
+
+        return (
+            at(self.value, (*shape.extrema, *(level for level, _ in self.kinks))),
+            at(self.slope, shape.inflections) + shape.slope_limits,
+            at(self.curvature, shape.curvature_extrema) + shape.curvature_limits,
+        )
+
+    @cached_property
+    def _noise(self) -> tuple[float, float]:
+        """The rounding error of slopes and curvatures where their terms cancel."""
+        _, slopes, curvatures = self._points
+        sizes = [max((abs(x) for _, x in points), default=0.0) for points in (slopes, curvatures)]
+        return _NOISE * sizes[0], _NOISE * sizes[1]
+
+
+def extremes(
+    function: Callable[[Tensor], Tensor], points: Iterable[Point], low: Tensor, high: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The least and the largest number of a function that is monotone but at some points.
+
+    points: levels with what the function is there. Infinite ends count as very large ones.
+    """
+    low, high = low.clamp(min=-_LARGEST), high.clamp(max=_LARGEST)
+    first, last = function(low), function(high)
+    least, most = torch.minimum(first, last), torch.maximum(first, last)
+    for level, number in points:
+        inside = (low <= level) & (high >= level)
+        least = torch.where(inside, least.clamp(max=number), least)
+        most = torch.where(inside, most.clamp(min=number), most)
+    return least, most

@@ -1,0 +1,85 @@
+"""The layer of a smooth function of one variable, which is replaced by pieces before a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from splinecam._util.tolerances import EPS
+from splinecam.arrangement.signs import Signs
+from splinecam.network.curves import Curve
+from splinecam.network.nonlinearities import Nonlinearity
+from splinecam.network.ops import Bound
+
+__all__ = ["SmoothScalar", "apply_curve"]
+
+
+def apply_curve(z: Tensor, curve: Curve) -> Tensor:
+    """A smooth function, entry by entry, with its own slope for a derivative."""
+    result: Tensor = _Applied.apply(z, curve)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Applied(torch.autograd.Function):
+    """Differentiating the formula of a value may give NaN where the slope is a number."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor, curve: Curve) -> Tensor:
+        return curve.value(z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        z, ctx.curve = inputs
+        ctx.save_for_backward(z)
+        ctx.save_for_forward(z)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (z,) = ctx.saved_tensors
+        return gradient * ctx.curve.slope(z), None
+
+    @staticmethod
+    def jvp(ctx: Any, along: Tensor, *rest: Any) -> Tensor:
+        (z,) = ctx.saved_tensors
+        curve: Curve = ctx.curve
+        return along * curve.slope(z)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SmoothScalar(Nonlinearity):
+    """A smooth function of one variable, applied to the n units of a live value."""
+
+    curve: Curve
+
+    def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
+        return apply_curve(argument, self.curve)
+
+    @property
+    def rounding(self) -> float:
+        """The error of a result in units of EPS, relative to the result."""
+        return self.curve.rounding
+
+    def functions(
+        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
+    ) -> NoReturn:
+        self._refuse()
+
+    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> NoReturn:
+        self._refuse()
+
+    def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
+        low, high = (end.view(1, *self.shape) for end in (low, high))
+        magnitude = self.curve.value_bound(low, high)
+        error = self.curve.slope_bound(low, high) * bound.error
+        return Bound(magnitude, error + self.rounding * EPS * magnitude)
+
+    def _refuse(self) -> NoReturn:
+        raise TypeError(
+            f"{self.name} ({self.target}) is smooth and has no linear pieces: it is replaced by "
+            "pieces with partition(..., smooth=1e-3)"
+        )
