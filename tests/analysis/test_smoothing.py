@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -227,3 +231,62 @@ def test_a_check_is_unresolved_where_the_bounds_leave_it_open() -> None:
     assert "undecided" in repr(open_)
     with pytest.raises(sc.SplineCamError, match="unresolved"):
         bool(open_)
+
+
+# -- the rest of a partition ----------------------------------------------------------------------
+
+
+def test_the_record_travels_with_the_partition(tmp_path: Path) -> None:
+    part = bounded(2, 3, 0.05)
+    part.save(tmp_path / "part.npz")
+    again = sc.load(tmp_path / "part.npz")
+    assert torch.equal(again.region_bounds, part.region_bounds)
+    assert torch.equal(again.smooth.tolerance, part.smooth.tolerance)
+    assert again.smooth.layers == part.smooth.layers
+    assert repr(again.smooth) == repr(part.smooth)
+    assert again.class_regions().undecided == part.class_regions().undecided
+    other = pickle.loads(pickle.dumps(part))
+    assert torch.equal(other.region_bounds, part.region_bounds)
+
+
+def test_damaged_bounds_are_not_loaded(tmp_path: Path) -> None:
+    part = bounded(2, 3, 0.05)
+    part.smoothing = replace(part.smoothing, region_bounds=part.region_bounds[1:])
+    part.save(tmp_path / "part.npz")
+    with pytest.raises(sc.FileError, match="smooth_bounds has shape"):
+        sc.load(tmp_path / "part.npz")
+
+
+def test_statistics_tables_and_words_name_the_bounds() -> None:
+    part = bounded(2, 3, 0.05)
+    found = part.stats()
+    assert found["bound"] == tuple(part.bound.tolist())
+    assert found["undecided_area"] == part.class_regions().undecided
+    assert "undecided area" in repr(found)
+    assert "bound" not in sc.partition(part.model, part.domain, progress=False).stats()
+    rows = part.table()
+    assert (rows["bound_1"] == part.region_bounds[:, 1].numpy()).all()
+    assert part.smooth.within in repr(part)
+    assert part.smooth.within in part._repr_html_()
+    assert "within a band of area" in repr(part.decision_boundary())
+    assert "undecided" in repr(part.class_regions())
+    assert "undecided" in part.class_regions()._repr_html_()
+
+
+def test_maps_are_valid_within_their_bounds_only() -> None:
+    part = bounded(2, 3, 0.05)
+    assert any("beyond its bound" in check.name for check in part.validate().checks)
+    with torch.no_grad():
+        part.model[-1].bias += 0.02
+    with pytest.raises(sc.ValidationError, match="beyond its bound"):
+        part.validate()
+    bounds = part.region_bounds + 0.02
+    part.smoothing = replace(part.smoothing, region_bounds=bounds)
+    assert part.validate().ok
+
+
+def test_the_band_is_drawn_unless_it_is_switched_off() -> None:
+    part = bounded(2, 3, 0.05)
+    drawn, plain = (part.plot(band=band) for band in (True, False))
+    assert len(drawn.patches) == len(plain.patches) + 1
+    assert part.preimage([[1.0, 0.0, 0.0]], [0.0]).plot() is not None

@@ -111,7 +111,7 @@ class Boundary(Curves):
         which = f"{len(met)} pairs of classes"
         if len(met) == 1:
             which = "classes {} and {}".format(*(names[k] for k in self.key(met[0])))
-        return f"{self.kind}, {which}, {super()._summary()}"
+        return f"{self.kind}, {which}, {super()._summary()}{_undecided(self.band)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,7 +157,11 @@ class LevelSet(Curves):
     def _summary(self) -> str:
         count = len(self.levels)
         which = f"level {self.levels[0]:.4g}" if count == 1 else f"{count} levels"
-        return f"{which} of output {self.output}, {super()._summary()}"
+        return f"{which} of output {self.output}, {super()._summary()}{_undecided(self.band)}"
+
+
+def _undecided(band: Band) -> str:
+    return f", within a band of area {band.area:.4g}" if len(band) else ""
 
 
 def decision_boundary(

@@ -206,6 +206,8 @@ class ClassRegions:
         names = self.partition.names or range(self.n_classes)
         parts = [f"{names[k]}: {100 * share[k]:.3g} %" for k in top if share[k] > 0]
         more = ", ..." if self.n_classes > 5 and int((self.areas > 0).sum()) > 5 else ""
+        if self.partition.smoothing is not None:
+            more += f"; undecided: {100 * self.undecided_regions().share:.3g} %"
         return f"ClassRegions({', '.join(parts)}{more})"
 
 

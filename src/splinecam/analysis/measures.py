@@ -36,7 +36,8 @@ def table(part: PartitionData, *, full: bool = False) -> Any:
     ``slope_frobenius`` (norms of the derivative within the plane; with ``full`` also those in
     input space, ``slope_spectral_full`` and ``slope_frobenius_full``), ``centroid_u`` and
     ``centroid_v``, ``class`` (the largest output at the centroid; of one output 1 above 0, else 0)
-    and, of up to 16 outputs, their values there: ``output_0``, ...
+    and, of up to 16 outputs, their values there: ``output_0``, ... If smooth functions of the model
+    were replaced, also how far the model is from the region's map at most: ``bound_0``, ...
 
     >>> import torch, splinecam as sc
     >>> relu = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
@@ -51,6 +52,9 @@ def table(part: PartitionData, *, full: bool = False) -> Any:
         columns["class"] = largest_outputs(values)
         if values.shape[1] <= MOST_OUTPUTS:
             columns |= {f"output_{k}": column for k, column in enumerate(values.unbind(1))}
+            if part.smoothing is not None:
+                bounds = part.region_bounds.unbind(1)
+                columns |= {f"bound_{k}": column for k, column in enumerate(bounds)}
         arrays = {name: column.cpu().numpy().copy() for name, column in columns.items()}
     try:
         import pandas

@@ -98,14 +98,19 @@ def check_model(
 ) -> list[Check]:
     """Checks of maps and slopes against the real model.
 
-    The model runs in float64, or if that is not possible in its own precision. one_by_one: compare
-    the slopes of single outputs instead of a random sum of all outputs.
+    The model runs in float64, or if that is not possible in its own precision. If smooth functions
+    of the model were replaced, maps are compared with the replaced network, and within their bounds
+    with the model, whose slopes are others. one_by_one: compare the slopes of single outputs
+    instead of a random sum of all outputs.
     """
     options = (part.model, part.output, part.dtype)
     predicted = {name: _predict(part, *group) for name, group in sites.groups().items()}
+    replaced = _check_replaced(part, sites, predicted) if part.smoothing is not None else []
     try:
         with run_real(*options, wide=True, device=part.mesh.uv.device) as forward:
             checks = _check_values(forward, part, sites, predicted, torch.float64, tell)
+            if part.smoothing is not None:
+                return [*replaced, *checks]
             return [*checks, _check_slopes(forward, part, sites, one_by_one, generator)]
     except CannotRun as error:
         obstacle = error
@@ -114,6 +119,8 @@ def check_model(
             checks = _check_values(forward, part, sites, predicted, part.dtype, tell)
     except CannotRun as error:
         raise ValidationError(f"{part!r}: the model cannot be run: {error}") from error
+    if part.smoothing is not None:
+        return [*replaced, *checks]
     own = str(part.dtype).removeprefix("torch.")
     reason = f"slopes not compared, as the model runs in {own} only ({obstacle})"
     return [*checks, Check(reason, 0, 0)]
@@ -138,22 +145,60 @@ def _check_values(
     dtype: torch.dtype,
     tell: Tell,
 ) -> list[Check]:
-    """Checks of maps against the real model, which runs in the given precision."""
+    """Checks of maps against the real model, which runs in the given precision.
+
+    What a map is off within the bounds of its region does not count.
+    """
+    limit = _value_limit(part, dtype)
+    where = "" if dtype == torch.float64 else f" in {str(dtype).removeprefix('torch.')}"
+    what = "map against the model" if part.smoothing is None else "map beyond its bound"
+    checks = []
+    for name, (faces, uv) in sites.groups().items():
+        worst, rows = 0.0, rows_of(part)
+        blocks = (torch.split(each, rows) for each in (faces, uv, predicted[name]))
+        for face, at, said in zip(*blocks, strict=True):
+            with torch.no_grad():
+                off = (forward(part.domain.embed(part.frame.to_plane(at))) - said).abs()
+                if part.smoothing is not None:
+                    off = (off - _allowed(part, face)).clamp(min=0)
+            worst = max(worst, float(off.max().nan_to_num(nan=torch.inf)))
+            tell(at.shape[0])
+        checks.append(Check(f"{what} at {name}{where}", worst, limit))
+    return checks
+
+
+def _value_limit(part: PartitionData, dtype: torch.dtype) -> float:
+    """How far maps may be from a network that runs in the given precision."""
     scale = float(part.values.abs().max()) or 1.0
     spread = float(part.values.amax(0).sub(part.values.amin(0)).max())
     coarse = torch.finfo(dtype).eps / EPS  # 1 in float64
     noise = SAFETY * float(part.value_error.max()) * coarse
-    limit = VALUE_PRECISION * max(spread, EPS * scale) + noise
-    where = "" if dtype == torch.float64 else f" in {str(dtype).removeprefix('torch.')}"
-    checks = []
+    return VALUE_PRECISION * max(spread, EPS * scale) + noise
+
+
+def _allowed(part: PartitionData, faces: Tensor) -> Tensor:
+    """How far the model's outputs may be from the maps of regions (N,), (N, n_out)."""
+    bounds = part.region_bounds[faces]
+    if part.program.final is None:
+        return bounds
+    # No output of a softmax, its logarithm, a sigmoid or a tanh changes by more than twice as much.
+    return 2 * bounds.amax(1, keepdim=True).expand_as(bounds)
+
+
+def _check_replaced(part: PartitionData, sites: Sites, predicted: dict[str, Tensor]) -> list[Check]:
+    """Checks of maps against the network whose smooth functions are replaced by tables."""
+    if part.smoothing is not None and part.smoothing.refined:
+        return []  # refined regions have maps of their own
+    final, limit, checks = part.program.final, _value_limit(part, torch.float64), []
     for name, (_, uv) in sites.groups().items():
         worst, rows = 0.0, rows_of(part)
-        for at, said in zip(torch.split(uv, rows), torch.split(predicted[name], rows), strict=True):
+        blocks = (torch.split(each, rows) for each in (uv, predicted[name]))
+        for at, said in zip(*blocks, strict=True):
             with torch.no_grad():
-                off = (forward(part.domain.embed(part.frame.to_plane(at))) - said).abs().max()
-            worst = max(worst, float(off.nan_to_num(nan=torch.inf)))
-            tell(at.shape[0])
-        checks.append(Check(f"map against the model at {name}{where}", worst, limit))
+                found = part.program(part.domain.embed(part.frame.to_plane(at)))
+                found = (found if final is None else final(found)).flatten(1)
+            worst = max(worst, float((found - said).abs().max().nan_to_num(nan=torch.inf)))
+        checks.append(Check(f"map against the replaced network at {name}", worst, limit))
     return checks
 
 

@@ -207,9 +207,12 @@ class PartitionData:
     @cached_property
     def maps(self) -> AffineMaps:
         """The affine maps in local coordinates, each relative to a point inside its region."""
+        # Triangles of a refinement have other maps than the network.
+        refined = self.smoothing is not None and self.smoothing.refined
+        network = None if refined else self.program
         with torch.no_grad():
             return affine_maps(
-                self.mesh, self.values, self.value_error, self.program, self.domain, self.frame
+                self.mesh, self.values, self.value_error, network, self.domain, self.frame
             )
 
     @cached_property
@@ -335,6 +338,8 @@ class PartitionData:
         ]
         if self.stripped:
             parts.append(f"final {self.stripped} left out")
+        if self.smoothing is not None:
+            parts.append(self.smoothing.within)
         if self.unresolved:
             parts.append(f"{len(self.unresolved):,} unresolved places")
         if self.names is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from functools import cached_property
 
 import torch
@@ -36,7 +38,8 @@ class Smoothing:
 
     tolerance: (n_out,) the error that each output was allowed; region_bounds: (F, n_out) how far
     the outputs of the model are from the map of each region, at most; layers: the layers that were
-    replaced.
+    replaced; refined: whether regions at the decision boundary were divided further, into triangles
+    that have the model's own outputs at their corners.
 
     >>> bounds = torch.tensor([[0.0005], [0.001]])
     >>> Smoothing(torch.tensor([0.001]), bounds, (SmoothLayer("1", "gelu", 64, 1984),))
@@ -46,6 +49,7 @@ class Smoothing:
     tolerance: Tensor
     region_bounds: Tensor
     layers: tuple[SmoothLayer, ...] = ()
+    refined: bool = False
 
     @cached_property
     def bound(self) -> Tensor:
@@ -54,7 +58,13 @@ class Smoothing:
 
     def to(self, device: torch.device) -> Smoothing:
         """The same on a device."""
-        return Smoothing(self.tolerance.to(device), self.region_bounds.to(device), self.layers)
+        tensors = self.tolerance.to(device), self.region_bounds.to(device)
+        return Smoothing(*tensors, self.layers, self.refined)
+
+    @property
+    def within(self) -> str:
+        """How near the model is, in words."""
+        return f"within {_upwards(float(self.bound.max()))} of the model"
 
     def __repr__(self) -> str:
         count, units = len(self.layers), sum(layer.units for layer in self.layers)
@@ -63,4 +73,16 @@ class Smoothing:
         replaced = f"{count} layer{'s' * (count != 1)} replaced"
         if count:
             replaced += f": {functions}, {pieces:.3g} pieces per unit on average"
-        return f"Smoothing({replaced}; outputs within {float(self.bound.max()):.3g})"
+        return f"Smoothing({replaced}; outputs within {_upwards(float(self.bound.max()))})"
+
+
+def _upwards(number: float) -> str:
+    """A number in three digits, of which the last is rounded up, so that bounds stay bounds.
+
+    >>> _upwards(0.0009951), _upwards(0.001), _upwards(0.0)
+    ('0.000996', '0.001', '0')
+    """
+    if not number > 0 or not math.isfinite(number):
+        return f"{number:.3g}"
+    with localcontext(Context(prec=3, rounding=ROUND_CEILING)):
+        return f"{float(+Decimal(repr(number))):.3g}"

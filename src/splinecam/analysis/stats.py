@@ -14,6 +14,7 @@ from splinecam._util.text_table import TextTable, number_text
 from splinecam.analysis.boundary import decision_boundary
 from splinecam.analysis.measures import centroid_values, measures
 from splinecam.analysis.partition_data import PartitionData
+from splinecam.analysis.undecided import class_band
 
 __all__ = [
     "QUANTILES",
@@ -37,6 +38,7 @@ SHORT = {
 QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 _SUMMARY = ("mean", "mean_by_area", "std", "median", "min", "q05", "q25", "q75", "q95", "max")
 _LAYERS, _OUTPUTS = "edges_by_layer", ("output_mean", "output_min", "output_max")
+_BOUND = "bound"
 _ONLY_FULL = ("slope_spectral_full", "slope_frobenius_full", "lipschitz_input")
 _PRINTED = 12  # layers and outputs
 
@@ -59,6 +61,8 @@ def stats(part: PartitionData, *, full: bool = False) -> Stats:
     - ``output_mean`` (the exact integral over the domain, divided by its area), ``output_min``,
       ``output_max``: one number per output, before a final softmax or sigmoid
     - ``boundary_length``: the length of the decision boundary
+    - if smooth functions of the model were replaced: ``bound``, one number per output, how far the
+      model is from the maps at most; ``undecided_area``, on which no class is certain
 
     full: also compute the derivative by all inputs on every region, which takes a backward pass per
     output, for ``slope_spectral_full``, ``slope_frobenius_full`` and ``lipschitz_input``, the
@@ -75,7 +79,9 @@ def stats(part: PartitionData, *, full: bool = False) -> Stats:
         summaries = {k: _summary(v.double(), part.areas) for k, v in columns.items()}
         edges = edge_numbers(part.layers, _edges_by_layer(part))
         outputs, length = _outputs(part), decision_boundary(part).length
-        return composed(summaries, len(part), _sizes(part) | edges, outputs, length)
+        found = composed(summaries, len(part), _sizes(part) | edges, outputs, length)
+        found.update(_flat(_bounds(part)))
+        return found
 
 
 class Stats(dict[str, Any]):
@@ -98,7 +104,7 @@ class Stats(dict[str, Any]):
     def __missing__(self, key: str) -> Any:
         if key in self:
             inner = self._group(key)
-            return tuple(inner.values()) if key in _OUTPUTS else inner
+            return tuple(inner.values()) if key in (*_OUTPUTS, _BOUND) else inner
         hint = " Ask for stats(full=True)." if str(key).partition(".")[0] in _ONLY_FULL else ""
         raise KeyError(f"no statistic {key!r} among {', '.join(self.nested())}.{hint}")
 
@@ -218,15 +224,27 @@ def _outputs(part: PartitionData) -> dict[str, Any]:
     return output_numbers(part.names, mean, part.values.amin(0), part.values.amax(0))
 
 
+def _bounds(part: PartitionData) -> dict[str, Any]:
+    """How far the model is from the maps, and the area that this leaves undecided."""
+    if part.smoothing is None:
+        return {}
+    names = output_names(part.names, part.bound.shape[0])
+    bound = dict(zip(names, part.bound.tolist(), strict=True))
+    return {_BOUND: bound, "undecided_area": class_band(part, smallest=False, level=0.0).area}
+
+
 def output_numbers(names: Sequence[str] | None, *columns: Tensor) -> dict[str, Any]:
     """The mean, the smallest and the largest number of each output, from (n_out,) each."""
-    count = columns[0].shape[0]
-    if names is None or count == 1:
-        names = [str(k) for k in range(count)]
+    names = output_names(names, columns[0].shape[0])
     return {
         key: dict(zip(names, column.tolist(), strict=True))
         for key, column in zip(_OUTPUTS, columns, strict=True)
     }
+
+
+def output_names(names: Sequence[str] | None, count: int) -> Sequence[str]:
+    """The names of outputs, or their numbers if they have none, or two names for one output."""
+    return [str(k) for k in range(count)] if names is None or count == 1 else names
 
 
 # -- printing ---------------------------------------------------------------------------------
@@ -248,7 +266,8 @@ def _groups(found: Stats) -> list[TextTable]:
         )
 
     layers = {"border": found["border_edges"], **found[_LAYERS]}
-    outputs = zip(found._group("output_mean"), *(found[k] for k in _OUTPUTS), strict=True)
+    columns = [*_OUTPUTS, *([_BOUND] if _BOUND in found else [])]
+    outputs = zip(found._group("output_mean"), *(found[k] for k in columns), strict=True)
     return [
         singles(
             "Partition",
@@ -258,6 +277,7 @@ def _groups(found: Stats) -> list[TextTable]:
             domain_area="domain area",
             total_edge_length="total edge length",
             boundary_length="decision boundary length",
+            undecided_area="undecided area",
             unresolved="unresolved places",
         ),
         summaries(
@@ -285,7 +305,7 @@ def _groups(found: Stats) -> list[TextTable]:
         ),
         TextTable(
             "Output",
-            ("mean", "min", "max"),
+            tuple(name.removeprefix("output_") for name in columns),
             few_rows([(name, [number_text(x) for x in row]) for name, *row in outputs]),
         ),
     ]

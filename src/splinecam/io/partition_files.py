@@ -8,6 +8,7 @@
 ``mesh_*``       the fields of ``Mesh``; integers in the narrowest type that holds them
 ``maps_*``       the fields of ``AffineMaps``
 ``values``       (V, n_out), ``value_error`` (n_out,), ``cut_error_0`` (n,), ... of each layer
+``smooth_*``     in version 2 only: what was replaced in a model with smooth functions, and bounds
 
 Coordinates of the mesh are local: plane = center + scale * local, where center is the domain's
 centroid and scale the smallest power of two not below half the domain's diameter.
@@ -35,11 +36,14 @@ from splinecam.errors import FileError, SplineCamError
 from splinecam.geometry.checks import check_mesh
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh
+from splinecam.io.smoothing_arrays import check_smoothing, smoothing_read, smoothing_written
 from splinecam.network.capture.outputs import Lost, Output
 
 __all__ = ["dtype_named", "narrow", "output_read", "output_written", "read", "save"]
 
-_FORMAT, _VERSION = "splinecam partition", 1
+_FORMAT = "splinecam partition"
+# Files of exact partitions are of the first version, which earlier releases read.
+_VERSION, _SMOOTH_VERSION = 1, 2
 
 Arrays = Mapping[str, NDArray[Any]]
 P = TypeVar("P", bound=PartitionData)
@@ -74,9 +78,10 @@ def save(part: PartitionData, path: str | os.PathLike[str] | BinaryIO) -> None:
 
 def _arrays(part: PartitionData) -> dict[str, Any]:
     domain = part.domain
+    smooth, smooth_tensors = smoothing_written(part)
     about = {
         "format": _FORMAT,
-        "version": _VERSION,
+        "version": _SMOOTH_VERSION if smooth else _VERSION,
         "input_shape": domain.input_shape,
         "cuts": part.layers,
         "stripped": part.stripped,
@@ -84,12 +89,14 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
         "unresolved": part.unresolved,
         "output": output_written(part.output),
         "names": part.names,
+        **smooth,
     }
     tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
     tensors |= {_mesh_key(name): tensor for name, tensor in vars(part.mesh).items()}
     tensors |= {f"maps_{name}": tensor for name, tensor in vars(part.maps).items()}
     tensors |= {"values": part.values, "value_error": part.value_error}
     tensors |= {f"cut_error_{k}": part.layer_errors[name] for k, name in enumerate(part.layers)}
+    tensors |= smooth_tensors
     arrays = {name: narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
     return {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays}
 
@@ -144,6 +151,7 @@ def _moved(part: P, device: torch.device) -> P:
     part.values, part.value_error = part.values.to(device), part.value_error.to(device)
     part.layer_errors = {name: error.to(device) for name, error in part.layer_errors.items()}
     part.maps = AffineMaps(*(tensor.to(device) for tensor in vars(part.maps).values()))
+    part.smoothing = part.smoothing and part.smoothing.to(device)
     return part
 
 
@@ -174,10 +182,10 @@ def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
             about = json.loads(content["about"].tobytes())
             if not isinstance(about, dict) or about.get("format") != _FORMAT:
                 raise foreign
-            if about.get("version") != _VERSION:
+            if about.get("version") not in (_VERSION, _SMOOTH_VERSION):
                 raise FileError(
                     f"{name} has version {about.get('version')} of the format; this SplineCam "
-                    f"reads version {_VERSION}. Install a newer splinecam to read it."
+                    f"reads version {_SMOOTH_VERSION}. Install a newer splinecam to read it."
                 )
             return {key: content[key] for key in content.files}, about
     except (EOFError, zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
@@ -214,6 +222,7 @@ def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
         stripped=about["stripped"],
         dtype=dtype_named(about["dtype"]),
         output=output_read(about.get("output")),
+        smoothing=smoothing_read(about, lambda name: _floats(arrays, name)),
     )
     part.maps = AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps)))
     part.names = about.get("names")
@@ -276,6 +285,7 @@ def _check_shapes(part: PartitionData) -> None:
     for name, (tensor, shape) in expected.items():
         if tuple(tensor.shape) != shape:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")
+    check_smoothing(part)
     ranges = {
         "edges": (0, V),
         "corners": (0, 2 * E),

@@ -56,7 +56,9 @@ def region_columns(part: PartitionData, columns: Columns | None) -> dict[str, ND
 def column_names(part: PartitionData) -> tuple[str, ...]:
     """The names of all columns."""
     count = int(part.values.shape[1])
-    outputs = (f"output_{k}" for k in range(count if count <= MOST_OUTPUTS else 0))
+    kinds = ("output",) if part.smoothing is None else ("output", "bound")
+    shown = range(count if count <= MOST_OUTPUTS else 0)
+    outputs = (f"{kind}_{k}" for kind in kinds for k in shown)
     return (*_USUAL, "vertices", *_MEASURES, "centroid_u", "centroid_v", "piece", *outputs)
 
 
@@ -79,6 +81,8 @@ class _Source:
         part = self.part
         if name.startswith("output_"):
             return self.values[:, int(name.removeprefix("output_"))]
+        if name.startswith("bound_"):
+            return part.region_bounds[:, int(name.removeprefix("bound_"))]
         match name:
             case "class":
                 return largest_outputs(self.values)

@@ -50,6 +50,9 @@ def partition_card(part: PartitionData) -> str:
         ("input shape", str(part.domain.input_shape)),
         ("domain area", f"{part.domain.area:.4g}"),
     ]
+    if part.smoothing is not None:
+        replaced = _list(list(dict.fromkeys(each.function for each in part.smoothing.layers)))
+        rows.append(("maps", f"{part.smoothing.within} (replaced: {replaced})"))
     if part.unresolved:
         rows.append(("unresolved places", f"{len(part.unresolved):,}"))
     if part._model is None:
@@ -107,6 +110,8 @@ def class_regions_card(found: ClassRegions) -> str:
     colors = class_palette(found.n_classes)
     some = order[:_FEW].tolist()
     rows = [(_swatch(colors[k], _name(part, k)), f"{100 * share[k]:.3g} %") for k in some]
+    if part.smoothing is not None:
+        rows.append(("undecided", f"{100 * found.undecided_regions().share:.3g} %"))
     body = _table(rows, escaped=True)
     if len(order) > _FEW:
         body += f"<div>and {len(order) - _FEW:,} more</div>"
