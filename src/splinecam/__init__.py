@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from splinecam import nn
     from splinecam._captured import Captured, capture
     from splinecam._difference import difference
+    from splinecam._freeze import Frozen, freeze
     from splinecam._partition import Partition, Region, Unresolved, load
     from splinecam._partitioning import partition
     from splinecam._sweep import sweep
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from splinecam.analysis.counts import Counts
     from splinecam.analysis.difference import Difference
     from splinecam.analysis.disagreement import Disagreement
+    from splinecam.analysis.gap import Gap
     from splinecam.analysis.neurons import NeuronCurves
     from splinecam.analysis.path_partition import PathPartition
     from splinecam.analysis.preimage import Preimage
@@ -81,6 +83,8 @@ __all__ = [
     "Domain",
     "DomainError",
     "FileError",
+    "Frozen",
+    "Gap",
     "Grid",
     "LevelSet",
     "LimitError",
@@ -113,6 +117,7 @@ __all__ = [
     "capture",
     "compare",
     "difference",
+    "freeze",
     "from_sklearn",
     "grid",
     "load",
@@ -137,6 +142,7 @@ __all__ = [
 _MODULES = {
     "_captured": ("Captured", "capture"),
     "_difference": ("difference",),
+    "_freeze": ("Frozen", "freeze"),
     "_partition": ("Partition", "Region", "Unresolved", "load"),
     "_partitioning": ("partition",),
     "_sweep": ("sweep",),
@@ -147,6 +153,7 @@ _MODULES = {
     "analysis.counts": ("Counts",),
     "analysis.difference": ("Difference",),
     "analysis.disagreement": ("Disagreement",),
+    "analysis.gap": ("Gap",),
     "analysis.path_partition": ("PathPartition",),
     "analysis.preimage": ("Preimage",),
     "analysis.property_check": ("PropertyCheck",),

@@ -17,7 +17,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils._device import DeviceContext
 
-__all__ = ["EXCLUSIVE", "any_mode", "dtype_of", "preserved", "private_copy", "unwrap", "widened"]
+__all__ = [
+    "EXCLUSIVE",
+    "Wrapper",
+    "any_mode",
+    "dtype_of",
+    "preserved",
+    "private_copy",
+    "unwrap",
+    "widened",
+]
 
 EXCLUSIVE = threading.RLock()
 """The lock of whoever exports, copies or runs a model.
@@ -37,12 +46,20 @@ def any_mode() -> bool:
     return bool(others) or dispatch > 0 or torch._C._is_any_autocast_enabled()
 
 
+class Wrapper(nn.Module):
+    """A module of ours that computes what another one does, by which it is represented."""
+
+    inner: nn.Module
+
+
 def unwrap(model: nn.Module) -> nn.Module:
-    """The module itself, without what ``torch.compile`` or data parallelism put around it."""
+    """The module itself, without what ``torch.compile``, data parallelism or we put around it."""
     while True:
         inner = getattr(model, "_orig_mod", None)
         if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
             inner = model.module
+        if isinstance(model, Wrapper):
+            inner = model.inner
         if not isinstance(inner, nn.Module):
             return model
         model = inner

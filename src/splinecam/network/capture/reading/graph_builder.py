@@ -23,10 +23,23 @@ from splinecam.network.ops.rejected import JUMP, MASK, SPELLINGS
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, Rows
 
-__all__ = ["EXACT", "Emitter", "GraphBuilder", "Mask", "NodeCall", "is_floating"]
+__all__ = [
+    "EXACT",
+    "Emitter",
+    "GraphBuilder",
+    "Mask",
+    "NodeCall",
+    "is_floating",
+    "module_of",
+    "name_of",
+]
 
 EXACT = Affine(exact=True)
-_OWN = ("torch.nn.modules.", "splinecam.network.layer_graph.Call")  # modules of one operation
+_OWN = (  # modules of one operation
+    "torch.nn.modules.",
+    "splinecam.network.layer_graph.Call",
+    "splinecam.network.freezing.frozen_graph.LayerScope",
+)
 
 
 @dataclass(frozen=True)
@@ -164,7 +177,7 @@ class GraphBuilder:
         """Add a non-linearity of a node; others: the fields that the node does not determine."""
         fields: dict[str, Any] = {"source": source, "argument": source, "shape": tuple(shape)}
         fields |= {"target": target_name(node.target)} | others
-        name, module = _name_of(node)
+        name, module = name_of(node)
         count = self._names[name] = self._names.get(name, 0) + 1
         if count > 1:
             name = f"{name}#{count}" if module else f"{name}_{count - 1}"
@@ -182,7 +195,7 @@ class GraphBuilder:
     def finished(self) -> list[Step | Nonlinearity]:
         """The steps and layers in order; each layer knows what it comes after."""
         return [
-            replace(item, after=_name_of(self._origin[item.source])[0])
+            replace(item, after=name_of(self._origin[item.source])[0])
             if isinstance(item, Nonlinearity)
             else item
             for item in self.body
@@ -197,7 +210,7 @@ class GraphBuilder:
         opaque, target = opaque_module_of(node), target_name(node.target)
         target = SPELLINGS.get(target, target) if opaque is None else opaque.kind
         target = node.meta.get("kind", target)
-        return OffendingOp(_name_of(node)[0], target, _location_of(node), reason)
+        return OffendingOp(name_of(node)[0], target, _location_of(node), reason)
 
     def reject(self, node: fx.Node, reason: str | None) -> None:
         """Record an offending node and go on as if it were allowed, to find the others too."""
@@ -217,9 +230,20 @@ def is_floating(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
-def _name_of(node: fx.Node) -> tuple[str, bool]:
+def name_of(node: fx.Node) -> tuple[str, bool]:
     """A node's readable name, and whether it is the name of one of torch's own modules."""
     node = node.meta.get("stands_for", node)
+    path, own = module_of(node)
+    opaque = opaque_module_of(node)
+    if opaque is not None:
+        return path or opaque.kind, True
+    op = target_name(node.target).rpartition(".")[2].strip("_")
+    op = op.removesuffix("_with_indices")  # functionalisation calls every pool so
+    return (path, True) if own else (f"{path}.{op}" if path else op, False)
+
+
+def module_of(node: fx.Node) -> tuple[str, bool]:
+    """The path of the module that makes a call, and whether it is one of torch's own layers."""
     path, kind = "", ""
     for key, (where, what) in (node.meta.get("nn_module_stack") or {}).items():
         if not str(key).startswith("_empty"):
@@ -227,13 +251,7 @@ def _name_of(node: fx.Node) -> tuple[str, bool]:
             if not isinstance(kind, str):
                 kind = f"{kind.__module__}.{kind.__qualname__}"
     path = re.sub(r"@\d+", "", path) if "@" in path else path
-    opaque = opaque_module_of(node)
-    if opaque is not None:
-        return path or opaque.kind, True
-    op = target_name(node.target).rpartition(".")[2].strip("_")
-    op = op.removesuffix("_with_indices")  # functionalisation calls every pool so
-    own = path != "" and kind.startswith(_OWN) and ".container." not in kind
-    return (path, True) if own else (f"{path}.{op}" if path else op, False)
+    return path, path != "" and kind.startswith(_OWN) and ".container." not in kind
 
 
 def _location_of(node: fx.Node) -> str:

@@ -1,0 +1,183 @@
+"""The module that runs what is left of a network whose patterns and denominators are held.
+
+It has the names of the network: weights are parameters under their own names, and every call is
+made within a module that has the path of the one that made it. What is read from this module is
+therefore called as in the network itself.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from splinecam.errors import CaptureError
+from splinecam.network.values import DEVICE, Ref, Rows
+
+__all__ = ["BatchSize", "FrozenGraph", "FrozenStep", "LayerScope", "Scope", "repeated", "weighted"]
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """A whole number that depends on the size of the batch: ``each`` times it, plus ``more``."""
+
+    each: int
+    more: int = 0
+
+    def at(self, batch: Any) -> Any:
+        """The number for a batch of a size, which may be a symbol."""
+        return self.each * batch + self.more if self.more else self.each * batch
+
+
+@dataclass(frozen=True)
+class FrozenStep:
+    """One call.
+
+    name: of its result; run: the operation, or None for a call of the module at ``scope``, which
+    is a registered one; args, kwargs: with a Ref for every value; scope: the path of the module
+    that made the call; frees: values that no later call needs.
+    """
+
+    name: str
+    run: Callable[..., Any] | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    scope: str
+    frees: tuple[str, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle operations of torch by their names, as torch cannot pickle them itself."""
+        run: Any = self.run
+        if isinstance(run, torch._ops.OpOverload):
+            run = (run.namespace, run._schema.name.partition("::")[2], run._overloadname)
+        return _unpickled, (self.name, run, self.args, self.kwargs, self.scope, self.frees)
+
+
+def _unpickled(name: str, run: Any, *others: Any) -> FrozenStep:
+    if isinstance(run, tuple):
+        namespace, operation, overload = run
+        run = getattr(getattr(getattr(torch.ops, namespace), operation), overload)
+    return FrozenStep(name, run, *others)
+
+
+class Scope(nn.Module):
+    """Stands for a module of the network: holds its weights, and makes its calls."""
+
+    def forward(self, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        return run(*args, **kwargs)
+
+
+class LayerScope(Scope):
+    """Stands for one of torch's own layers, after which a non-linearity is named."""
+
+
+class FrozenGraph(nn.Module):
+    """Runs the calls of a network on inputs (B, ...), in the floating-point type of the input.
+
+    input_shape: of one input; source: the name of the input; layers: the paths of torch's own
+    layers.
+    """
+
+    def __init__(
+        self, input_shape: tuple[int, ...], source: str, layers: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__()
+        self._layers = layers
+        self._input_shape = input_shape
+        self._source = self._result = source
+        self._steps: tuple[FrozenStep, ...] = ()
+        self._places: dict[str, tuple[str, str]] = {}
+
+    def finish(
+        self, steps: Iterable[FrozenStep], places: dict[str, tuple[str, str]], result: str
+    ) -> None:
+        """Take over the calls in order, and where the tensors are that they read.
+
+        places: the path of a module and a name in it for each tensor; result: the output's name.
+        """
+        self._steps, self._places, self._result = tuple(steps), places, result
+
+    def scope(self, path: str) -> nn.Module:
+        """The module with a path, which is added if there is none."""
+        module: nn.Module = self
+        names = path.split(".") if path else []
+        for i, name in enumerate(names):
+            if name not in module._modules:
+                layer = ".".join(names[: i + 1]) in self._layers
+                module.add_module(name, LayerScope() if layer else Scope())
+            module = module.get_submodule(name)
+        return module
+
+    def forward(self, x: Tensor) -> Any:
+        """The output (B, ...)."""
+        if x.shape[1:] != torch.Size(self._input_shape):
+            raise CaptureError(
+                f"the model was frozen at an input of shape {self._input_shape}, but is given "
+                f"{tuple(x.shape[1:])} after the batch"
+            )
+        env = {name: _cast(self._tensor(*place), x) for name, place in self._places.items()}
+        env[self._source] = x
+        for step in self._steps:
+            args = [_resolved(item, env, x) for item in step.args]
+            kwargs = {key: _resolved(item, env, x) for key, item in step.kwargs.items()}
+            if step.run is None:
+                env[step.name] = self.get_submodule(step.scope)(*args)
+            elif step.scope:
+                env[step.name] = self.get_submodule(step.scope)(step.run, args, kwargs)
+            else:
+                env[step.name] = step.run(*args, **kwargs)
+            for name in step.frees:
+                del env[name]
+        return env[self._result]
+
+    def _tensor(self, path: str, name: str) -> Tensor:
+        module = self.get_submodule(path) if path else self
+        tensor: Tensor = getattr(module, name)
+        return tensor
+
+
+def _cast(tensor: Tensor, x: Tensor) -> Tensor:
+    """A weight in the type of the input; whole numbers keep theirs."""
+    keeps = not tensor.is_floating_point() or tensor.dtype == x.dtype
+    return tensor if keeps else tensor.to(x.dtype)
+
+
+def _resolved(item: Any, env: dict[str, Any], x: Tensor) -> Any:
+    """An argument of a step with everything in it looked up."""
+    if isinstance(item, Ref):
+        return env[item.name]
+    if isinstance(item, BatchSize):
+        return item.at(x.shape[0])
+    if item is DEVICE or isinstance(item, type(DEVICE)):
+        return x.device
+    if isinstance(item, torch.dtype):
+        return x.dtype if item.is_floating_point else item
+    if isinstance(item, (list, tuple)):
+        return [_resolved(part, env, x) for part in item]
+    return item
+
+
+# -- held values in calls --------------------------------------------------------------------------
+
+
+def repeated(row: Tensor, dim: int, each: int, batch: Any) -> Tensor:
+    """A held value of one point for all points: ``each`` entries per point in dimension ``dim``."""
+    return Rows(dim, each).back(row[None].expand(batch, *row.shape))
+
+
+def weighted(row: Tensor, x: Tensor, each: int, first: bool) -> Tensor:
+    """The matrix product of a held value and a value of all points, in this order if ``first``.
+
+    row: (..., m, k) of one point; x: (B * each, ..., n). A product with a copy of the held value
+    for every point would take the memory of all these copies.
+    """
+    x = torch.unflatten(x, 0, (-1, each)) if each != 1 else x
+    letters = string.ascii_lowercase[: row.dim() - 2]
+    held, other, made = ("xy", "yz", "xz") if first else ("yz", "xy", "xz")
+    equation = f"{letters}{held},Z{letters}{other}->Z{letters}{made}"
+    product = torch.einsum(equation, row, x)
+    return product.flatten(0, 1) if each != 1 else product

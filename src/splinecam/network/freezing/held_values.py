@@ -1,0 +1,241 @@
+"""Which values of a graph are held: attention patterns, denominators and, if asked for, gates.
+
+Only products and quotients of activations stand between a network and functions of one variable.
+A divisor is always held. Of the factors of a product all but one are held: those that come from a
+softmax first, then those that come from a reciprocal or an inverse root, then gates. What leads
+to held values alone, such as queries and keys, is no longer part of the network.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor, fx
+
+from splinecam.network.capture.tracing.flat_graph import FlatGraph, arguments_of
+from splinecam.network.ops import (
+    CREATORS,
+    Affine,
+    Comparison,
+    Maximum,
+    Piecewise,
+    Rejected,
+    Sort,
+    Terminal,
+    rule_of,
+    target_name,
+)
+
+__all__ = ["HeldValues", "Kind", "active_nodes", "choose_held", "nodes_in", "shape_arguments"]
+
+Kind = Literal["attention pattern", "denominator", "gate"]
+_Label = Kind | Literal["mask"] | None
+
+_ORDER: tuple[_Label, ...] = ("attention pattern", "denominator", "gate", None)
+_PATTERNS = frozenset({"aten.softmax", "aten._softmax", "aten._safe_softmax"})
+_INVERSES = frozenset({"aten.rsqrt", "aten.reciprocal"})
+_POWERS = frozenset({"aten.pow", "aten.float_power"})
+_ENTRYWISE = frozenset(
+    f"aten.{name}" for name in ("add", "sub", "rsub", "mul", "div", "neg", "clone", "pow", "square")
+)
+_SIGNS = frozenset({"aten.sign", "aten.heaviside"})
+
+
+@dataclass
+class HeldValues:
+    """What is held, and what is still computed.
+
+    uses: for each node that reads held values, these values; kinds: what each held value is, in
+    the order of the graph; live: the nodes that the output still depends on; refused: products
+    that have no factor to be held.
+    """
+
+    uses: dict[fx.Node, set[fx.Node]] = field(default_factory=dict)
+    kinds: dict[fx.Node, Kind] = field(default_factory=dict)
+    live: set[fx.Node] = field(default_factory=set)
+    refused: list[fx.Node] = field(default_factory=list)
+
+
+def active_nodes(graph: FlatGraph) -> set[fx.Node]:
+    """The nodes whose values depend on the input's, not only on the size of the batch."""
+    active = {graph.x}
+    for node in graph.nodes:
+        if node.op != "call_function" or not _has_tensors(node.meta.get("val")):
+            continue
+        if target_name(node.target) in CREATORS:
+            continue
+        ignored = shape_arguments(node)
+        if any(source in active and source not in ignored for source in node.all_input_nodes):
+            active.add(node)
+    return active
+
+
+def shape_arguments(node: fx.Node) -> set[fx.Node]:
+    """The arguments of which a node reads the shape alone."""
+    rule = rule_of(node.target)
+    if not isinstance(rule, Affine) or not rule.shape_only:
+        return set()
+    named = arguments_of(node)
+    read = {part for key in named if key not in rule.shape_only for part in nodes_in(named[key])}
+    return {part for key in rule.shape_only for part in nodes_in(named.get(key))} - read
+
+
+def nodes_in(item: Any) -> list[fx.Node]:
+    """The nodes in an argument, which may be a list."""
+    if isinstance(item, (list, tuple)):
+        return [node for part in item for node in nodes_in(part)]
+    return [item] if isinstance(item, fx.Node) else []
+
+
+def choose_held(graph: FlatGraph, active: set[fx.Node], gates: bool) -> HeldValues:
+    """The values of a graph that are held; gates: hold also a factor of other products."""
+    origins = _Origins(active)
+    for node in graph.nodes:
+        if node in active:
+            origins.add(node)
+    held, waiting = HeldValues(), [graph.output]
+    while waiting:
+        node = waiting.pop()
+        if node in held.live:
+            continue
+        held.live.add(node)
+        if node in active and node is not graph.x:
+            _hold(held, node, origins, gates)
+        unread = held.uses.get(node, set()) | shape_arguments(node)
+        waiting += [source for source in node.all_input_nodes if source not in unread]
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    held.kinds = {node: held.kinds[node] for node in sorted(held.kinds, key=place.__getitem__)}
+    held.refused.sort(key=place.__getitem__)
+    return held
+
+
+def _hold(held: HeldValues, node: fx.Node, origins: _Origins, gates: bool) -> None:
+    """Choose the arguments of a node that are held."""
+    rule = rule_of(node.target)
+    if not isinstance(rule, Affine):
+        return
+    chosen: dict[fx.Node, Kind] = {}
+    for divisor in origins.among(node, rule.factor):
+        chosen[divisor] = "denominator"
+    factors = list(dict.fromkeys(origins.among(node, rule.product)))
+    labels = [origins.labels[factor] for factor in factors]
+    if len(factors) > 1 and "mask" not in labels and not origins.one_variable(node, factors):
+        factors.sort(key=lambda factor: _ORDER.index(origins.labels[factor]))
+        for factor in factors[:-1]:
+            label = origins.labels[factor]
+            if label in ("attention pattern", "denominator"):
+                chosen[factor] = label
+            elif gates:
+                chosen[factor] = "gate"
+            else:
+                held.refused.append(node)
+                return
+    if chosen:
+        held.uses[node] = set(chosen)
+        for value, kind in chosen.items():
+            held.kinds.setdefault(value, kind)
+
+
+class _Origins:
+    """What the values of a graph come from.
+
+    labels: what a value is, as a factor of a product; sources: the value of which a value is a
+    function entry by entry.
+    """
+
+    def __init__(self, active: set[fx.Node]) -> None:
+        self.active = active
+        self.labels: dict[fx.Node, _Label] = {}
+        self.sources: dict[fx.Node, fx.Node] = {}
+
+    def among(self, node: fx.Node, names: tuple[str, ...]) -> list[fx.Node]:
+        """The activations in some of a node's arguments, which are given by name."""
+        named = arguments_of(node) if names else {}
+        found = [part for name in names for part in nodes_in(named.get(name))]
+        return [part for part in found if part in self.active]
+
+    def one_variable(self, node: fx.Node, factors: list[fx.Node]) -> bool:
+        """Whether a product is a function of one variable, entry by entry, as ``x * f(x)`` is."""
+        entrywise = target_name(node.target) in _ENTRYWISE
+        return entrywise and len({self.sources[factor] for factor in factors}) == 1
+
+    def add(self, node: fx.Node) -> None:
+        """Record one more node; those that it reads have been recorded."""
+        inputs = [n for n in node.all_input_nodes if n in self.active]
+        inputs = [n for n in inputs if n not in shape_arguments(node)]
+        self.labels[node] = self._label(node, inputs)
+        self.sources[node] = self._source(node, inputs)
+
+    def _label(self, node: fx.Node, inputs: list[fx.Node]) -> _Label:
+        name, rule = target_name(node.target), rule_of(node.target)
+        if not inputs:
+            return None
+        if not _is_floating(node) or isinstance(rule, Comparison) or name in _SIGNS:
+            return "mask"
+        if name in _PATTERNS:
+            return "attention pattern"
+        if name in _INVERSES or (name in _POWERS and _is_negative(node.args[1])):
+            return "denominator"
+        if not isinstance(rule, Affine) and node.target is not operator.getitem:
+            before = self.labels[inputs[0]]
+            return before if before in ("attention pattern", "denominator") else "gate"
+        if isinstance(rule, Affine):
+            divisors = self.among(node, rule.factor)
+            if divisors and _is_sum_of(divisors[0], inputs[0]):
+                return "attention pattern"
+            inputs = [n for n in inputs if n not in divisors] or inputs
+            if len(self.among(node, rule.product)) > 1:
+                return None
+        labels = {self.labels[n] for n in inputs}
+        return labels.pop() if len(labels) == 1 else None
+
+    def _source(self, node: fx.Node, inputs: list[fx.Node]) -> fx.Node:
+        """The one value of which a node is a function entry by entry; itself, if there is none."""
+        sources = {self.sources[n] for n in inputs}
+        rule = rule_of(node.target)
+        function = isinstance(rule, (Piecewise, Rejected)) or (
+            isinstance(rule, Terminal) and rule.elementwise
+        )
+        conversion = isinstance(rule, Affine) and rule.identity
+        entrywise = function or conversion or target_name(node.target) in _ENTRYWISE
+        if len(sources) != 1 or not entrywise or isinstance(rule, (Maximum, Sort)):
+            return node
+        (source,) = sources
+        return source if _shape(source) == _shape(node) else node
+
+
+def _is_sum_of(divisor: fx.Node, value: fx.Node) -> bool:
+    """Whether a divisor is the sum of a value over some dimension, up to its shape and a guard."""
+    while divisor is not value:
+        name = target_name(divisor.target)
+        if name == "aten.sum":
+            return value in divisor.all_input_nodes
+        follows = name in ("aten.add", "aten.clamp", "aten.clamp_min", "aten.expand_as")
+        rule = rule_of(divisor.target)
+        follows = follows or (isinstance(rule, Affine) and (rule.exact or rule.reshapes))
+        if not follows or not divisor.all_input_nodes:
+            return False
+        divisor = divisor.all_input_nodes[0]
+    return False
+
+
+def _shape(node: fx.Node) -> list[str] | None:
+    value = node.meta.get("val")
+    return [str(size) for size in value.shape] if isinstance(value, Tensor) else None
+
+
+def _has_tensors(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_tensors, value))
+    return isinstance(value, Tensor)
+
+
+def _is_floating(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return not isinstance(value, Tensor) or value.is_floating_point()
+
+
+def _is_negative(exponent: Any) -> bool:
+    return isinstance(exponent, (int, float)) and exponent < 0

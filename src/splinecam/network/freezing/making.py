@@ -1,0 +1,340 @@
+"""From a model and an input to the module in which patterns and denominators are held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from splinecam.errors import CaptureError, UnsupportedOpError
+from splinecam.network import ops
+from splinecam.network.capture.isolation import EXCLUSIVE
+from splinecam.network.capture.outputs import Output, one_output
+from splinecam.network.capture.reading.constants import filled
+from splinecam.network.capture.reading.graph_builder import GraphBuilder, module_of, name_of
+from splinecam.network.capture.reading.graph_errors import explained
+from splinecam.network.capture.tracing.diagnosis import refuse
+from splinecam.network.capture.tracing.export import export_graph
+from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
+from splinecam.network.capture.tracing.opaque_modules import opaque_module_of, opaque_modules
+from splinecam.network.freezing.anchor import Anchor
+from splinecam.network.freezing.expansions import expand
+from splinecam.network.freezing.frozen_graph import (
+    BatchSize,
+    FrozenGraph,
+    FrozenStep,
+    repeated,
+    weighted,
+)
+from splinecam.network.freezing.held_values import (
+    HeldValues,
+    Kind,
+    active_nodes,
+    choose_held,
+    shape_arguments,
+)
+from splinecam.network.ops import CREATORS, Affine, rule_of, target_name
+from splinecam.network.ops.register import rule_of_class
+from splinecam.network.ops.rejected import MIXES
+from splinecam.network.values import DEVICE, Ref, Size
+
+__all__ = ["Held", "freeze_graph"]
+
+GATES = (
+    "it multiplies activations with each other, and neither is an attention pattern or a "
+    "denominator: freeze(..., gates=True) holds one of them"
+)
+_HELD = "_held"  # the module that has the held values
+_ENTRYWISE = frozenset(f"aten.{name}" for name in ("mul", "div", "addcmul", "addcdiv", "einsum"))
+_MATRICES = frozenset({"aten.matmul", "aten.bmm"})
+
+
+@dataclass(frozen=True)
+class Held:
+    """A value that is held: where it is in the model, what it is, and its shape for one input."""
+
+    name: str
+    kind: Kind
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.kind} {self.shape}"
+
+
+def freeze_graph(
+    model: nn.Module, at: Tensor, *, gates: bool = False, output: Output = None
+) -> tuple[FrozenGraph, tuple[Held, ...]]:
+    """The network of a model with its patterns and denominators held, and what is held.
+
+    at: one input, without a batch; gates: whether one factor of other products is held, too;
+    output: which of several outputs of the model is meant.
+    """
+    refuse(model)
+    with EXCLUSIVE, torch.no_grad(), opaque_modules(model) as keys, one_output(model, output):
+        names = [name for name, part in model.named_modules() if rule_of_class(part) is not None]
+        graph, _ = export_graph(model, tuple(at.shape))
+        graph = expand(graph)
+        try:
+            return _Maker(graph, at, gates).made(model, dict(zip(keys, names, strict=True)))
+        except UnsupportedOpError as error:
+            raise explained(error, model, graph, graph.needed()) from None
+
+
+class _Maker:
+    """Writes the steps of a frozen graph."""
+
+    def __init__(self, graph: FlatGraph, at: Tensor, gates: bool) -> None:
+        self.graph = graph
+        self.active = active_nodes(graph)
+        if graph.output not in self.active:
+            raise CaptureError("the model's output does not depend on its input")
+        self.held = choose_held(graph, self.active, gates)
+        _check(graph, self.active, self.held)
+        self.anchor = Anchor(graph, at)
+        self.sized = self._sized_nodes()
+        layers = frozenset(path for path, layer in map(module_of, self.held.live) if layer)
+        self.module = FrozenGraph(tuple(at.shape), graph.x.name, layers)
+        self.places: dict[str, tuple[str, str]] = {}
+        self.aliases: dict[fx.Node, Any] = {graph.x: Ref(graph.x.name)}
+        self.steps: list[FrozenStep] = []
+
+    def made(
+        self, model: nn.Module, opaque: dict[int, str]
+    ) -> tuple[FrozenGraph, tuple[Held, ...]]:
+        """The module, and what is held; opaque: the paths of registered modules by their keys."""
+        for node in self.graph.nodes:
+            if node not in self.held.live or node.op != "call_function":
+                continue
+            if node in self.active and opaque_module_of(node) is not None:
+                self._call_module(node, opaque[node.args[1]], model)  # type: ignore[index]
+            elif node in self.active or node in self.sized:
+                self._add(node)
+        result: Any = self._value(self.graph.output)
+        self.module.finish(_freeing(self.steps, self.places, result.name), self.places, result.name)
+        held = [
+            Held(name_of(node)[0], kind, tuple(self._row(node).shape))
+            for node, kind in self.held.kinds.items()
+        ]
+        return self.module, tuple(held)
+
+    # -- one call
+
+    def _add(self, node: fx.Node) -> None:
+        """Add the step of a node, or say which value its result is."""
+        rule = rule_of(node.target)
+        if isinstance(rule, Affine) and rule.identity and _floating(node, node.all_input_nodes[0]):
+            self.aliases[node] = self._value(node.all_input_nodes[0])
+        elif target_name(node.target) in CREATORS:
+            self._step(node, filled, self._fill(node), {})
+        elif isinstance(rule, Affine) and (rule.reshapes or rule.shape_only):
+            run = torch.reshape if rule.reshapes else torch.Tensor.expand
+            self._step(node, run, (self._value(node.args[0]), self._shape(node)), {})
+        elif node in self.held.uses:
+            self._add_held(node)
+        else:
+            run = node.target  # type: ignore[assignment]
+            args = tuple(self._value(item) for item in node.args)
+            self._step(node, run, args, {k: self._value(v) for k, v in node.kwargs.items()})
+
+    def _add_held(self, node: fx.Node) -> None:
+        """Add a step that reads held values."""
+        held, name = self.held.uses[node], target_name(node.target)
+        if name in _MATRICES and self._add_weighted(node, held):
+            return
+        stand_ins: dict[fx.Node, Any] = {}
+        for value in held:
+            rows: Any = self.graph.batch.rows(value.meta["val"])
+            row = self._row(value)
+            if name in _ENTRYWISE and rows.each == 1:
+                stand_ins[value] = self._constant(f"{value.name}.one", row.unsqueeze(rows.dim))
+                continue
+            stand_ins[value] = Ref(f"{value.name}.for.{node.name}")
+            args = (self._constant(value.name, row), rows.dim, rows.each, BatchSize(1))
+            self._step(node, repeated, args, {}, name=stand_ins[value].name)
+        read: Any = (node.args, node.kwargs)
+        read = fx.node.map_arg(read, lambda n: _StandIn.of(n, stand_ins))
+        named = {key: self._value(item) for key, item in read[1].items()}
+        self._step(node, node.target, tuple(self._value(item) for item in read[0]), named)
+
+    def _add_weighted(self, node: fx.Node, held: set[fx.Node]) -> bool:
+        """Add a product of matrices, if one factor is the same matrices for every point."""
+        (value,) = held
+        first = node.args[0] is value
+        other: Any = node.args[1 if first else 0]
+        batch, shapes = self.graph.batch, [n.meta["val"].shape for n in (value, other)]
+        rows = [batch.rows(n.meta["val"]) for n in (value, other)]
+        inner = [[str(size) for size in shape[1:-2]] for shape in shapes]
+        if rows[0] is None or rows[0].dim != 0 or rows[0] != rows[1] or inner[0] != inner[1]:
+            return False
+        if len(shapes[0]) != len(shapes[1]) or len(shapes[0]) < 3:
+            return False
+        row = self._constant(value.name, self._row(value))
+        self._step(node, weighted, (row, self._value(other), rows[0].each, first), {})
+        return True
+
+    def _call_module(self, node: fx.Node, path: str, model: nn.Module) -> None:
+        """Add the call of a registered module, which the frozen graph shares with the model."""
+        parent, _, last = path.rpartition(".")
+        self.module.scope(parent).add_module(last, model.get_submodule(path))
+        step = FrozenStep(node.name, None, (self._value(node.args[0]),), {}, path)
+        self.steps.append(step)
+
+    def _step(
+        self, node: fx.Node, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str = ""
+    ) -> None:
+        path, _ = module_of(node)
+        self.module.scope(path)
+        self.steps.append(FrozenStep(name or node.name, run, args, kwargs, path))
+
+    # -- arguments
+
+    def _value(self, item: Any) -> Any:
+        """An argument as it is written in a step."""
+        if isinstance(item, _StandIn):
+            return item.value
+        if isinstance(item, fx.Node):
+            return self._of_node(item)
+        if type(item) in SYMBOLIC:
+            return _number(self.graph.batch.size(item))
+        if isinstance(item, torch.device):
+            return DEVICE
+        if isinstance(item, (list, tuple)):
+            return [self._value(part) for part in item]
+        return item
+
+    def _of_node(self, node: fx.Node) -> Any:
+        if node in self.aliases:
+            return self.aliases[node]
+        if type(node.meta.get("val")) in SYMBOLIC:
+            return _number(self.graph.batch.size(node.meta["val"]))
+        if node in self.active or node in self.sized:
+            return Ref(node.name)
+        if node in self.graph.constants and isinstance(self.graph.constants[node][1], Tensor):
+            return self._weight(node)
+        value = self.anchor.values[node]
+        return self._constant(node.name, value) if isinstance(value, Tensor) else value
+
+    def _shape(self, node: fx.Node) -> list[Any]:
+        return [_number(size) for size in self.graph.batch.shape(node.meta["val"])]
+
+    def _fill(self, node: fx.Node) -> tuple[Any, ...]:
+        """The arguments of ``filled`` for a constant in the shape of an activation."""
+        arguments, name = arguments_of(node), target_name(node.target)
+        fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
+        return self._shape(node), self._value(fill), node.meta["val"].dtype, DEVICE
+
+    def _weight(self, node: fx.Node) -> Ref:
+        """A parameter or buffer of the model, under its own name."""
+        name, tensor = self.graph.constants[node]
+        path, _, last = name.rpartition(".")
+        owner = self.module.scope(path)
+        if isinstance(tensor, nn.Parameter):
+            owner.register_parameter(last, tensor)
+        else:
+            owner.register_buffer(last, tensor)
+        self.places[node.name] = (path, last)
+        return Ref(node.name)
+
+    def _constant(self, name: str, value: Tensor) -> Ref:
+        """A value that is computed once, in float64."""
+        last = name.replace(".", "_")
+        self.module.scope(_HELD).register_buffer(last, value.detach().clone())
+        self.places[f"{_HELD}.{name}"] = (_HELD, last)
+        return Ref(f"{_HELD}.{name}")
+
+    def _row(self, node: fx.Node) -> Tensor:
+        row = self.anchor.row(node)
+        assert row is not None  # it was checked
+        return row
+
+    def _sized_nodes(self) -> set[fx.Node]:
+        """Constants that depend on the size of the batch."""
+        found: set[fx.Node] = set()
+        for node in self.graph.nodes:
+            if node.op != "call_function" or node in self.active:
+                continue
+            value = node.meta.get("val")
+            if not isinstance(value, (Tensor, list, tuple)):
+                continue
+            shaped = target_name(node.target) in CREATORS or bool(shape_arguments(node))
+            reads = [*node.args, *node.kwargs.values()]
+            if (
+                any(source in found for source in node.all_input_nodes)
+                or any(map(self._is_sized, reads))
+                or (shaped and any(map(self._is_sized, getattr(value, "shape", ()))))
+            ):
+                found.add(node)
+        return found
+
+    def _is_sized(self, item: Any) -> bool:
+        if isinstance(item, (list, tuple)):
+            return any(map(self._is_sized, item))
+        number = item.meta.get("val") if isinstance(item, fx.Node) else item
+        return type(number) in SYMBOLIC and isinstance(self.graph.batch.size(number), Size)
+
+
+@dataclass(frozen=True)
+class _StandIn:
+    """What is written in a step for a held value."""
+
+    value: Any
+
+    @classmethod
+    def of(cls, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+        return cls(values[node]) if node in values else node
+
+
+def _check(graph: FlatGraph, active: set[fx.Node], held: HeldValues) -> None:
+    """Raise an ``UnsupportedOpError`` for what cannot be held, and for what is random."""
+    builder = GraphBuilder(graph.x, graph.batch, torch.device("cpu"))
+    for node in (node for node in graph.nodes if node in active and node is not graph.x):
+        rule = rule_of(node.target)
+        if isinstance(rule, Affine) and rule.check is not None:
+            reason = rule.check(arguments_of(node))
+            if reason in (ops.TRAINING, ops.affine.STATISTICS):
+                builder.reject(node, reason)
+        if node in held.refused:
+            builder.reject(node, GATES)
+        if node in held.kinds and graph.batch.rows(node.meta["val"]) is None:
+            builder.reject(node, MIXES)
+    if builder.offending:
+        settled = [replace(op, settled=op.reason == GATES) for op in builder.offending]
+        raise UnsupportedOpError(settled)
+
+
+def _floating(*nodes: fx.Node) -> bool:
+    values = [node.meta.get("val") for node in nodes]
+    return all(isinstance(value, Tensor) and value.is_floating_point() for value in values)
+
+
+def _number(size: Any) -> Any:
+    """A number of the graph as it is written in a step."""
+    if not isinstance(size, Size):
+        return size
+    once, twice, five = (size.at(batch) for batch in (1, 2, 5))
+    each = twice - once
+    if not isinstance(once, int) or five != once + 4 * each:
+        raise CaptureError(
+            "a number in the model depends on the size of its batch, and not in proportion to it"
+        )
+    return BatchSize(each, once - each)
+
+
+def _freeing(
+    steps: list[FrozenStep], places: dict[str, tuple[str, str]], result: str
+) -> list[FrozenStep]:
+    """The steps, each with the values that no later step reads; weights are not freed."""
+    seen, done = {result, *places}, []
+    for step in reversed(steps):
+        read = set(_names((step.args, *step.kwargs.values())))
+        done.append(replace(step, frees=tuple(sorted(read - seen))))
+        seen |= read
+    return done[::-1]
+
+
+def _names(item: Any) -> list[str]:
+    if isinstance(item, (list, tuple)):
+        return [name for part in item for name in _names(part)]
+    return [item.name] if isinstance(item, Ref) else []
