@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from splinecam._util.backend import backend_of
 from splinecam._util.deprecation import warn_renamed
 from splinecam._util.tolerances import PLANAR
+from splinecam.analysis.attached import Attached
 from splinecam.analysis.class_names import few, names_of
 from splinecam.analysis.smoothing import Smoothing
 from splinecam.engine.affine_maps import AffineMaps, affine_maps, gradients
 from splinecam.engine.merge import Merged, merge
-from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.geometry.point_location import Locator
@@ -28,11 +28,6 @@ from splinecam.network.program import Program
 __all__ = ["PartitionData", "Unresolved", "in_plane", "region_numbers"]
 
 T = TypeVar("T")
-
-_ABSENT = (
-    "This needs the network, and the partition was loaded without it. Give the same model: "
-    "sc.load(path, model=model), or part.attach(model)."
-)
 
 
 class Unresolved(NamedTuple):
@@ -50,7 +45,7 @@ class Unresolved(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PartitionData:
+class PartitionData(Attached):
     """A convex polygon divided into V vertices, E edges and F regions, as flat tensors.
 
     domain: the polygon; mesh: its subdivision, in the coordinates of ``frame``; values: (V, n_out)
@@ -77,6 +72,10 @@ class PartitionData:
     _model: nn.Module | None = field(default=None, init=False)
     _program: Program | None = field(default=None, init=False)
     _results: dict[str, tuple[Any, Any]] = field(default_factory=dict, init=False)
+    _absent: ClassVar[str] = (
+        "This needs the network, and the partition was loaded without it. Give the same model: "
+        "sc.load(path, model=model), or part.attach(model)."
+    )
 
     def __len__(self) -> int:
         return self.mesh.num_faces
@@ -98,22 +97,6 @@ class PartitionData:
     @names.setter
     def names(self, names: Sequence[str] | None) -> None:
         self._names = names_of(names, self.values.shape[1])
-
-    # -- the network --------------------------------------------------------------------------
-
-    @property
-    def model(self) -> nn.Module:
-        """The model that was partitioned; an error if the partition was loaded without a model."""
-        if self._model is None:
-            raise SplineCamError(_ABSENT)
-        return self._model
-
-    @property
-    def program(self) -> Program:
-        """The captured network; an error if the partition was loaded without a model."""
-        if self._program is None:
-            raise SplineCamError(_ABSENT)
-        return self._program
 
     @cached_property
     def frame(self) -> Frame:

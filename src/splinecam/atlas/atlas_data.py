@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from splinecam._partition import Partition
 from splinecam._util.files import replaced
+from splinecam.analysis.attached import Attached
 from splinecam.analysis.partition_data import Unresolved
 from splinecam.atlas.completing import SEAM_EDGES, SEAM_VERTICES
 from splinecam.atlas.manifest import Manifest
 from splinecam.atlas.rounding_errors import ERRORS, read_errors
 from splinecam.atlas.tile_files import StoredMesh, TileCounts, mapped, read_array
 from splinecam.engine.affine_maps import AffineMaps, affine_maps
-from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.io.partition_files import dtype_named, output_read
@@ -55,7 +55,7 @@ class Tile(Partition):
             return affine_maps(*given)
 
 
-class AtlasData:
+class AtlasData(Attached):
     """A partition on disk: a polygon divided into tiles, each of which is a ``Partition``.
 
     Every region is in exactly one tile. The regions of tile k are numbered from
@@ -63,6 +63,11 @@ class AtlasData:
     tiles, bit for bit the same; ``shared_vertices`` and ``shared_edges`` tell which they are.
     Nothing is read before it is asked for.
     """
+
+    _absent: ClassVar[str] = (
+        "This needs the network, and the atlas was loaded without it. Give the same model: "
+        "sc.load(folder, model=model), or atlas.attach(model)."
+    )
 
     def __init__(self, folder: Path, manifest: Manifest, device: torch.device) -> None:
         self.folder, self.manifest, self.device = folder, manifest, device
@@ -250,20 +255,6 @@ class AtlasData:
 
     # -- the network --------------------------------------------------------------------------
 
-    @property
-    def model(self) -> nn.Module:
-        """The model that was partitioned; an error if the atlas was loaded without a model."""
-        if self._model is None:
-            raise SplineCamError(_ABSENT)
-        return self._model
-
-    @property
-    def program(self) -> Program:
-        """The captured network; an error if the atlas was loaded without a model."""
-        if self._program is None:
-            raise SplineCamError(_ABSENT)
-        return self._program
-
     def attach(self, model: nn.Module | str | os.PathLike[str], *, output: Output = None) -> None:
         """Give a loaded atlas its model back; an error if the model is another one.
 
@@ -285,12 +276,6 @@ class AtlasData:
         if self._model is None:
             parts.append("without its model")
         return f"Atlas({', '.join(parts)}, in {self.folder})"
-
-
-_ABSENT = (
-    "This needs the network, and the atlas was loaded without it. Give the same model: "
-    "sc.load(folder, model=model), or atlas.attach(model)."
-)
 
 
 def _unresolved(listed: list[Any]) -> tuple[Unresolved, ...]:
