@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path as Folder
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import torch
@@ -14,6 +13,7 @@ from splinecam._captured import Captured, model_of
 from splinecam._partition import Partition, require_module
 from splinecam._stored import stored_sweep
 from splinecam._sweeping import Sweep, in_order
+from splinecam._util.files import folder_of
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar
 from splinecam.analysis.pieces import Pieces
@@ -209,7 +209,7 @@ def sweep(  # noqa: PLR0913
     if store is None:
         found = run(domains)
     else:
-        found = enumerate(stored_sweep(how, run, domains, Folder(store), stream=stream))
+        found = enumerate(stored_sweep(how, run, domains, folder_of(store), stream=stream))
     if not order:
         return found
     ordered = in_order(found)

@@ -19,7 +19,15 @@ from typing import IO, Any, BinaryIO
 
 from splinecam.errors import FileError
 
-__all__ = ["opened", "reason_of", "remove_drafts", "replaced", "writing"]
+__all__ = [
+    "folder_of",
+    "made_folder",
+    "opened",
+    "reason_of",
+    "remove_drafts",
+    "replaced",
+    "writing",
+]
 
 _REASONS = {
     errno.ENOSPC: "the disk is full. Free some space, or choose another folder",
@@ -50,6 +58,24 @@ def writing(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise FileError(f"{path} cannot be written: {reason_of(error)}.") from error
+
+
+def folder_of(store: str | os.PathLike[str]) -> Path:
+    """The folder that a caller names as a store."""
+    if not isinstance(store, str | os.PathLike):
+        raise TypeError(f"store must be the name of a folder, not {store!r}")
+    return Path(store)
+
+
+def made_folder(folder: Path) -> Path:
+    """The folder, which is made if it is not there; a ``FileError`` says why it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise FileError(f"{folder} is a file; give the name of a folder.") from None
+    except OSError as error:
+        raise FileError(f"{folder} cannot be made: {reason_of(error)}.") from None
+    return folder
 
 
 @contextlib.contextmanager

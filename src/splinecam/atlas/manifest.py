@@ -7,20 +7,20 @@ does not exist, whatever files there are.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from splinecam._util.files import reason_of, replaced
+from splinecam.atlas.tile_files import AGAIN
 from splinecam.errors import FileError
+from splinecam.stores.manifest import same_entry
 
 __all__ = ["FILE", "Manifest", "TileEntry"]
 
 FILE = "atlas.json"
 _FORMAT, _VERSION = "splinecam atlas", 1
-_CLOSE = 1e-9  # relative to the largest output: how exactly outputs of one model agree
 
 # What differs, in words.
 _WORDS = {
@@ -93,7 +93,7 @@ class Manifest:
         except OSError as error:
             raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
         except ValueError as error:
-            raise FileError(f"{path} is damaged ({error}). Compute the atlas again.") from None
+            raise FileError(f"{path} is damaged ({error}). {AGAIN}") from None
         if not isinstance(found, dict) or found.pop("format", None) != _FORMAT:
             raise FileError(f"{folder} is not an atlas of SplineCam (sc.partition(..., store=)).")
         version = found.pop("version", None)
@@ -106,24 +106,13 @@ class Manifest:
             tiles = [TileEntry(**entry) for entry in found.pop("tiles")]
             return cls(**found, tiles=tiles)
         except (TypeError, KeyError) as error:
-            raise FileError(f"{path} is damaged ({error}). Compute the atlas again.") from None
+            raise FileError(f"{path} is damaged ({error}). {AGAIN}") from None
 
     def check(self, folder: Path, identity: Mapping[str, Any]) -> None:
         """Raise a ``FileError`` unless the atlas is of the same model and domain."""
         for name, wanted in identity.items():
-            found = self.identity.get(name)
-            same = _close(found, wanted) if name == "outputs" else found == wanted
-            if not same:
+            if not same_entry(self.identity.get(name), wanted):
                 raise FileError(
                     f"The atlas in {folder} is of {_WORDS[name]}. Choose another folder, or remove "
                     "this one."
                 )
-
-
-def _close(found: Any, wanted: list[float]) -> bool:
-    """Whether outputs at the same points are those of one model."""
-    if not isinstance(found, list) or len(found) != len(wanted):
-        return False
-    size = max(map(abs, wanted), default=0.0)
-    pairs = zip(found, wanted, strict=True)
-    return all(math.isclose(a, b, rel_tol=0, abs_tol=_CLOSE * size) for a, b in pairs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from splinecam._util.files import reason_of
+from splinecam._util.files import folder_of, made_folder, writing
 from splinecam._util.options import device_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis.class_names import names_of
@@ -32,7 +31,8 @@ from splinecam.io.partition_files import output_written
 from splinecam.network.capture import capture
 from splinecam.network.capture.isolation import dtype_of
 from splinecam.network.capture.outputs import Output
-from splinecam.network.program import Program
+from splinecam.stores.fingerprints import domain_digest
+from splinecam.stores.model_facts import model_facts
 
 __all__ = ["compute_atlas"]
 
@@ -55,12 +55,13 @@ def compute_atlas(
     The arguments are those of ``partition``, which has checked them. sizes: of tiles, by default
     those that the memory allows.
     """
-    folder = Path(store)
+    folder = folder_of(store)
     with torch.inference_mode(False):
         first = first_device(device, network, domain.input_shape)
         program = capture(network, domain.input_shape, device=first, output=output)
         names = names_of(names, prod(program.output_shape))
-        identity = _identity(network, program, domain, output)
+        identity = {"domain": domain_digest(domain).hex()}
+        identity |= model_facts(network, domain, output)
         with _alone(folder):
             manifest = _manifest(folder, domain, identity)
             last = device_of(device)
@@ -124,39 +125,12 @@ def _manifest(folder: Path, domain: Domain, identity: dict[str, Any]) -> Manifes
     return Manifest(identity, {})
 
 
-def _identity(
-    network: nn.Module, program: Program, domain: Domain, output: Output
-) -> dict[str, Any]:
-    """What tells whether an atlas is of the same model and domain."""
-    weights = hashlib.blake2b(digest_size=16)
-    for name, value in sorted(network.state_dict().items()):
-        if isinstance(value, torch.Tensor):
-            weights.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-            flat = value.detach().cpu().contiguous().reshape(-1)
-            weights.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
-    place = hashlib.blake2b(repr(domain.input_shape).encode(), digest_size=16)
-    for array in (domain.origin, domain.basis, domain.corners):
-        place.update(array.detach().cpu().numpy().tobytes())
-    with torch.no_grad():
-        points = torch.cat([domain.corners, domain.center[None].to(domain.corners)])
-        found = program(domain.embed(points)).flatten().tolist()
-    return {
-        "domain": place.hexdigest(),
-        "layers": [layer.name for layer in program.layers],
-        "output": output_written(output),
-        "weights": weights.hexdigest(),
-        "outputs": found,
-    }
-
-
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Make the folder, and hold its lock, which ends with the process."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        number = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise FileError(f"{folder} cannot be made: {reason_of(error)}.") from None
+    lock = made_folder(folder) / ".lock"
+    with writing(lock):
+        number = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         _lock(number, folder)
         yield

@@ -24,6 +24,7 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.io.partition_files import narrow
 
 __all__ = [
+    "AGAIN",
     "StoredMesh",
     "TileCounts",
     "mapped",
@@ -31,6 +32,9 @@ __all__ = [
     "write_array",
     "write_tile",
 ]
+
+
+AGAIN = "Remove the folder of the atlas, and compute it again."  # what to do about damage
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def mapped(folder: Path, name: str, mode: Any = "c") -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode=mode, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise FileError(f"{path} cannot be read ({error}). Compute the atlas again.") from error
+        raise FileError(f"{path} cannot be read ({error}). {AGAIN}") from error
     return array
 
 
@@ -107,5 +111,5 @@ def read_array(folder: Path, name: str) -> Tensor:
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise FileError(f"{path} cannot be read ({error}). Compute the atlas again.") from error
+        raise FileError(f"{path} cannot be read ({error}). {AGAIN}") from error
     return torch.from_numpy(array if array.dtype.kind == "f" else array.astype(np.int64))

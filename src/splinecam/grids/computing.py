@@ -16,6 +16,7 @@ from torch import nn
 
 from splinecam._partition import Partition
 from splinecam._sweep import sweep
+from splinecam._util.files import folder_of
 from splinecam._util.options import kind_of
 from splinecam._util.progress import progress_bar
 from splinecam.analysis.batch_stats import BATCHED
@@ -96,7 +97,7 @@ total_edge_length)
         [domain for some in groups.values() for domain in some], Measures(names, reduce), options
     )
     sizes = {name: len(some) for name, some in groups.items()}
-    folder = None if store is None else Path(store)
+    folder = None if store is None else folder_of(store)
     if folder is not None:
         work.open(folder, sizes)
     count = count_of(model, checkpoints)

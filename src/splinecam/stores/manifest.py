@@ -12,7 +12,7 @@ from typing import Any
 from splinecam._util.files import reason_of, replaced
 from splinecam.errors import FileError
 
-__all__ = ["FORMAT", "check_manifest", "read_manifest", "write_manifest"]
+__all__ = ["FORMAT", "check_manifest", "read_manifest", "same_entry", "write_manifest"]
 
 FORMAT, _VERSION = "splinecam results", 1
 _FILE = "manifest.json"
@@ -71,7 +71,7 @@ def check_manifest(folder: Path, there: Mapping[str, Any], about: Mapping[str, A
         )
     wanted = json.loads(json.dumps(about))
     for name in (*about, *(name for name in there if name in _WORDS and name not in about)):
-        if not _same(wanted.get(name), there.get(name)):
+        if not same_entry(wanted.get(name), there.get(name)):
             what = _WORDS.get(name, f"results with another {name}")
             raise FileError(f"{folder} holds {what}. Choose another folder.")
 
@@ -81,8 +81,8 @@ def _library_version() -> str:
     return str(sys.modules["splinecam"].__version__)
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Whether two entries are equal; numbers with a fraction only up to rounding."""
+def same_entry(a: Any, b: Any) -> bool:
+    """Whether two entries of manifests are equal; numbers with a fraction only up to rounding."""
     if isinstance(a, list) and isinstance(b, list) and _floats(a) and _floats(b):
         size = max(map(abs, (*a, *b)), default=0.0)
         return len(a) == len(b) and all(

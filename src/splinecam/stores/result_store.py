@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from splinecam._util.files import reason_of, remove_drafts, replaced
+from splinecam._util.files import made_folder, reason_of, remove_drafts, replaced, writing
 from splinecam.errors import FileError
 from splinecam.stores.claims import Claims
 from splinecam.stores.encoding import VALUES, Codec, decode
@@ -53,11 +53,8 @@ class ResultStore:
         self.folder, self.codec = folder, codec
         self.done: dict[int, Path] = {}
         self._listed: set[Path] = set()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
+        with writing(made_folder(folder)):
             self.claims = Claims(folder)
-        except OSError as error:
-            raise FileError(f"{folder} cannot be written: {reason_of(error)}.") from error
         with self.claims.whole():
             remove_drafts(folder)
             there = read_manifest(folder)

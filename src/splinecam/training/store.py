@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from splinecam._partition import Partition, load
-from splinecam._util.files import replaced
+from splinecam._util.files import made_folder, replaced
 from splinecam.errors import FileError
 from splinecam.geometry.domain import Domain
 from splinecam.training.runs import Run, Snapshot
@@ -109,10 +109,7 @@ class FolderStore:
 
     def _begin(self) -> None:
         """Create the folder and its index, unless they exist."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(f"{self.folder} cannot be made: {error.strerror}.") from None
+        made_folder(self.folder)
         index = self.folder / INDEX
         if not index.exists() or not index.stat().st_size:
             self._append(self.head)

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +13,7 @@ from torch import nn
 
 from splinecam._partition import Partition, require_module
 from splinecam._partitioning import partition
+from splinecam._util.files import folder_of
 from splinecam._util.options import kind_of
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
@@ -116,7 +116,7 @@ def watch(
     kept = (
         MemoryStore()
         if store is None
-        else FolderStore(Path(store), domain, observer.side, weights=weights)
+        else FolderStore(folder_of(store), domain, observer.side, weights=weights)
     )
     return Watch(observer, step_filter(every), kept, writer)
 
