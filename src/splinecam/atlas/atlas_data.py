@@ -141,7 +141,7 @@ class AtlasData(Attached):
         On a seam, ``edge_faces`` has -1 on the side of the other tile.
         """
         if not -self.num_tiles <= number < self.num_tiles:
-            raise IndexError(f"the atlas has {self.num_tiles:,} tiles, numbered from 0")
+            raise IndexError(f"tile {number} of {self.num_tiles:,}, numbered from 0")
         number %= self.num_tiles
         found = self._opened.get(number)
         if found is None:

@@ -52,6 +52,7 @@ def validate(
         raise ValueError("give either samples, or thorough=True for all regions")
     wanted = len(atlas) if thorough else _SAMPLED if samples is None else samples
     generator = torch.Generator().manual_seed(seed)
+    _ = atlas.program  # without it there is nothing to compare with
     checking = _Checking(atlas)
     with torch.inference_mode(False), progress_bar(atlas.num_tiles, "tile", progress) as bar:
         for number in range(atlas.num_tiles):

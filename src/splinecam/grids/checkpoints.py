@@ -108,8 +108,9 @@ def _weights(label: Label, each: Any) -> tuple[Mapping[str, Tensor], str]:
     if isinstance(each, nn.Module):
         return each.state_dict(), f"of checkpoint {label}"
     if not _is_state(each):
+        what = kind_of(each) if each else f"an empty {kind_of(each)}"
         raise TypeError(
-            f"checkpoints[{label!r}] must be a state dict or the path of one, not {kind_of(each)}"
+            f"checkpoints[{label!r}] must be a state dict or the path of one, not {what}"
         )
     return each, f"of checkpoint {label}"
 
