@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Unpack, overload
 
 import torch
 from torch import nn
 
 from splinecam._captured import Captured, model_of
+from splinecam._options import Model, Options
 from splinecam._partition import Partition, assemble, require_module
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar, tell
@@ -36,43 +37,23 @@ __all__ = ["partition"]
 
 @overload
 def partition(
-    model: nn.Module | Captured | str | os.PathLike[str],
+    model: Model,
     domain: Domain,
     *,
-    output: Output = None,
-    device: str | torch.device = "auto",
-    memory: float | str | None = None,
-    max_regions: float | None = None,
-    names: Sequence[str] | None = None,
-    progress: bool = True,
     n_jobs: int | None = None,
     store: None = None,
+    **options: Unpack[Options],
 ) -> Partition: ...
 @overload
 def partition(
-    model: nn.Module | Captured | str | os.PathLike[str],
+    model: Model,
     domain: Domain,
     *,
-    output: Output = None,
-    device: str | torch.device = "auto",
-    memory: float | str | None = None,
-    max_regions: float | None = None,
-    names: Sequence[str] | None = None,
-    progress: bool = True,
     store: str | os.PathLike[str],
+    **options: Unpack[Options],
 ) -> Atlas: ...
 @overload
-def partition(
-    model: nn.Module | Captured | str | os.PathLike[str],
-    domain: Path,
-    *,
-    output: Output = None,
-    device: str | torch.device = "auto",
-    memory: float | str | None = None,
-    max_regions: float | None = None,
-    names: Sequence[str] | None = None,
-    progress: bool = True,
-) -> PathPartition: ...
+def partition(model: Model, domain: Path, **options: Unpack[Options]) -> PathPartition: ...
 def partition(
     model: nn.Module | Captured | str | os.PathLike[str],
     domain: Domain | Path,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import torch
 from torch import nn
 
 from splinecam._captured import Captured, model_of
+from splinecam._options import Model, Options
 from splinecam._partition import Partition, require_module
 from splinecam._stored import stored_sweep
 from splinecam._sweeping import Sweep, in_order
@@ -33,18 +34,7 @@ T = TypeVar("T")
 _SEGMENTS = 1 << 16  # segments at a time, in a stream
 
 
-class _Options(TypedDict, total=False):
-    """What every sweep takes."""
-
-    output: Output
-    device: str | torch.device
-    memory: float | str | None
-    max_regions: float | None
-    names: Sequence[str] | None
-    progress: bool
-
-
-class _DomainOptions(_Options, total=False):
+class _DomainOptions(Options, total=False):
     """What a sweep of domains takes."""
 
     n_jobs: int | None
@@ -52,24 +42,21 @@ class _DomainOptions(_Options, total=False):
     store: str | os.PathLike[str] | None
 
 
-_Model = nn.Module | Captured | str | os.PathLike[str]
-
-
 @overload
 def sweep(
-    model: _Model,
+    model: Model,
     domains: SegmentBatch,
     *,
     stream: Literal[False] = False,
-    **options: Unpack[_Options],
+    **options: Unpack[Options],
 ) -> SegmentPartitions: ...
 @overload
 def sweep(
-    model: _Model, domains: SegmentBatch, *, stream: Literal[True], **options: Unpack[_Options]
+    model: Model, domains: SegmentBatch, *, stream: Literal[True], **options: Unpack[Options]
 ) -> Iterator[SegmentPartitions]: ...
 @overload
 def sweep(
-    model: _Model,
+    model: Model,
     domains: Iterable[Domain],
     *,
     stream: Literal[False] = False,
@@ -78,7 +65,7 @@ def sweep(
 ) -> list[Partition]: ...
 @overload
 def sweep(
-    model: _Model,
+    model: Model,
     domains: Iterable[Domain],
     *,
     stream: Literal[False] = False,
@@ -87,7 +74,7 @@ def sweep(
 ) -> list[T]: ...
 @overload
 def sweep(
-    model: _Model,
+    model: Model,
     domains: Iterable[Domain],
     *,
     stream: Literal[True],
@@ -97,7 +84,7 @@ def sweep(
 ) -> Iterator[Partition]: ...
 @overload
 def sweep(
-    model: _Model,
+    model: Model,
     domains: Iterable[Domain],
     *,
     stream: Literal[True],
@@ -107,7 +94,7 @@ def sweep(
 ) -> Iterator[T]: ...
 @overload
 def sweep(
-    model: _Model,
+    model: Model,
     domains: Iterable[Domain],
     *,
     stream: Literal[True],
