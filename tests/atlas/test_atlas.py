@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from atlas_cases import DOMAIN, SMALL, network
 from splinecam.atlas import storing, writing
 from splinecam.atlas.borders import BORDER, Border
 from splinecam.atlas.inserting import insert_missing, insert_vertices
@@ -27,30 +28,10 @@ from splinecam.errors import FileError, LimitError, SplineCamError
 from splinecam.geometry.checks import check_mesh, check_tile
 from splinecam.geometry.subdivision import Mesh
 
-DOMAIN = sc.Domain.box(-3, 3)
-SMALL = Sizes(regions=150, enough=60)  # which give many tiles
-
-
-def network(seed: int = 0, first: nn.Module | None = None) -> nn.Module:
-    torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Linear(2, 20), first or nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 3)
-    )
-
 
 @pytest.fixture(scope="module")
-def model() -> nn.Module:
-    return network()
-
-
-@pytest.fixture(scope="module")
-def whole(model: nn.Module) -> sc.Partition:
-    return sc.partition(model, DOMAIN, progress=False)
-
-
-@pytest.fixture(scope="module")
-def atlas(model: nn.Module, tmp_path_factory: pytest.TempPathFactory) -> sc.Atlas:
-    return compute_atlas(model, DOMAIN, tmp_path_factory.mktemp("atlas"), sizes=SMALL)
+def model(whole: sc.Partition) -> nn.Module:
+    return whole.model
 
 
 def rows(parts: list[sc.Partition]) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -9,35 +10,26 @@ import numpy as np
 import pytest
 import shapely
 import torch
-from torch import nn
 
 import splinecam as sc
+from atlas_cases import Both, network
 from splinecam.atlas.large_pictures import few_edges
-from splinecam.atlas.making import Sizes
 from splinecam.atlas.shown import Shown
-from splinecam.atlas.storing import compute_atlas
 from splinecam.atlas.windows import middle_window
 from splinecam.errors import DomainError
 
 DOMAIN = sc.Domain.polygon([[-3, -3], [3, -2], [2, 3], [-2, 2]])
-SMALL = Sizes(regions=150, enough=60)
 WINDOW = (-0.5, -0.25, 1.0, 0.5)
 
 
 @pytest.fixture(scope="module")
-def whole() -> sc.Partition:
-    torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(2, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 3)
-    )
-    return sc.partition(model, DOMAIN, progress=False)
+def atlas(computed: Callable[..., Both]) -> sc.Atlas:
+    return computed(network, DOMAIN).atlas
 
 
 @pytest.fixture(scope="module")
-def atlas(whole: sc.Partition, tmp_path_factory: pytest.TempPathFactory) -> sc.Atlas:
-    found = compute_atlas(whole.model, DOMAIN, tmp_path_factory.mktemp("atlas"), sizes=SMALL)
-    assert found.num_tiles > 4
-    return found
+def whole(computed: Callable[..., Both]) -> sc.Partition:
+    return computed(network, DOMAIN).whole
 
 
 def pixels(ax: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,49 +11,23 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.atlas.making import Sizes
+from atlas_cases import DOMAIN, Both, Lattice, network
 from splinecam.atlas.order_statistics import OrderStatistics, quantiles
-from splinecam.atlas.storing import compute_atlas
-
-DOMAIN = sc.Domain.box(-3, 3)
-SMALL = Sizes(regions=150, enough=60)
-
-
-class Lattice(nn.Module):
-    """Two outputs that are equal on an area, on a lattice of lines that the seams run along."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        steps = torch.arange(-14, 15, dtype=x.dtype) / 5
-        bent = torch.relu(x[:, :, None] - steps).sum(-1)
-        rest = torch.relu(bent.sum(1, keepdim=True) - 8)
-        return torch.cat([rest, torch.relu(rest - 3), 0 * rest], 1)
-
-
-def network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Linear(2, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 3)
-    )
 
 
 @pytest.fixture(scope="module", params=[Lattice, network])
-def both(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[sc.Atlas, sc.Partition]:
-    model = request.param()
-    atlas = compute_atlas(model, DOMAIN, tmp_path_factory.mktemp("atlas"), sizes=SMALL)
-    assert atlas.num_tiles > 4
-    return atlas, sc.partition(model, DOMAIN, progress=False)
+def both(request: pytest.FixtureRequest, computed: Callable[..., Both]) -> Both:
+    return computed(request.param)
 
 
-def test_statistics_are_those_of_the_partition(both: tuple[sc.Atlas, sc.Partition]) -> None:
+def test_statistics_are_those_of_the_partition(both: Both) -> None:
     atlas, whole = both
     found, expected = atlas.stats(full=True), whole.stats(full=True)
     assert list(found) == list(expected)
     assert dict(found) == pytest.approx(dict(expected), rel=1e-10, abs=1e-11)
 
 
-def test_classes_have_the_same_areas(both: tuple[sc.Atlas, sc.Partition]) -> None:
+def test_classes_have_the_same_areas(both: Both) -> None:
     atlas, whole = both
     for kind in ("argmax", "argmin"):
         found, expected = atlas.class_regions(kind=kind), whole.class_regions(kind=kind)
@@ -65,7 +40,7 @@ def test_classes_have_the_same_areas(both: tuple[sc.Atlas, sc.Partition]) -> Non
         atlas.class_regions(kind="pairwise")
 
 
-def test_inputs_are_located_across_tiles(both: tuple[sc.Atlas, sc.Partition]) -> None:
+def test_inputs_are_located_across_tiles(both: Both) -> None:
     atlas, whole = both
     torch.manual_seed(1)
     x = torch.rand(2000, 2, dtype=torch.float64) * 6.2 - 3.1
@@ -77,7 +52,7 @@ def test_inputs_are_located_across_tiles(both: tuple[sc.Atlas, sc.Partition]) ->
     assert atlas.locate(x[:0]).shape == (0,)
 
 
-def test_an_input_on_a_seam_is_in_the_deepest_region(both: tuple[sc.Atlas, sc.Partition]) -> None:
+def test_an_input_on_a_seam_is_in_the_deepest_region(both: Both) -> None:
     atlas, whole = both
     places = []
     for number, tile in enumerate(atlas.tiles()):
@@ -99,7 +74,7 @@ def _depth(region: sc.Region, point: torch.Tensor) -> torch.Tensor:
     return ((side[:, 0] * gap[:, 1] - side[:, 1] * gap[:, 0]) / side.norm(dim=1)).min()
 
 
-def test_samples_are_uniform_by_area(both: tuple[sc.Atlas, sc.Partition]) -> None:
+def test_samples_are_uniform_by_area(both: Both) -> None:
     atlas, _ = both
     seed = torch.Generator().manual_seed(0)
     x = atlas.sample(20_000, generator=seed, dtype=torch.float64)
@@ -116,7 +91,7 @@ def test_samples_are_uniform_by_area(both: tuple[sc.Atlas, sc.Partition]) -> Non
         atlas.sample(1, regions=len(atlas))
 
 
-def test_an_atlas_is_a_sequence_of_regions(both: tuple[sc.Atlas, sc.Partition]) -> None:
+def test_an_atlas_is_a_sequence_of_regions(both: Both) -> None:
     atlas, _ = both
     areas = atlas.areas
     assert [region.area for region in atlas] == areas.tolist()

@@ -1,10 +1,11 @@
-"""Sweeps on a Ray cluster."""
+"""Sweeps on a Dask cluster and on a Ray cluster, each with two processes of its own."""
 
 from __future__ import annotations
 
 import gc
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,23 @@ import splinecam as sc
 from parallel_cases import domains, kill_once, network, same_partitions
 
 joblib = pytest.importorskip("joblib")
-ray = pytest.importorskip("ray")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    """Two workers, which are the ones that joblib uses."""
+@contextmanager
+def dask() -> Iterator[None]:
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with (
+        distributed.LocalCluster(dashboard_address=None, silence_logs=50, **options) as made,
+        distributed.Client(made),
+        joblib.parallel_config(backend="dask"),
+    ):
+        yield
+
+
+@contextmanager
+def ray() -> Iterator[None]:
+    ray = pytest.importorskip("ray")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=50)
     from ray.util.joblib import register_ray
 
@@ -31,9 +43,18 @@ def cluster() -> Iterator[None]:
         gc.collect()
 
 
+@pytest.fixture(scope="module", autouse=True, params=[dask, ray])
+def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Two workers, which are the ones that joblib uses."""
+    with request.param():
+        yield
+
+
 def test_the_same_partitions_come_from_a_cluster() -> None:
     model, places = network(), domains()
-    same_partitions(sc.sweep(model, places), sc.sweep(model, places, n_jobs=1))
+    there = sc.sweep(model, places)
+    assert len(there) == len(places)
+    same_partitions(there, sc.sweep(model, places, n_jobs=1))
 
 
 def test_the_domains_of_a_killed_worker_are_done_again(tmp_path: Path) -> None:
@@ -45,6 +66,14 @@ def test_the_domains_of_a_killed_worker_are_done_again(tmp_path: Path) -> None:
     assert sorted(number for number, _ in found) == list(range(len(places)))
     alone = sc.sweep(model, places, reduce=len, n_jobs=1)
     assert [dict(found)[i] for i in range(len(places))] == alone
+
+
+def test_a_stream_may_be_left_and_the_cluster_used_again() -> None:
+    model, places = network(), domains()
+    stream = sc.sweep(model, places, stream=True, chunk=1)
+    assert len(next(stream)) == len(sc.partition(model, places[0], n_jobs=1))
+    stream.close()
+    assert len(sc.sweep(model, places[:3], reduce=len)) == 3
 
 
 def test_an_error_on_a_cluster_names_the_domain() -> None:
