@@ -195,9 +195,14 @@ def domains(number: int) -> str:
 def main() -> None:
     """Print the table, or the cost of domains."""
     parser = options(__doc__, WORKLOADS)
-    parser.add_argument("--folder", help="where atlases are written (default: a temporary folder)")
+    parser.add_argument(
+        "--folder",
+        help="where atlases are written, made if it is missing (default: a temporary folder)",
+    )
     parser.add_argument("--domains", type=int, help="measure the cost of so many small domains")
     given = parser.parse_args()
+    if given.folder is not None:
+        Path(given.folder).mkdir(parents=True, exist_ok=True)
     print(machine(CPU))
     if given.domains:
         print(alone(domains, given.domains))
