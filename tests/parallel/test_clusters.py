@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,11 @@ joblib = pytest.importorskip("joblib")
 @contextmanager
 def dask() -> Iterator[None]:
     distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    config = pytest.importorskip("dask").config
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "memory_limit": 0}
+    limits = {"connect": "300s", "tcp": "300s"}  # a busy machine is given time
     with (
+        config.set({"distributed.comm.timeouts": limits}),
         distributed.LocalCluster(dashboard_address=None, silence_logs=50, **options) as made,
         distributed.Client(made),
         joblib.parallel_config(backend="dask"),
@@ -31,7 +35,9 @@ def dask() -> Iterator[None]:
 @contextmanager
 def ray() -> Iterator[None]:
     ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=50)
+    limits = {"worker_register_timeout_seconds": 600, "memory_monitor_refresh_ms": 0}
+    quiet: Any = {"include_dashboard": False, "log_to_driver": False, "logging_level": 50}
+    ray.init(num_cpus=2, _system_config=limits, **quiet)
     from ray.util.joblib import register_ray
 
     register_ray()

@@ -78,7 +78,7 @@ def outputs() -> dict[str, list[Any]]:
     """What the cells of one notebook show."""
     cells = [SETUP, *FIGURES, *CARDS]
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    client = NotebookClient(book, timeout=600, kernel_name="python3")
+    client = NotebookClient(book, timeout=600, startup_timeout=600, kernel_name="python3")
     client.execute(env={k: v for k, v in os.environ.items() if k != "MPLBACKEND"})
     return {cell["source"]: cell["outputs"] for cell in book["cells"]}
 

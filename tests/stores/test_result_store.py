@@ -113,7 +113,7 @@ def test_other_domains_are_refused(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_computed_anew(tmp_path: Path) -> None:
     with ResultStore(tmp_path, {}) as store:
-        fill(store, DIGESTS, squares)
+        fill(store, DIGESTS, squares, seconds=math.inf)  # all of them into one file
     (path,) = tmp_path.glob("*.npz")
     path.write_bytes(path.read_bytes()[:-100])
     with ResultStore(tmp_path, {}) as store:
@@ -163,7 +163,7 @@ def test_a_result_that_another_process_has_claimed_is_left_to_it(tmp_path: Path)
             store.write(0, [DIGESTS[k] for k in range(10)], [{"square": -1}] * 10)
             os._exit(0)
         os.read(ready, 1)
-        fill(store, DIGESTS, squares)
+        fill(store, DIGESTS, squares, seconds=math.inf)  # all of them into one file
         os.waitpid(child, 0)
         assert values(store) == [-1] * 10 + [k**2 for k in range(10, 50)]
 

@@ -1,13 +1,23 @@
+"""No test of the viewer depends on how long something takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
 from functools import partial
 from math import inf
 
 import pytest
 
-from splinecam.viewer import panes
+from splinecam.viewer import panes, session
+from splinecam.viewer.rasters import raster_pixels
 from splinecam.viewer.windows import Limits
 
 
-@pytest.fixture(autouse=True)
-def no_haste(monkeypatch):
-    """On a busy machine a window may take longer than one would wait for it."""
-    monkeypatch.setattr(panes, "Limits", partial(Limits, seconds=inf))
+@pytest.fixture(scope="module", autouse=True)
+def no_haste() -> Iterator[None]:
+    """On a busy machine windows and pixels may take longer than one would wait for them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(panes, "Limits", partial(Limits, seconds=inf))
+        patch.setattr(panes, "_SEARCH", inf)
+        patch.setattr(session, "raster_pixels", partial(raster_pixels, seconds=inf))
+        yield

@@ -21,6 +21,7 @@ torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
 part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
 """
+_PATIENCE = 600  # seconds; tests fail after it, and never depend on it
 _SETUP = """
 seen = []
 viewer = part.view(color="slope", height=300)
@@ -44,7 +45,7 @@ class Kernel:
         self.heard: list[dict[str, Any]] = []
         number = self.client.execute(code)
         while True:
-            message = self.client.get_iopub_msg(timeout=120)
+            message = self.client.get_iopub_msg(timeout=_PATIENCE)
             self.heard.append(message)
             content = message["content"]
             assert message["msg_type"] != "error", "\n".join(content["traceback"])
@@ -64,7 +65,7 @@ class Kernel:
     def receive_bytes(self) -> tuple[Any, bytes]:
         """What the view gets: content, and its only buffer."""
         while True:
-            message = self.client.get_iopub_msg(timeout=60)
+            message = self.client.get_iopub_msg(timeout=_PATIENCE)
             if _is_custom(message):
                 (buffer,) = message["buffers"]
                 return message["content"]["data"]["content"], bytes(buffer)
@@ -96,7 +97,7 @@ def _is_custom(message: dict[str, Any]) -> bool:
 def running_kernel() -> Iterator[Kernel]:
     """A kernel, which ends with the block."""
     threads = {**os.environ, "OMP_NUM_THREADS": "1"}
-    manager, client = start_new_kernel(kernel_name="python3", env=threads)
+    manager, client = start_new_kernel(_PATIENCE, kernel_name="python3", env=threads)
     try:
         yield Kernel(client)
     finally:

@@ -19,6 +19,9 @@ from splinecam.errors import SplineCamError
 from splinecam.viewer.container import Message, pack, unpack
 from splinecam.viewer.server import Server
 
+# Seconds after which a test fails that waits for something; none depends on how long that takes.
+PATIENCE = 300
+
 FILES = {
     "": (b"<p>page</p>", "text/html"),
     "viewer.js": (b"export {};", "text/javascript"),
@@ -42,7 +45,7 @@ class Echo:
     ) -> bytes:
         if request.get("wait"):
             self.begun.set()
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(PATIENCE)
             self.outdated.append(outdated())
         if request.get("ask") == "fail":
             raise ArithmeticError("secret detail")
@@ -83,7 +86,7 @@ def fetch(
     **headers: str,
 ) -> http.client.HTTPResponse:
     """The answer to a request with exactly these headers."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     with closing(connection):
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         connection.putheader("Host", f"127.0.0.1:{server.port}" if host is None else host)
@@ -113,7 +116,9 @@ def page(server: Server) -> ClientConnection:
     """A web socket as the viewer's page opens it."""
     place = f"127.0.0.1:{server.port}"
     origin: Any = f"http://{place}"
-    return connect(f"ws://{place}/{token_of(server)}/socket", origin=origin, max_size=None)
+    patient: Any = {"open_timeout": PATIENCE, "close_timeout": PATIENCE, "ping_interval": None}
+    address = f"ws://{place}/{token_of(server)}/socket"
+    return connect(address, origin=origin, max_size=None, **patient)
 
 
 def ask(socket: ClientConnection, number: int, **request: Any) -> None:
@@ -121,7 +126,7 @@ def ask(socket: ClientConnection, number: int, **request: Any) -> None:
 
 
 def receive(socket: ClientConnection) -> Message:
-    data = socket.recv(10)
+    data = socket.recv(PATIENCE)
     assert isinstance(data, bytes)
     return unpack(data)
 
@@ -317,14 +322,14 @@ def test_bytes_end_the_connection(shared: Server) -> None:
     with page(shared) as socket:
         socket.send(b"\0" * 10)
         with pytest.raises(ConnectionClosed):
-            socket.recv(10)
+            socket.recv(PATIENCE)
 
 
 def test_a_request_that_is_too_large_ends_the_connection(shared: Server) -> None:
     with page(shared) as socket:
         socket.send(json.dumps({"id": 1, "request": {"ask": "x" * 10**6}}))
         with pytest.raises(ConnectionClosed):
-            socket.recv(10)
+            socket.recv(PATIENCE)
     with page(shared) as socket:
         ask(socket, 1, ask="scene")
         assert receive(socket).request_id == 1
@@ -344,7 +349,7 @@ def test_an_unexpected_error_is_logged_and_not_told(
 def test_outdated_requests_are_dropped(server: Server, echo: Echo) -> None:
     with page(server) as socket, page(server) as other:
         ask(socket, 1, ask="window", pane=0, wait=True)
-        assert echo.begun.wait(10)
+        assert echo.begun.wait(PATIENCE)
         for number in (2, 3):
             ask(socket, number, ask="window", pane=0)
         ask(socket, 4, ask="window", pane=1)
@@ -363,7 +368,7 @@ def test_outdated_requests_are_dropped(server: Server, echo: Echo) -> None:
 def test_a_selection_need_not_wait(server: Server, echo: Echo) -> None:
     with page(server) as socket:
         ask(socket, 1, ask="window", pane=0, wait=True)
-        assert echo.begun.wait(10)
+        assert echo.begun.wait(PATIENCE)
         ask(socket, 2, ask="select")
         assert receive(socket).request_id == 2
         echo.go_on.set()
@@ -373,7 +378,7 @@ def test_a_selection_need_not_wait(server: Server, echo: Echo) -> None:
 def test_too_many_requests_are_refused(server: Server, echo: Echo) -> None:
     with page(server) as socket:
         ask(socket, 0, ask="scene", wait=True)
-        assert echo.begun.wait(10)
+        assert echo.begun.wait(PATIENCE)
         for number in range(1, 300):
             ask(socket, number, ask="scene")
         first = receive(socket)
@@ -400,7 +405,7 @@ def test_many_pages(server: Server) -> None:
 def test_what_is_asked_before_a_page_closes_is_dropped(server: Server, echo: Echo) -> None:
     with page(server) as socket:
         ask(socket, 1, ask="window", pane=0, wait=True)
-        assert echo.begun.wait(10)
+        assert echo.begun.wait(PATIENCE)
         ask(socket, 2, ask="coloring", wait=True)
     with page(server) as socket:  # the next one to be answered, after the first
         ask(socket, 3, ask="scene")
@@ -417,20 +422,23 @@ def test_it_waits_until_the_last_page_is_closed(server: Server) -> None:
         waiting = threading.Thread(target=server.wait)
         waiting.start()
         assert waiting.is_alive()
-    waiting.join(10)
+    waiting.join(PATIENCE)
     assert not waiting.is_alive()
 
 
 def test_closing_ends_waiting_pages_and_threads(server: Server) -> None:
-    before = threading.active_count()
+    lanes = server._answering._computed, server._answering._told
+    ended = [server._thread, *(lane._thread for lane in lanes)]
     waiting = threading.Thread(target=server.wait)
     waiting.start()
     with page(server) as socket:
         server.close()
         with pytest.raises(ConnectionClosedOK, match="the viewer was closed"):
-            socket.recv(10)
-    waiting.join(10)
-    assert threading.active_count() < before
+            socket.recv(PATIENCE)
+    waiting.join(PATIENCE)
+    for thread in ended:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
     server.close()  # again
     server.notify(b"")
     with pytest.raises(OSError, match="refused"):

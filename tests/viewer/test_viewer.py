@@ -348,7 +348,7 @@ def test_a_script_waits_until_ctrl_c_and_ends_with_a_viewer_open() -> None:
         assert process.stderr.readline().startswith("The viewer is open at http://127.0.0.1:")
         assert process.stderr.readline() == "Close its page or press Ctrl-C to end it.\n"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     assert (process.returncode, out, err) == (0, "went on\n", "")
 
 
@@ -453,7 +453,7 @@ def test_a_run_that_grows_is_told(page: Page) -> None:
     watch.step()
     growing = Growing(panes_of([watch]), page.notify, pause=0.01)
     watch.step()
-    assert page.told.wait(10)
+    assert page.told.wait(300)
     growing.close()
     (notice,) = page.notices
     assert notice == {"kind": "frames", "pane": 0, "frames": ["step 0", "step 1"]}
@@ -474,6 +474,6 @@ def test_a_run_that_cannot_be_read_is_logged_once(
     pane.poll = poll  # type: ignore[method-assign]
     growing = Growing([pane], page.notify, pause=0.01)
     for _ in range(3):
-        assert looked.acquire(timeout=10)
+        assert looked.acquire(timeout=300)
     growing.close()
     assert [record.levelname for record in caplog.records] == ["ERROR"]

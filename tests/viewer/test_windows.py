@@ -159,13 +159,13 @@ def test_windows_that_cannot_be_shown(box, text):
 def test_limits_of_regions_and_time():
     network = Network.of_model(mlp(width=16), BOX, device="cpu")
     with pytest.raises(TooMuch, match="more than 10 regions"):
-        partition_within(network, BOX, Limits(max_regions=10))
+        partition_within(network, BOX, Limits(max_regions=10, seconds=math.inf))
     with pytest.raises(TooMuch, match="seconds"):
         partition_within(network, BOX, Limits(seconds=-1.0))
     with pytest.raises(TooMuch, match="memory"):
-        partition_within(network, BOX, Limits(memory=1000))
+        partition_within(network, BOX, Limits(memory=1000, seconds=math.inf))
     with pytest.raises(GivenUp):
-        partition_within(network, BOX, Limits(), outdated=lambda: True)
+        partition_within(network, BOX, Limits(seconds=math.inf), outdated=lambda: True)
 
 
 @pytest.mark.parametrize("folds", [4, 12, 34])
@@ -175,9 +175,8 @@ def test_a_network_that_is_too_large_begins_with_a_window(folds):
     clock = iter(range(1000)).__next__  # no time passes but by looking at it
     box, part = start_window(network, BOX, limits, clock=lambda: 1e-9 * clock())
     assert len(part) <= 200
-    double = partition_within(
-        network, Window.of(BOX, [2 * side for side in box]).domain, Limits(max_regions=10**5)
-    )
+    larger = Window.of(BOX, [2 * side for side in box]).domain
+    double = partition_within(network, larger, Limits(max_regions=10**5, seconds=math.inf))
     assert len(double) > 200
     assert part.domain.area == pytest.approx((box[2] - box[0]) ** 2)
 

@@ -32,7 +32,7 @@ _LARGEST = 1 << 16  # bytes of a request
 _MOST = 32  # pages that may be open at the same time
 _GOOD_BYE = 1000  # the code with which a web socket says that all is well
 _TRY_AGAIN = 1013  # the code with which a web socket says that there are too many
-_START = 10.0  # seconds in which the server must have started
+_START = 60.0  # seconds in which the server must have started, on a busy machine too
 _STOP = 5.0  # seconds that it has to stop
 
 Files = dict[str, tuple[bytes, str]]

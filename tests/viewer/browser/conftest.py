@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from viewer.browser.driver import Driver
+from viewer.browser.driver import PATIENCE, Driver
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -25,7 +25,9 @@ def browser() -> Iterator[Any]:
     if path is None:
         pytest.skip("there is no Chromium")
     with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=FLAGS.split())
+        started = playwright.chromium.launch(
+            executable_path=path, args=FLAGS.split(), timeout=PATIENCE
+        )
         yield started
         started.close()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
-_PATIENCE = 60_000  # milliseconds; tests fail after it, and never depend on it
+PATIENCE = 300_000  # milliseconds; tests fail after it, and never depend on it
 _LOADED = "Array.isArray(globalThis.splinecam) && splinecam.length > 0"
 # Chromium says so of every program that reads pixels; nothing is wrong.
 _HARMLESS = ("GPU stall due to ReadPixels",)
@@ -24,7 +26,7 @@ class Driver:
         width, height = size
         self.context = browser.new_context(viewport={"width": width, "height": height}, **more)
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(_PATIENCE)
+        self.page.set_default_timeout(PATIENCE)
         self.said: list[str] = []
         self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
@@ -53,13 +55,20 @@ class Driver:
     def until(self, condition: str) -> None:
         """Wait until an expression is true; the page forbids what playwright has for this."""
         script = f"""async () => {{
-            for (const end = Date.now() + {_PATIENCE}; Date.now() < end; ) {{
+            for (const end = Date.now() + {PATIENCE}; Date.now() < end; ) {{
                 if ({condition}) return true;
                 await new Promise((resolve) => setTimeout(resolve, 10));
             }}
             return false;
         }}"""
         assert self.page.evaluate(script), f"{condition} did not become true"
+
+    def until_python(self, condition: Callable[[], bool]) -> None:
+        """Wait until the page has told Python something."""
+        end = monotonic() + PATIENCE / 1000
+        while not condition() and monotonic() < end:
+            self.page.wait_for_timeout(20)
+        assert condition()
 
     # -- what the viewer says ---------------------------------------------------------------------
 
@@ -120,6 +129,15 @@ class Driver:
         self.page.mouse.down()
         self.page.mouse.move(*to, steps=steps)
         self.page.mouse.up()
+
+    def double_click(self, x: float, y: float) -> None:
+        """Click twice at a place on the page, 50 ms apart however busy the machine is."""
+        client, now = self.context.new_cdp_session(self.page), time()
+        for count in (1, 2):
+            for kind in ("mousePressed", "mouseReleased"):
+                event = {"type": kind, "x": x, "y": y, "button": "left", "clickCount": count}
+                client.send("Input.dispatchMouseEvent", {**event, "timestamp": now + 0.05 * count})
+        client.detach()
 
     def zoom(self, u: float, v: float, width: float) -> None:
         """Turn the wheel at a place of the plane until the view is so wide, or wider if it was."""

@@ -12,7 +12,7 @@ from torch import nn
 
 from strategies import in_profile
 from viewer.browser.checks import differences, is_blank
-from viewer.browser.driver import Driver
+from viewer.browser.driver import PATIENCE, Driver
 from viewer.browser.models import classifier, square
 
 Drive = Callable[..., Driver]
@@ -28,10 +28,10 @@ def damaged(content: bytes, place: int, bit: int) -> bytes:
 
 
 # What a frame shows: the words of its page, or what the viewer finds at some pixels.
-SEEN = """async () => {
+SEEN = """async (patience) => {
     const one = async (frame) => {
         const { contentWindow: page, contentDocument: content } = frame;
-        for (const end = Date.now() + 60000; Date.now() < end; ) {
+        for (const end = Date.now() + patience; Date.now() < end; ) {
             const viewer = Array.isArray(page.splinecam) ? page.splinecam[0] : undefined;
             if (viewer && content.querySelector("canvas")) {
                 await viewer.idle();
@@ -66,7 +66,7 @@ def test_a_byte_is_damaged(drive: Drive, tmp_path: Path) -> None:
     silent = []
     for begin in range(0, DAMAGES, TOGETHER):
         driver.page.goto(f"http://files.test/from{begin}")
-        for k, seen in enumerate(driver.page.evaluate(SEEN)):
+        for k, seen in enumerate(driver.page.evaluate(SEEN, PATIENCE)):
             if not says_or_shows(seen, part):
                 silent.append((places[begin + k], seen))
     driver.said.clear()  # the browser itself reports damaged scripts and styles

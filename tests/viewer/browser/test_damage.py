@@ -13,10 +13,26 @@ from torch import nn
 
 import splinecam as sc
 from strategies import in_profile
+from viewer.browser.driver import PATIENCE
 
 TAGS = (b"<title>", b"<style>", b"<script type=module>", b'<script type="text/plain"')
 # What a damaged byte becomes: characters that mean something in HTML, and others.
 BECOMES = b" !\"'<>A\0\xff-"
+
+# What a page shows, after it has had its time.
+OUTCOME = """async (patience) => {
+    const started = () => Array.isArray(globalThis.splinecam) && splinecam.length > 0;
+    const message = () => document.querySelector(".splinecam-failure");
+    const runs = document.documentElement.classList.contains("splinecam-page");
+    const end = Date.now() + patience;
+    while (runs && !started() && !message() && Date.now() < end) {
+        await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    const text = document.body.innerText;
+    if (message()) return message().innerText.length > 20 ? "message" : "blank";
+    if (started()) return document.styleSheets.length ? "viewer" : "without style";
+    return text.includes("could") && text.includes("start") ? "text" : `blank: ${text}`;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -31,26 +47,14 @@ def whole() -> bytes:
 def outcome(page: Any, path: Path) -> str:
     """What a page shows: the viewer, a message of the viewer, or the text that was there."""
     page.goto(path.as_uri())
-    found = page.evaluate("""async () => {
-        const started = () => Array.isArray(globalThis.splinecam) && splinecam.length > 0;
-        const message = () => document.querySelector(".splinecam-failure");
-        const runs = document.documentElement.classList.contains("splinecam-page");
-        const end = Date.now() + 60000;
-        while (runs && !started() && !message() && Date.now() < end) {
-            await new Promise((resolve) => setTimeout(resolve, 10));
-        }
-        const text = document.body.innerText;
-        if (message()) return message().innerText.length > 20 ? "message" : "blank";
-        if (started()) return document.styleSheets.length ? "viewer" : "without style";
-        return text.includes("could") && text.includes("start") ? "text" : `blank: ${text}`;
-    }""")
-    return str(found)
+    return str(page.evaluate(OUTCOME, PATIENCE))
 
 
 def assert_never_blank(browser: Any, pages: dict[str, bytes], folder: Path) -> set[str]:
     found, path = set(), folder / "damaged.html"
     context = browser.new_context(viewport={"width": 500, "height": 400})
     page = context.new_page()
+    page.set_default_timeout(PATIENCE)
     for about, data in pages.items():
         path.write_bytes(data)
         shown = outcome(page, path)

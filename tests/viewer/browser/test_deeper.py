@@ -119,8 +119,7 @@ def test_too_many_regions_begin_with_a_window(drive: Drive) -> None:
         assert driver.ask("v.pick(v.camera().toScreen(x))", middle) is not None
         driver.page.mouse.move(*driver.at(*driver.place(*middle)))
         driver.page.mouse.wheel(0, 600)
-        driver.idle()
-        assert "more than 600 regions" in driver.page.locator(".sc-status").inner_text()
+        driver.page.get_by_text("more than 600 regions").wait_for()
 
 
 def test_the_camera_follows_python_and_tells_it(drive: Drive) -> None:
@@ -132,6 +131,5 @@ def test_the_camera_follows_python_and_tells_it(drive: Drive) -> None:
         assert driver.state["center"] == [0.25, 0.5]
         assert driver.state["color"] == "slope"
         driver.zoom(0.25, 0.5, 0.01)
-        driver.page.wait_for_timeout(400)
-        driver.idle()
-        assert viewer.state["width"] == pytest.approx(driver.state["width"])
+        width = pytest.approx(driver.state["width"])
+        driver.until_python(lambda: viewer.state["width"] == width)

@@ -106,7 +106,7 @@ def test_dragging_is_exact_and_double_click_goes_deeper(drive: Drive, page: Path
     driver.idle()
     assert driver.ask("v.camera().toScreen(x)", place) == pytest.approx([340, 220], abs=1e-6)
     width = driver.ask("v.camera().width")
-    driver.page.mouse.dblclick(*driver.at(300, 300))
+    driver.double_click(*driver.at(300, 300))
     driver.idle()
     assert driver.ask("v.camera().width") == pytest.approx(width / 4)
 
