@@ -29,7 +29,7 @@ Real = Callable[[Tensor], Tensor]
 
 _Judged = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
-_MARGIN = 2.0  # faces stay if they are certain even with this many times their bound
+_MARGIN = 1.25  # faces stay if the network at their corners is certain by so many bounds
 _WASTE = 0.05  # the part of a bound below which curvature is not what keeps a triangle undecided
 _PROGRESS = 0.9  # the part of the undecided area that divided triangles may keep
 _PATIENCE = 2  # rounds without progress after which the rest is left undecided
@@ -109,30 +109,44 @@ def refined(found: Bounded, real: Real, cells: Cells, goal: Goal, layer: int) ->
 
     layer: the number that new edges and vertices get as their layer.
     """
-    whole = float(found.mesh.areas_and_centroids()[0].sum())
-    areas = _undecided(found, goal)
-    chosen = slacks_of_faces(found.mesh, found.values, _MARGIN * found.bounds, goal.level) <= 0
-    chosen &= ~_too_thin(found.mesh)
+    sizes = found.mesh.areas_and_centroids()[0]
+    whole = float(sizes.sum())
+    areas = undecided_areas(found.mesh, sizes, found.values, found.bounds, goal.level)
+    chosen = _uncertain(found, areas > 0, real, goal) & ~_too_thin(found.mesh, sizes)
     while bool((chosen & (areas > 0)).any()):
         area = goal.share * whole - float(areas[~chosen].sum())
         task = _Task(real, cells, goal, whole, area)
         made = _divided(_begun(found, chosen, task), task, len(chosen) - int(chosen.sum()))
         found = _stitched(found, made, layer)
-        chosen = _held_back(found, made, task)
-        areas = _undecided(found, goal)
+        areas, sizes = (
+            torch.cat([old[~chosen], new]) for old, new in ((areas, made.band), (sizes, made.areas))
+        )
+        chosen = _holding(found, made, task) & ~_too_thin(found.mesh, sizes)
+        chosen[-len(made.areas) :] = bool(chosen.any())
     return found._replace(undecided=float(areas.sum()) / whole)
 
 
-def _undecided(found: Bounded, goal: Goal) -> Tensor:
-    """The undecided area of each face, (F,)."""
-    return undecided_areas(found.mesh, found.values, found.bounds, goal.level)
+def _uncertain(found: Bounded, undecided: Tensor, real: Real, goal: Goal) -> Tensor:
+    """The faces (F,) that are undecided, or whose values would keep their neighbours undecided.
+
+    Where the network itself is closer to a change of the class than the values of a face are to the
+    network, triangles beside this face cannot be certain.
+    """
+    # The network is no farther from the values than by one more bound.
+    near = slacks_of_faces(found.mesh, found.values, (1 + _MARGIN) * found.bounds, goal.level) <= 0
+    some = near.nonzero()[:, 0]
+    if not some.shape[0]:
+        return undecided
+    part = found.mesh.select(some)[0]
+    slack = slacks_of_faces(part, real(part.uv), _MARGIN * found.bounds[some], goal.level)
+    near[some] = slack <= 0
+    return near | undecided
 
 
-def _too_thin(mesh: Mesh) -> Tensor:
-    """The faces that are thinner than rounding allows to divide them, (F,)."""
+def _too_thin(mesh: Mesh, sizes: Tensor) -> Tensor:
+    """The faces, of these areas (F,), that are too thin to divide them in spite of rounding."""
     box = mesh.boxes()
-    extent = (box[:, 2:] - box[:, :2]).amax(1)
-    return mesh.areas_and_centroids()[0] <= THINNEST * extent
+    return sizes <= THINNEST * (box[:, 2:] - box[:, :2]).amax(1)
 
 
 def _begun(found: Bounded, chosen: Tensor, task: _Task) -> _Triangles:
@@ -280,8 +294,8 @@ def _stitched(found: Bounded, made: _Triangles, layer: int) -> Bounded:
     )
 
 
-def _held_back(found: Bounded, made: _Triangles, task: _Task) -> Tensor:
-    """The faces (F,) to refine next, as values that they hold keep triangles undecided; or none.
+def _holding(found: Bounded, made: _Triangles, task: _Task) -> Tensor:
+    """The other faces, (F,), that keep triangles undecided by the values that they hold.
 
     found: the mesh with the triangles, which are its last faces.
     """
@@ -296,6 +310,4 @@ def _held_back(found: Bounded, made: _Triangles, task: _Task) -> Tensor:
     held[vertex[-3 * count :].view(-1, 3)[stuck[:, None] & (errors > 0).any(2)]] = True
     chosen = mesh.sums(held[vertex].long()) > 0
     chosen[-count:] = False
-    chosen &= ~_too_thin(mesh)
-    chosen[-count:] = bool(chosen.any())
     return chosen

@@ -29,14 +29,15 @@ def slacks_of_faces(mesh: Mesh, values: Tensor, bounds: Tensor, level: float) ->
     return found
 
 
-def undecided_areas(mesh: Mesh, values: Tensor, bounds: Tensor, level: float) -> Tensor:
-    """Upper bounds on the area of each face where the class is uncertain, (F,).
+def undecided_areas(
+    mesh: Mesh, sizes: Tensor, values: Tensor, bounds: Tensor, level: float
+) -> Tensor:
+    """Upper bounds on the area of each face, of size (F,), where the class is uncertain, (F,).
 
     They are those of ``band_shares`` for triangles, and the whole area of other uncertain faces.
     """
-    areas = mesh.areas_and_centroids()[0]
     uncertain = slacks_of_faces(mesh, values, bounds, level) <= 0
-    found = torch.where(uncertain, areas, 0.0)
+    found = torch.where(uncertain, sizes, 0.0)
     face = (uncertain & (mesh.counts() == 3)).nonzero()[:, 0]
     entry = take(mesh.offsets, face)[:, None] + torch.arange(3, device=face.device)
     corners = take(values, mesh.corner_vertices()[entry].view(-1)).view(
