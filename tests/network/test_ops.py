@@ -19,6 +19,7 @@ from fixtures.op_cases import (
     MAXIMUM,
     PIECEWISE,
     SCATTER,
+    SMOOTH,
     SORT,
     TERMINAL,
     Calls,
@@ -42,6 +43,7 @@ from splinecam.network.ops import (
     Piecewise,
     Rejected,
     Scatter,
+    Smooth,
     Sort,
     Terminal,
     op_table,
@@ -50,6 +52,7 @@ from splinecam.network.ops import (
     target_name,
 )
 from splinecam.network.program import Program
+from splinecam.network.smooth_scalar import SmoothScalar
 
 RULES = registered_ops()
 
@@ -113,6 +116,7 @@ def test_every_supported_op_has_a_case() -> None:
     assert sorted(names_of(Scatter)) == sorted(SCATTER)
     assert sorted(names_of(Composite)) == sorted(COMPOSITE)
     assert sorted(names_of(Comparison)) == sorted(COMPARISON)
+    assert sorted(names_of(Smooth)) == sorted(SMOOTH)
     assert sorted(names_of(Terminal)) == sorted(TERMINAL)
 
 
@@ -311,6 +315,24 @@ def test_pools_of_every_kind(seed: int) -> None:
         assert torch.equal(pool(z, kernel, **options).flatten(1), best)
 
 
+@pytest.mark.parametrize(
+    ("name", "index"), [(name, i) for name, cases in SMOOTH.items() for i in range(len(cases))]
+)
+def test_smooth(name: str, index: int) -> None:
+    case, curve = SMOOTH[name][index]
+    program = capture(Calls(case), case.shape, smooth=True)
+    (layer,) = program.layers
+    assert isinstance(layer, SmoothScalar)
+    assert layer.curve == curve
+    x = points(case, scale=3.0)
+    check_equal(program, case, x)
+    check_bounds(program, case, x)
+    with pytest.raises(TypeError, match="smooth"):
+        layer.pieces(x)
+    with pytest.raises(UnsupportedOpError, match=r"smooth=1e-3\) replaces it"):
+        capture(Calls(case), case.shape)
+
+
 @pytest.mark.parametrize("name", TERMINAL)
 def test_terminal(name: str) -> None:
     case, label = TERMINAL[name]
@@ -322,6 +344,11 @@ def test_terminal(name: str) -> None:
     middle = Case(lambda x, k: (lambda y: y + y.flip(-1))(case.call(x, k)), case.shape)
     with pytest.raises(UnsupportedOpError, match="not piecewise linear"):
         capture(Calls(middle), case.shape)
+    if "softmax" not in name:
+        program = capture(Calls(middle), case.shape, smooth=True)
+        assert program.stripped is None
+        assert [type(layer) for layer in program.layers] == [SmoothScalar]
+        torch.testing.assert_close(program(x), Calls(middle)(x), rtol=1e-13, atol=1e-13)
 
 
 def simple_call(name: str) -> Case | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.signs import Signs
 from splinecam.network.curves import Curve
-from splinecam.network.nonlinearities import Nonlinearity
+from splinecam.network.nonlinearities import Nonlinearity, Operation
 from splinecam.network.ops import Bound
 
 __all__ = ["SmoothScalar", "apply_curve"]
@@ -77,6 +78,11 @@ class SmoothScalar(Nonlinearity):
         magnitude = self.curve.value_bound(low, high)
         error = self.curve.slope_bound(low, high) * bound.error
         return Bound(magnitude, error + self.rounding * EPS * magnitude)
+
+    def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Nonlinearity:
+        curve = self.curve.to(device)
+        operation = Operation(apply_curve, (Operation.VARIABLE, curve), {})
+        return replace(self, curve=curve, operation=operation)
 
     def _refuse(self) -> NoReturn:
         raise TypeError(

@@ -46,7 +46,7 @@ class Shape:
         return list(zip((-inf, *levels), (*levels, inf), self.signs, strict=True))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Curve(ABC):
     """A function of one variable, applied to tensors of float64 entry by entry.
 
@@ -95,6 +95,10 @@ class Curve(ABC):
         The error that a rounded argument would make, EPS times slope and argument, is not in it.
         """
         return 8.0
+
+    def to(self, device: torch.device) -> Curve:
+        """The same function for tensors on a device."""
+        return self
 
     def inflections(self, low: float, high: float) -> tuple[float, ...]:
         """The levels between two numbers at which the second derivative changes its sign."""
@@ -181,7 +185,7 @@ def extremes(
 
     points: levels with what the function is there. Infinite ends count as very large ones.
     """
-    low, high = low.clamp(min=-_LARGEST), high.clamp(max=_LARGEST)
+    low, high = (end.clamp(-_LARGEST, _LARGEST) for end in (low, high))
     first, last = function(low), function(high)
     least, most = torch.minimum(first, last), torch.maximum(first, last)
     for level, number in points:

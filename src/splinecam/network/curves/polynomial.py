@@ -59,7 +59,7 @@ class Hardswish(Curve):
         return torch.where(z <= -3, 0.0, torch.where(z >= 3, 1.0, between))
 
     def curvature(self, z: Tensor) -> Tensor:
-        return torch.where(z.abs() < 3, 1 / 3, 0.0)
+        return (z.abs() < 3).to(z.dtype) / 3
 
     @property
     def kinks(self) -> tuple[tuple[float, float], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, TypeVar, overload
 
 import torch
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Curvature = float | Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,12 @@ class CustomOp:
     """The rule of a registered target, which is affine if neither field is given.
 
     cuts: affine functions of the input whose zeros are the borders. table: from a module to its
-    functions of one variable.
+    functions of one variable. curvature: a bound on the second derivative of a smooth function.
     """
 
     cuts: Callable[..., Tensor] | None = None
     table: Callable[[Any], Table] | None = None
+    curvature: Curvature | None = None
 
 
 _CLASSES: dict[type, CustomOp] = {}
@@ -52,14 +55,26 @@ _OPERATORS: dict[str, CustomOp] = {}
 
 @overload
 def register_op(
-    target: None = None, *, affine: bool = False, cuts: Callable[..., Tensor] | None = None
+    target: None = None,
+    *,
+    affine: bool = False,
+    cuts: Callable[..., Tensor] | None = None,
+    curvature: Curvature | None = None,
 ) -> Callable[[T], T]: ...
 @overload
 def register_op(
-    target: T, *, affine: bool = False, cuts: Callable[..., Tensor] | None = None
+    target: T,
+    *,
+    affine: bool = False,
+    cuts: Callable[..., Tensor] | None = None,
+    curvature: Curvature | None = None,
 ) -> T: ...
 def register_op(
-    target: Any = None, *, affine: bool = False, cuts: Callable[..., Tensor] | None = None
+    target: Any = None,
+    *,
+    affine: bool = False,
+    cuts: Callable[..., Tensor] | None = None,
+    curvature: Curvature | None = None,
 ) -> Any:
     """Tell ``partition`` how to treat a class of modules, or a custom operator.
 
@@ -67,7 +82,11 @@ def register_op(
     of one activation (``torch.ops.mylib.foo``, or ``"mylib::foo"``). Without it, a decorator.
     affine: the output is an affine function of the input. cuts: otherwise, functions of the input
     whose zeros are the borders of the pieces: ``cuts(module, x)`` or, for an operator, ``cuts`` of
-    the operator's own arguments; from (B, ...) to (B, m), affine in x.
+    the operator's own arguments; from (B, ...) to (B, m), affine in x. curvature: for a smooth
+    function of one variable, applied to every entry, a bound on its second derivative: a number, or
+    a function ``curvature(module, low, high)`` of tensors with the ends of intervals; for an
+    operator, ``curvature(low, high)`` and then the operator's other arguments. Slopes come from
+    autograd. Such a function is replaced by ``partition(..., smooth=1e-3)``.
 
     What is registered is tried out when a model is captured. A later registration of the same
     target replaces this one.
@@ -82,11 +101,16 @@ def register_op(
     4
     >>> sc.unregister_op(Fold)
     """
-    if affine == (cuts is not None):
-        raise ValueError("give either affine=True, or cuts= with the functions of the borders")
+    if [affine, cuts is not None, curvature is not None].count(True) != 1:
+        raise ValueError(
+            "give either affine=True, or cuts= with the functions of the borders, or curvature= "
+            "with a bound on the second derivative"
+        )
     if cuts is not None and not callable(cuts):
         raise TypeError(f"cuts must be a function, not {type(cuts).__name__}")
-    rule = CustomOp(cuts)
+    if curvature is not None:
+        _check_curvature(curvature)
+    rule = CustomOp(cuts, curvature=curvature)
 
     def register(target: Any) -> Any:
         table, key = _place(target)
@@ -94,6 +118,19 @@ def register_op(
         return target
 
     return register if target is None else register(target)
+
+
+def _check_curvature(curvature: Any) -> None:
+    if callable(curvature):
+        return
+    if isinstance(curvature, bool) or not isinstance(curvature, (int, float)):
+        kind = type(curvature).__name__
+        raise TypeError(f"curvature must be a number or a function of intervals, not {kind}")
+    if not 0 <= curvature < inf:
+        raise ValueError(
+            f"curvature must be a finite bound on the second derivative, not {curvature}: a "
+            "function without one, such as sqrt at 0 or a step, cannot be replaced by pieces"
+        )
 
 
 def unregister_op(target: Any) -> None:

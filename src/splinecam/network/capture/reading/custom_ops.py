@@ -12,16 +12,19 @@ from torch import Tensor, fx
 
 from splinecam._util.tolerances import EPS
 from splinecam.network.capture.reading.constants import has_size
+from splinecam.network.capture.reading.curve_check import check_curve
 from splinecam.network.capture.reading.custom_op_check import Problem, check_custom_op
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall
+from splinecam.network.capture.reading.smooth_functions import add_curve
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.opaque_modules import (
     OpaqueModule,
     as_columns,
     opaque_module_of,
 )
+from splinecam.network.curves.taught import TaughtCurve
 from splinecam.network.nonlinearities import CustomNonlinearity, Operation, PiecewiseScalar
-from splinecam.network.ops import Affine, Bound, target_name
+from splinecam.network.ops import OPTION, Affine, Bound, target_name
 from splinecam.network.ops.bounds import measured_bound
 from splinecam.network.ops.register import CustomOp, Table, rule_of_operator
 from splinecam.network.ops.rejected import MIXES
@@ -55,6 +58,7 @@ class _Call:
     value: Function
     borders: Function | None = None
     table: Table | None = None
+    curvature: Function | None = None
 
     def step(self, name: str, run: Function) -> Step:
         """An affine function of x as a step; its coefficients are not known, but measured."""
@@ -85,12 +89,16 @@ def add_custom(builder: GraphBuilder, call: NodeCall) -> str | None:
     rows, result_rows = builder.rows[found.x.name], builder.batch.rows(node.meta["val"])
     if result_rows is None:
         return MIXES
+    if found.curvature is not None and not builder.smooth:
+        return f"it is registered as smooth: {OPTION}"
     if found.table is not None:
         _add_table(builder, node, found, found.table)
         return None
     if not (rows.plain and result_rows.plain):
         return "the first dimension of its input and of its output must be the batch"
     try:
+        if found.curvature is not None:
+            return _add_taught(builder, node, found, found.curvature)
         _add_checked(builder, node, found)
     except Problem as problem:
         return str(problem)
@@ -100,7 +108,8 @@ def add_custom(builder: GraphBuilder, call: NodeCall) -> str | None:
 def _module_call(module: OpaqueModule, x: Ref, device: torch.device) -> _Call:
     state = module.on(device)
     borders = None if module.rule.cuts is None else module.borders
-    return _Call(module.kind, x, state, module.value, borders, module.table(state))
+    curvature = None if module.rule.curvature is None else module.curvature
+    return _Call(module.kind, x, state, module.value, borders, module.table(state), curvature)
 
 
 _HERE = object()  # stands for the activation in an operator's arguments
@@ -120,13 +129,24 @@ def _operator_call(builder: GraphBuilder, call: NodeCall) -> _Call | None:
     target: Any = call.node.target
     borders = call.rule.cuts
     columns = None if borders is None else partial(_call_columns, borders)
-    return _Call(target_name(target), x, constants, partial(_call, target), columns)
+    limit = call.rule.curvature
+    curvature = None if limit is None else partial(_call_limit, limit)
+    value = partial(_call, target)
+    return _Call(target_name(target), x, constants, value, columns, curvature=curvature)
 
 
 def _call(run: Function, x: Tensor, constants: Any) -> Tensor:
     args, kwargs = constants
     given = [x if item is _HERE else item for item in args]
     return run(*given, **{key: x if item is _HERE else item for key, item in kwargs})
+
+
+def _call_limit(limit: Any, low: Tensor, high: Tensor, constants: Any) -> Any:
+    """A bound on the second derivative; it is given the other arguments of the operator too."""
+    args, kwargs = constants
+    others = [item for item in args if item is not _HERE]
+    named = {key: item for key, item in kwargs if item is not _HERE}
+    return limit(low, high, *others, **named) if callable(limit) else limit
 
 
 def _call_columns(run: Function, x: Tensor, constants: Any) -> Tensor:
@@ -163,6 +183,17 @@ def _add_checked(builder: GraphBuilder, node: fx.Node, call: _Call) -> None:
         result=node.name,
         shape=borders(x).shape[1:],
     )
+
+
+def _add_taught(
+    builder: GraphBuilder, node: fx.Node, call: _Call, curvature: Function
+) -> str | None:
+    """Add a smooth function of one variable, if its bound holds."""
+    constants = resolve(call.constants, {}, 1, builder.device)
+    curve = TaughtCurve(call.kind, call.value, curvature, constants)
+    shape = tuple(builder.shape_of(call.x, 1)[1:])
+    check_curve(curve, lambda x: call.value(x, constants), shape, builder.device)
+    return add_curve(builder, node, curve, call.x)
 
 
 def _add_table(builder: GraphBuilder, node: fx.Node, call: _Call, table: Table) -> None:

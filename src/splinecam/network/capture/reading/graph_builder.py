@@ -77,6 +77,7 @@ class GraphBuilder:
     def __init__(self, x: fx.Node, batch: Batch, device: torch.device) -> None:
         self.device = device
         self.batch = batch
+        self.smooth = False  # whether smooth functions become layers, which are replaced later
         self.constants = BatchConstants(batch, device)
         self.values: dict[fx.Node, Any] = {x: Ref(x.name)}
         self.rows: dict[str, Rows] = {}

@@ -47,11 +47,12 @@ class Reader:
 
     def __init__(self, graph: FlatGraph, device: torch.device, *, smooth: bool = False) -> None:
         self.graph = graph
-        self.smooth = smooth  # whether smooth functions become layers, which are replaced later
+        self.smooth = smooth
         self.device = device
         self.output = graph.output
         self.needed = graph.needed()
         self.builder = GraphBuilder(graph.x, graph.batch, device)
+        self.builder.smooth = smooth
         self.tail = tail_of(graph, self.needed)
         apart = () if self.tail is None else self.tail.nodes
         self.patterns = smooth_patterns(graph, self.needed, dependents(graph), apart)

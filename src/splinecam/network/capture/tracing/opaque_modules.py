@@ -67,6 +67,13 @@ class OpaqueModule:
         assert self.rule.cuts is not None
         return as_columns(self._call(self.rule.cuts, x, state))
 
+    def curvature(self, low: Tensor, high: Tensor, state: Mapping[str, Tensor]) -> Any:
+        """The bound on its second derivative on intervals."""
+        limit = self.rule.curvature
+        if not callable(limit):
+            return limit
+        return self._call(lambda module, ends: limit(module, *ends), (low, high), state)
+
     def table(self, state: Mapping[str, Tensor]) -> Table | None:
         """Its functions of one variable, if it consists of these."""
         table = self.rule.table

@@ -1,0 +1,100 @@
+"""A registered function of one variable, with a bound on its second derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splinecam._util.tolerances import EPS
+from splinecam.network.curves.curve import Curve
+from splinecam.network.values import map_tensors
+
+__all__ = ["TaughtCurve"]
+
+_ROUNDING = 256.0  # nothing is known of how a function of the user rounds
+_UPWARDS = 1 + 1e-9  # covers the rounding of slopes, and of the user's own bound
+
+
+@dataclass(frozen=True, eq=False)
+class TaughtCurve(Curve):
+    """A function whose slopes come from autograd, and all bounds from that on the curvature.
+
+    kind: what it is called. run: from entries (N, 1) and constants to results (N, 1). limit: at
+    least the modulus of the second derivative on intervals [low, high], of which tensors are given,
+    with the constants; it may be larger.
+    """
+
+    kind: str
+    run: Callable[[Tensor, Any], Tensor]
+    limit: Callable[[Tensor, Tensor, Any], Any]
+    constants: Any
+
+    @property
+    def name(self) -> str:
+        return self.kind
+
+    @property
+    def rounding(self) -> float:
+        return _ROUNDING
+
+    def to(self, device: torch.device) -> TaughtCurve:
+        moved = map_tensors(self.constants, lambda constant: constant.to(device))
+        return replace(self, constants=moved)
+
+    def value(self, z: Tensor) -> Tensor:
+        return self.run(z.reshape(-1, 1), self.constants).reshape(z.shape)
+
+    def slope(self, z: Tensor) -> Tensor:
+        return self._derivative(z, 1)
+
+    def curvature(self, z: Tensor) -> Tensor:
+        """The second derivative by autograd; where there is none, its bound."""
+        limit = self.curvature_bound(z, z)
+        try:
+            found = self._derivative(z, 2)
+        except RuntimeError:
+            return limit
+        return torch.where(found.abs() <= limit, found, limit)
+
+    def _derivative(self, z: Tensor, order: int) -> Tensor:
+        with torch.inference_mode(False), torch.enable_grad():
+            x = z.detach().clone().reshape(-1, 1).requires_grad_()
+            found = self.run(x, self.constants)
+            for left in range(order, 0, -1):
+                (found,) = torch.autograd.grad(found.sum(), x, create_graph=left > 1)
+        return found.detach().reshape(z.shape)
+
+    def inflections(self, low: float, high: float) -> tuple[float, ...]:
+        return ()  # they are not known
+
+    def curvature_bound(self, low: Tensor, high: Tensor) -> Tensor:
+        found = torch.as_tensor(self.limit(low, high, self.constants)).to(low)
+        return found.expand(low.shape) * _UPWARDS
+
+    def slope_bound(self, low: Tensor, high: Tensor) -> Tensor:
+        middle, reach = _around(low, high)
+        slope = self.slope(middle).abs() * _UPWARDS
+        return slope + self.curvature_bound(low, high) * reach
+
+    def slope_variation(self, low: Tensor, at: Tensor, high: Tensor) -> Tensor:
+        reach = torch.maximum(high - at, at - low).clamp(min=0) * _UPWARDS
+        rounding = _ROUNDING * EPS * self.slope_bound(low, high)
+        return self.curvature_bound(low, high) * reach + rounding
+
+    def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
+        middle, reach = _around(low, high)
+        return self.value(middle).abs() * _UPWARDS + self.slope_bound(low, high) * reach
+
+    def bends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        either = torch.ones_like(low, dtype=torch.bool)
+        return either, either
+
+
+def _around(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """The middle of intervals, and how far they reach from it."""
+    middle = low + (high - low) / 2
+    return middle, torch.maximum(high - middle, middle - low) * _UPWARDS

@@ -1,0 +1,275 @@
+"""Smooth functions against 80 digits of mpmath, their bounds against samples."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import mpmath
+import pytest
+import torch
+from torch import Tensor
+
+from splinecam._util.tolerances import EPS
+from splinecam.network.curves import (
+    Cosine,
+    Curve,
+    Exp,
+    ExponentialLinear,
+    Gelu,
+    GeluTanh,
+    Hardswish,
+    Mish,
+    Power,
+    Sigmoid,
+    Silu,
+    Sine,
+    Softplus,
+    Softsign,
+    Tanh,
+)
+from splinecam.network.smooth_scalar import apply_curve
+
+Real = Any
+mp = mpmath.mp.clone()
+mp.dps = 80
+
+
+def logistic(z: Real) -> Real:
+    return 1 / (1 + mp.exp(-z))
+
+
+def gelu_tanh(z: Real) -> Real:
+    return z * logistic(2 * mp.sqrt(2 / mp.pi) * (z + mp.mpf(0.044715) * z**3))
+
+
+def softplus(beta: float) -> Callable[[Real], Real]:
+    def function(z: Real) -> Real:
+        scaled = beta * z
+        return (max(scaled, mp.mpf(0)) + mp.log1p(mp.exp(-abs(scaled)))) / beta
+
+    return function
+
+
+def elu(below: float, rate: float, above: float) -> Callable[[Real], Real]:
+    return lambda z: above * z if z > 0 else below * mp.expm1(rate * z)
+
+
+def hardswish(z: Real) -> Real:
+    return z * min(max(z + 3, mp.mpf(0)), mp.mpf(6)) / 6
+
+
+CURVES: list[tuple[Curve, Callable[[Real], Real]]] = [
+    (Gelu(), lambda z: z * mp.erfc(-z / mp.sqrt(2)) / 2),
+    (GeluTanh(), gelu_tanh),
+    (Silu(), lambda z: z * logistic(z)),
+    (Mish(), lambda z: z * mp.tanh(softplus(1.0)(z))),
+    (Softplus(1.0, 20.0), softplus(1.0)),
+    (Softplus(2.5, 20.0), softplus(2.5)),
+    (Softplus(-1.0), softplus(-1.0)),
+    (ExponentialLinear(0.75), elu(0.75, 1.0, 1.0)),
+    (ExponentialLinear(0.5, 2.0, 1.0, "celu"), elu(0.5, 2.0, 1.0)),
+    (ExponentialLinear(1.75, 1.0, 1.05, "selu"), elu(1.75, 1.0, 1.05)),
+    (Tanh(), mp.tanh),
+    (Sigmoid(), logistic),
+    (Hardswish(), hardswish),
+    (Softsign(), lambda z: z / (1 + abs(z))),
+    (Sine(), mp.sin),
+    (Cosine(), mp.cos),
+    (Exp(), mp.exp),
+    (Power(2), lambda z: z**2),
+    (Power(3), lambda z: z**3),
+    (Power(6), lambda z: z**6),
+]
+NAMES = [f"{curve.name}-{i}" for i, (curve, _) in enumerate(CURVES)]
+every_curve = pytest.mark.parametrize(("curve", "exact"), CURVES, ids=NAMES)
+
+BASE = [0.0, 1e-300, 1e-160, 1e-17, 1e-8, 1.0, 3.0, 20.0, 37.0, 40.0, 700.0, 745.0, 800.0, 1e4]
+NEAR = [1e-9, 3 - 1e-9, 3 + 1e-9, 1.4142, 2.3994]  # beside kinks and inflections
+HUGE = [1e8, 1e154, 1e155, 1e200, 1.7e308]
+STEP = mp.mpf(10) ** -15
+
+
+def numbers(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+@cache
+def levels() -> Tensor:
+    nasty = numbers(*BASE, *NEAR)
+    return torch.cat([3 * random(30), 30 * random(15), nasty, -nasty])
+
+
+@cache
+def derivatives(index: int) -> list[tuple[Real, Real, Real]]:
+    """The function and its derivatives at all levels, by differences over tiny steps."""
+    exact, found = CURVES[index][1], []
+    for z in map(mp.mpf, levels().tolist()):
+        before, at, after = (exact(z + k * STEP) for k in (-1, 0, 1))
+        slope = (after - before) / (2 * STEP)
+        found.append((at, slope, (after - 2 * at + before) / STEP**2))
+    return found
+
+
+def jumps_of(curve: Curve) -> list[float]:
+    """Where the first or the second derivative jumps."""
+    return [level for level, _ in (*shape_limits(curve, 0), *shape_limits(curve, 1))]
+
+
+def shape_limits(curve: Curve, order: int) -> tuple[tuple[float, float], ...]:
+    if isinstance(curve, (Sine, Cosine)):
+        return ()
+    return (curve.shape.slope_limits, curve.shape.curvature_limits)[order]
+
+
+def beside_jumps(curve: Curve, z: float) -> bool:
+    return any(abs(z - level) < 1e-12 for level in jumps_of(curve))
+
+
+@pytest.mark.parametrize("index", range(len(CURVES)), ids=NAMES)
+def test_values_and_derivatives_are_accurate(index: int) -> None:
+    curve = CURVES[index][0]
+    z = levels()
+    made = [function(z).tolist() for function in (curve.value, curve.slope, curve.curvature)]
+    for at, *found, exact in zip(z.tolist(), *made, derivatives(index), strict=True):
+        value, slope, curvature = exact
+        if isinstance(curve, Exp) and at > 709:
+            assert found == [torch.inf] * 3
+            continue
+        # Terms of derivatives cancel near zero; far out, a rounded argument is an error of its own.
+        noise = 8 * EPS if abs(at) < 5 else 1e-30
+        off = [abs(mp.mpf(x) - y) for x, y in zip(found, exact, strict=True)]
+        assert off[0] <= 8 * EPS * abs(value) + EPS * abs(at * slope) + 1e-300, at
+        if beside_jumps(curve, at):
+            continue
+        size = max(1, *(abs(x) for x in exact))
+        assert off[1] <= EPS * (16 * abs(slope) + 4 * abs(at * curvature)) + noise * size, at
+        assert off[2] <= EPS * (16 + 4 * at * at) * abs(curvature) + noise * size, at
+
+
+@every_curve
+def test_nothing_is_lost_far_out(curve: Curve, exact: Callable[[Real], Real]) -> None:
+    z = numbers(*HUGE, *(-x for x in HUGE))
+    polynomial = isinstance(curve, (Power, Exp))
+    for function in (curve.value, curve.slope, curve.curvature):
+        found = function(z)
+        assert not found.isnan().any()
+        assert polynomial or found.isfinite().all()
+    ends = numbers(-torch.inf, torch.inf, -torch.inf), numbers(-50.0, torch.inf, torch.inf)
+    for bound in (curve.slope_bound, curve.curvature_bound):
+        assert not bound(*ends).isnan().any()
+    if not polynomial and not isinstance(curve, (Sine, Cosine)):
+        off = abs(mp.mpf(float(curve.value(numbers(1e8)))) - exact(mp.mpf(1e8)))
+        assert off <= 8 * EPS * 1e8
+
+
+@every_curve
+def test_bounds_on_intervals(curve: Curve, exact: Callable[[Real], Real]) -> None:
+    middle, width = 4 * random(300), torch.exp(2 * random(300, seed=1) - 2)
+    low, high = middle - width, middle + width
+    at = low + (high - low) * torch.rand(300, dtype=torch.float64)
+    low[:2], high[:2], at[:2] = 0.0, numbers(0.0, 3.0), 0.0  # an interval that is a point
+    share = torch.linspace(0, 1, 1001, dtype=torch.float64)[:, None]
+    z = torch.cat([low + (high - low) * share, low[None], high[None]])
+    slope, curvature = curve.slope(z), curve.curvature(z)
+    for bound, found in (
+        (curve.value_bound(low, high), curve.value(z)),
+        (curve.slope_bound(low, high), slope),
+        (curve.curvature_bound(low, high), curvature),
+        (curve.slope_variation(low, at, high), slope - curve.slope(at)),
+    ):
+        largest = found.abs().amax(0)
+        assert (bound >= largest).all()
+        close = bound <= 1.02 * largest + 1e-9
+        assert close.double().mean() > 0.9  # the others have a jump, or an extremum between samples
+    below, above = curve.bends(low, high)
+    assert ((curvature < 0).any(0) <= below)[2:].all()  # a single point has no chord
+    assert ((curvature > 0).any(0) <= above)[2:].all()
+    clear = (curvature.abs() > 1e-9).all(0) & (curvature.sign() == curvature.sign()[0]).all(0)
+    clear[:2] = False
+    for level, _ in curve.kinks:
+        clear &= ~((low < level) & (high > level))
+    assert (below ^ above)[clear].all()
+
+
+@every_curve
+def test_bounds_are_sound_where_extrema_are(curve: Curve, exact: Callable[[Real], Real]) -> None:
+    """Tiny intervals around every level of the shape, evaluated with 80 digits."""
+    if isinstance(curve, (Sine, Cosine)):
+        found = [0.0, mp.pi / 2, mp.pi, -mp.pi / 2, 100 * mp.pi, 1e8]
+    else:
+        shape = curve.shape
+        found = [*shape.extrema, *shape.inflections, *shape.curvature_extrema, *jumps_of(curve)]
+    for level in map(float, found):
+        for left, right in ((1e-7, 1e-7), (0.0, 1e-9), (1e-9, 0.0), (0.0, 0.0)):
+            low, high = numbers(level - left), numbers(level + right)
+            bounds = [float(f(low, high)) for f in (curve.slope_bound, curve.curvature_bound)]
+            for z in (mp.mpf(float(low)), mp.mpf(level), mp.mpf(float(high))):
+                sides = (-1, 1) if beside_jumps(curve, float(z)) else (0,)
+                for side in sides:
+                    middle = z + side * 2 * STEP
+                    before, at, after = (exact(middle + k * STEP) for k in (-1, 0, 1))
+                    reached = side == 0 or float(low) <= float(z) <= float(high)
+                    slack = mp.mpf(10) ** -12 if side else mp.mpf(10) ** -25
+                    assert reached
+                    assert abs(after - before) / (2 * STEP) <= bounds[0] + slack
+                    assert abs(after - 2 * at + before) / STEP**2 <= bounds[1] + slack
+
+
+@every_curve
+def test_levels_of_the_shape_are_roots(curve: Curve, exact: Callable[[Real], Real]) -> None:
+    """Derivatives change their sign there, and nowhere else."""
+    grid = torch.linspace(-30, 30, 60001, dtype=torch.float64) + 1e-5
+    slope, curvature = curve.slope(grid), curve.curvature(grid)
+    shape = None if isinstance(curve, (Sine, Cosine)) else curve.shape
+    inner = curve.inflections(-30.0, 30.0)
+    changes = (curvature[1:] * curvature[:-1] < 0).nonzero()[:, 0]
+    assert len(changes) <= len(inner)
+    for i in changes.tolist():
+        assert any(grid[i] - 1e-3 <= level <= grid[i + 1] + 1e-3 for level in inner)
+    if shape is None:
+        assert len(changes) == len(inner)
+        return
+    far = curvature.abs() > 1e-12 * curvature.abs().max()  # elsewhere rounding decides
+    third = curvature.diff()
+    turning = (third[1:] * third[:-1] < 0) & far[1:-1]
+    known = [*shape.curvature_extrema, *(level for level, _ in shape.curvature_limits)]
+    for i in turning.nonzero()[:, 0].tolist():
+        beside = any(abs(float(grid[i + 1]) - level) < 3e-3 for level in known)
+        assert beside or abs(third[i]) < 1e-12 * curvature.abs().max()
+    for level, jump in curve.kinks:
+        before, after = curve.slope(numbers(level - 1e-9, level + 1e-9)).tolist()
+        assert abs(after - before - jump) < 1e-8
+    assert all(low < high for low, high in pairwise(inner))
+    assert slope.isfinite().all()
+
+
+@every_curve
+def test_curves_can_be_pickled_and_differentiated(
+    curve: Curve, exact: Callable[[Real], Real]
+) -> None:
+    assert pickle.loads(pickle.dumps(curve)) == curve
+    z = torch.cat([random(20), numbers(-800.0, -1e200, 1e-300)]).requires_grad_()
+    (slope,) = torch.autograd.grad(apply_curve(z, curve).sum(), z)
+    assert torch.equal(slope, curve.slope(z))
+    _, along = torch.func.jvp(lambda x: apply_curve(x, curve), (z,), (torch.ones_like(z),))
+    assert torch.equal(along, slope)
+    each = torch.func.vmap(lambda x: apply_curve(x, curve))(z)
+    assert torch.equal(each, curve.value(z))
+
+
+def test_a_softplus_that_jumps_says_so() -> None:
+    curve = Softplus(1.0, 20.0)
+    z = torch.linspace(15, 25, 1001, dtype=torch.float64)
+    off = (torch.nn.functional.softplus(z) - curve.value(z)).abs()
+    assert off.max() > 1e-9
+    assert (off <= curve.rounding * EPS * curve.value(z)).all()
+    assert Softplus(-1.0).rounding < 100
