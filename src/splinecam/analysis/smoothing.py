@@ -41,8 +41,8 @@ class Smoothing:
     replaced; refined: whether regions at the decision boundary were divided further, into triangles
     that have the model's own outputs at their corners.
 
-    >>> bounds = torch.tensor([[0.0005], [0.001]])
-    >>> Smoothing(torch.tensor([0.001]), bounds, (SmoothLayer("1", "gelu", 64, 1984),))
+    >>> bounds = torch.tensor([[0.0005], [0.001]], dtype=torch.float64)
+    >>> Smoothing(bounds[1], bounds, (SmoothLayer("1", "gelu", 64, 1984),))
     Smoothing(1 layer replaced: gelu, 31 pieces per unit on average; outputs within 0.001)
     """
 
