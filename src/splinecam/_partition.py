@@ -34,6 +34,7 @@ from splinecam.analysis.regions import Region
 from splinecam.analysis.sampling import sample_regions
 from splinecam.analysis.smoothing import Smoothing
 from splinecam.engine.run import Outcome, run
+from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.network.capture import FirstLayers
@@ -190,7 +191,7 @@ class Partition(PartitionData, Views[Region]):
         that come earlier in ``layers`` count as earlier, also those of another branch.
 
         layer: how many layers, from 0 for the undivided domain to ``len(part.layers)``; or the name
-        of the last one.
+        of the last one. A partition of a model with smooth functions has none but the last.
 
         >>> import splinecam as sc
         >>> model = nn.Sequential(nn.Identity(), nn.ReLU(), nn.Hardtanh(-9, 1))
@@ -198,6 +199,11 @@ class Partition(PartitionData, Views[Region]):
         >>> [len(part.at_layer(k)) for k in range(3)], len(part.at_layer("1"))
         ([1, 4, 9], 4)
         """
+        if self.smoothing is not None:
+            raise SplineCamError(
+                "The bounds of a model with smooth functions are about its outputs, not about its "
+                "layers. Partition the first layers as a module of their own, with smooth=..."
+            )
         count = layer_count(self, layer)
         model = FirstLayers(self.model, count, self.output)
         with torch.inference_mode(False), torch.no_grad():

@@ -290,3 +290,17 @@ def test_the_band_is_drawn_unless_it_is_switched_off() -> None:
     drawn, plain = (part.plot(band=band) for band in (True, False))
     assert len(drawn.patches) == len(plain.patches) + 1
     assert part.preimage([[1.0, 0.0, 0.0]], [0.0]).plot() is not None
+
+
+def test_everything_else_is_that_of_the_piecewise_linear_network(tmp_path: Path) -> None:
+    part = bounded(2, 3, 0.05)
+    exact = sc.partition(part.model, part.domain, progress=False)
+    assert len(part.merged()) == len(exact.merged())
+    assert part.counts() == exact.counts()
+    part.to_parquet(tmp_path / "part.parquet")
+    part.to_geojson(tmp_path / "part.geojson", columns="all")
+    part.to_html(tmp_path / "part.html")
+    assert part.plot_layers() is not None
+    assert torch.equal(part.patterns()["1"], exact.patterns()["1"])
+    with pytest.raises(sc.SplineCamError, match="not about its layers"):
+        part.at_layer(1)
