@@ -156,8 +156,6 @@ def test_a_frozen_transformer_has_a_partition(norm_first: bool):
     assert len(part) > 10
     assert part.layers == ("0.layers.0", "0.layers.1")  # as in the model
     assert part.model is frozen
-    there = part.values[part.locate(x[None])[0]]
-    assert there.shape == (3,)
 
 
 def test_frozen_models_are_copied_pickled_and_moved():
@@ -182,7 +180,7 @@ def test_the_repr_lists_what_is_held():
     assert repr(frozen).splitlines() == [
         "Frozen(Handwritten at an input of shape (5, 8), 2 values held:",
         "  sqrt: denominator (5, 1)",
-        "  drop: attention pattern (2, 5, 5)",
+        "  softmax: attention pattern (2, 5, 5)",
         ")",
     ]
 

@@ -17,7 +17,7 @@ import weakref
 from abc import ABC
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Generic, Protocol
 
@@ -243,6 +243,10 @@ class _Recorder:
 
     def _object(self, kind: type, value: Any) -> None:
         """Record an object of a class that is written in Python."""
+        if is_dataclass(kind) and kind.__module__.startswith("splinecam."):
+            self.parts.append(kind)  # as the steps of a frozen model, which are all that they hold
+            self.add_all(getattr(value, field.name) for field in fields(kind))
+            return
         if _trusted(kind.__module__) or not all(map(_in_python, kind.__mro__[:-1])):
             raise Opaque
         self._class(kind)

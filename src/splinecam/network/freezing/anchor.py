@@ -10,6 +10,7 @@ from torch import Tensor, fx
 from splinecam.errors import CaptureError
 from splinecam.network.capture.isolation import widened
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph
+from splinecam.network.ops import Affine, rule_of
 from splinecam.network.values import Size
 
 __all__ = ["POINTS", "Anchor"]
@@ -41,13 +42,16 @@ class Anchor:
         return None if rows is None else rows.out(self.values[node])[0]
 
     def _computed(self, node: fx.Node) -> Any:
-        value = node.meta.get("val")
+        value: Any = node.meta.get("val")
         if type(value) in SYMBOLIC:
             self._learn(node, value)
             return self.number(value)
         args = [self._argument(item) for item in node.args]
         kwargs = {key: self._argument(item) for key, item in node.kwargs.items()}
-        target: Any = node.target
+        target, rule = node.target, rule_of(node.target)
+        if isinstance(rule, Affine) and rule.reshapes:  # a view may not fit what lies elsewhere
+            return args[0].reshape(self.graph.batch.shape_at(value, POINTS))
+        assert callable(target)
         return _in_float64(target(*args, **kwargs))
 
     def _learn(self, node: fx.Node, value: Any) -> None:

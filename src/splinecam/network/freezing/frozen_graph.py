@@ -16,9 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.errors import CaptureError
-from splinecam.network.values import DEVICE, Ref, Rows
+from splinecam.network.values import Ref, Rows
 
-__all__ = ["BatchSize", "FrozenGraph", "FrozenStep", "LayerScope", "Scope", "repeated", "weighted"]
+__all__ = [
+    "BatchSize",
+    "FrozenGraph",
+    "FrozenStep",
+    "InputDevice",
+    "LayerScope",
+    "Scope",
+    "repeated",
+    "weighted",
+]
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,11 @@ class BatchSize:
     def at(self, batch: Any) -> Any:
         """The number for a batch of a size, which may be a symbol."""
         return self.each * batch + self.more if self.more else self.each * batch
+
+
+@dataclass(frozen=True)
+class InputDevice:
+    """Stands for the device of the input."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +166,7 @@ def _resolved(item: Any, env: dict[str, Any], x: Tensor) -> Any:
         return env[item.name]
     if isinstance(item, BatchSize):
         return item.at(x.shape[0])
-    if item is DEVICE or isinstance(item, type(DEVICE)):
+    if isinstance(item, InputDevice):
         return x.device
     if isinstance(item, torch.dtype):
         return x.dtype if item.is_floating_point else item

@@ -2,8 +2,9 @@
 
 Only products and quotients of activations stand between a network and functions of one variable.
 A divisor is always held. Of the factors of a product all but one are held: those that come from a
-softmax first, then those that come from a reciprocal or an inverse root, then gates. What leads
-to held values alone, such as queries and keys, is no longer part of the network.
+softmax first, then those that come from a reciprocal or an inverse root. Others are gates: those
+that come from a sigmoid first, then from other functions. What leads to held values alone, such as
+queries and keys, is no longer part of the network.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from splinecam.network.ops import (
 __all__ = ["HeldValues", "Kind", "active_nodes", "choose_held", "nodes_in", "shape_arguments"]
 
 Kind = Literal["attention pattern", "denominator", "gate"]
-_Label = Kind | Literal["mask"] | None
+_Label = Kind | Literal["function", "mask"] | None
 
-_ORDER: tuple[_Label, ...] = ("attention pattern", "denominator", "gate", None)
+_ORDER: tuple[_Label, ...] = ("attention pattern", "denominator", "gate", "function", None)
 _PATTERNS = frozenset({"aten.softmax", "aten._softmax", "aten._safe_softmax"})
 _INVERSES = frozenset({"aten.rsqrt", "aten.reciprocal"})
 _POWERS = frozenset({"aten.pow", "aten.float_power"})
@@ -41,6 +42,7 @@ _ENTRYWISE = frozenset(
     f"aten.{name}" for name in ("add", "sub", "rsub", "mul", "div", "neg", "clone", "pow", "square")
 )
 _SIGNS = frozenset({"aten.sign", "aten.heaviside"})
+_SQUASHES = frozenset(f"aten.{name}" for name in ("sigmoid", "hardsigmoid", "tanh", "hardtanh"))
 
 
 @dataclass
@@ -48,12 +50,14 @@ class HeldValues:
     """What is held, and what is still computed.
 
     uses: for each node that reads held values, these values; kinds: what each held value is, in
-    the order of the graph; live: the nodes that the output still depends on; refused: products
-    that have no factor to be held.
+    the order of the graph; origins: the node after which each is named, as the softmax of a
+    pattern; live: the nodes that the output still depends on; refused: products that have no factor
+    to be held.
     """
 
     uses: dict[fx.Node, set[fx.Node]] = field(default_factory=dict)
     kinds: dict[fx.Node, Kind] = field(default_factory=dict)
+    origins: dict[fx.Node, fx.Node] = field(default_factory=dict)
     live: set[fx.Node] = field(default_factory=set)
     refused: list[fx.Node] = field(default_factory=list)
 
@@ -136,18 +140,20 @@ def _hold(held: HeldValues, node: fx.Node, origins: _Origins, gates: bool) -> No
         held.uses[node] = set(chosen)
         for value, kind in chosen.items():
             held.kinds.setdefault(value, kind)
+            held.origins[value] = origins.named[value]
 
 
 class _Origins:
     """What the values of a graph come from.
 
-    labels: what a value is, as a factor of a product; sources: the value of which a value is a
-    function entry by entry.
+    labels: what a value is, as a factor of a product; named: the node that makes it so; sources:
+    the value of which a value is a function entry by entry.
     """
 
     def __init__(self, active: set[fx.Node]) -> None:
         self.active = active
         self.labels: dict[fx.Node, _Label] = {}
+        self.named: dict[fx.Node, fx.Node] = {}
         self.sources: dict[fx.Node, fx.Node] = {}
 
     def among(self, node: fx.Node, names: tuple[str, ...]) -> list[fx.Node]:
@@ -165,7 +171,10 @@ class _Origins:
         """Record one more node; those that it reads have been recorded."""
         inputs = [n for n in node.all_input_nodes if n in self.active]
         inputs = [n for n in inputs if n not in shape_arguments(node)]
-        self.labels[node] = self._label(node, inputs)
+        label = self.labels[node] = self._label(node, inputs)
+        keeps = inputs and label is not None and self.labels[inputs[0]] == label
+        moves = isinstance(rule_of(node.target), Affine) or label != "function"
+        self.named[node] = self.named[inputs[0]] if keeps and moves else node
         self.sources[node] = self._source(node, inputs)
 
     def _label(self, node: fx.Node, inputs: list[fx.Node]) -> _Label:
@@ -180,7 +189,9 @@ class _Origins:
             return "denominator"
         if not isinstance(rule, Affine) and node.target is not operator.getitem:
             before = self.labels[inputs[0]]
-            return before if before in ("attention pattern", "denominator") else "gate"
+            if before in ("attention pattern", "denominator"):
+                return before
+            return "gate" if name in _SQUASHES else "function"
         if isinstance(rule, Affine):
             divisors = self.among(node, rule.factor)
             if divisors and _is_sum_of(divisors[0], inputs[0]):

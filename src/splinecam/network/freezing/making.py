@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from splinecam.errors import CaptureError, UnsupportedOpError
+from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
 from splinecam.network import ops
 from splinecam.network.capture.isolation import EXCLUSIVE
 from splinecam.network.capture.outputs import Output, one_output
@@ -25,6 +25,7 @@ from splinecam.network.freezing.frozen_graph import (
     BatchSize,
     FrozenGraph,
     FrozenStep,
+    InputDevice,
     repeated,
     weighted,
 )
@@ -38,7 +39,7 @@ from splinecam.network.freezing.held_values import (
 from splinecam.network.ops import CREATORS, Affine, rule_of, target_name
 from splinecam.network.ops.register import rule_of_class
 from splinecam.network.ops.rejected import MIXES
-from splinecam.network.values import DEVICE, Ref, Size
+from splinecam.network.values import Ref, Size
 
 __all__ = ["Held", "freeze_graph"]
 
@@ -78,8 +79,10 @@ def freeze_graph(
         graph = expand(graph)
         try:
             return _Maker(graph, at, gates).made(model, dict(zip(keys, names, strict=True)))
-        except UnsupportedOpError as error:
+        except SplineCamError as error:
             raise explained(error, model, graph, graph.needed()) from None
+        except Exception as error:
+            raise explained(error, model, graph, graph.needed()) from error
 
 
 class _Maker:
@@ -114,7 +117,7 @@ class _Maker:
         result: Any = self._value(self.graph.output)
         self.module.finish(_freeing(self.steps, self.places, result.name), self.places, result.name)
         held = [
-            Held(name_of(node)[0], kind, tuple(self._row(node).shape))
+            Held(name_of(self.held.origins[node])[0], kind, tuple(self._row(node).shape))
             for node, kind in self.held.kinds.items()
         ]
         return self.module, tuple(held)
@@ -199,7 +202,7 @@ class _Maker:
         if type(item) in SYMBOLIC:
             return _number(self.graph.batch.size(item))
         if isinstance(item, torch.device):
-            return DEVICE
+            return InputDevice()
         if isinstance(item, (list, tuple)):
             return [self._value(part) for part in item]
         return item
@@ -223,7 +226,7 @@ class _Maker:
         """The arguments of ``filled`` for a constant in the shape of an activation."""
         arguments, name = arguments_of(node), target_name(node.target)
         fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
-        return self._shape(node), self._value(fill), node.meta["val"].dtype, DEVICE
+        return self._shape(node), self._value(fill), node.meta["val"].dtype, InputDevice()
 
     def _weight(self, node: fx.Node) -> Ref:
         """A parameter or buffer of the model, under its own name."""
