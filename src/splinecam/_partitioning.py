@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 import torch
 from torch import nn
@@ -13,6 +13,7 @@ from torch import nn
 from splinecam._captured import Captured, model_of
 from splinecam._options import Model, Options
 from splinecam._partition import Partition, assemble, require_module
+from splinecam._smooth_partitioning import Accuracy, smooth_partition
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis.class_names import names_of
@@ -42,6 +43,9 @@ def partition(
     *,
     n_jobs: int | None = None,
     store: None = None,
+    smooth: float | str | None = None,
+    refine: Literal["boundary"] | None = None,
+    undecided: float = 1e-3,
     **options: Unpack[Options],
 ) -> Partition: ...
 @overload
@@ -54,7 +58,7 @@ def partition(
 ) -> Atlas: ...
 @overload
 def partition(model: Model, domain: Path, **options: Unpack[Options]) -> PathPartition: ...
-def partition(
+def partition(  # noqa: PLR0913
     model: nn.Module | Captured | str | os.PathLike[str],
     domain: Domain | Path,
     *,
@@ -66,6 +70,9 @@ def partition(
     progress: bool = True,
     n_jobs: int | None = None,
     store: str | os.PathLike[str] | None = None,
+    smooth: float | str | None = None,
+    refine: Literal["boundary"] | None = None,
+    undecided: float = 1e-3,
 ) -> Partition | PathPartition | Atlas:
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
 
@@ -88,6 +95,12 @@ def partition(
     the domain by the processes, or by the cluster that ``joblib.parallel_config`` names. store: a
     folder in which the partition stays on disk as an ``Atlas``, which may be larger than the
     memory; the same call after an interruption computes only what is missing.
+    smooth: the error that outputs may have, absolute or, as text such as ``"1%"``, relative to the
+    range of each. With it, smooth functions of one variable (GELU, SiLU, tanh, ...) are replaced by
+    piecewise-linear ones, and ``part.region_bounds`` says how far the model is from each map at
+    most. refine: with ``"boundary"``, regions are only refined where their class would be
+    uncertain, until that is so on no more than the share ``undecided`` of the domain; elsewhere
+    errors may be larger.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -103,6 +116,23 @@ def partition(
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_output(output)
     memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
+    if smooth is not None:
+        accuracy = Accuracy.of(smooth, refine, undecided)
+        if n_jobs not in (None, 1) or store is not None or not isinstance(domain, Domain):
+            raise TypeError("smooth= is for a domain in memory and one process: leave out the rest")
+        return smooth_partition(
+            network,
+            domain,
+            accuracy,
+            output=output,
+            device=device,
+            memory=memory,
+            max_regions=max_regions,
+            names=names,
+            progress=progress,
+        )
+    if refine is not None:
+        raise TypeError("refine= needs smooth=, the error that outputs may have")
     if n_jobs not in (None, 1) and (store is not None or isinstance(domain, Path)):
         raise TypeError("n_jobs is for partitions of a domain in memory: leave it out")
     if store is not None:

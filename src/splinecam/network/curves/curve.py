@@ -129,6 +129,13 @@ class Curve(ABC):
         rounding = _NOISE * torch.maximum(-least, most) + self._noise[0]
         return torch.maximum(most - slope, slope - least) * _UPWARDS + rounding
 
+    def curvature_variation(self, low: Tensor, at: Tensor, high: Tensor) -> Tensor:
+        """At least how far second derivatives on the interval are from that at a level."""
+        least, most = self.curvature_range(low, high)
+        curvature = self.curvature(at)
+        rounding = _NOISE * torch.maximum(-least, most) + self._noise[1]
+        return torch.maximum(most - curvature, curvature - least) * _UPWARDS + rounding
+
     def bends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """Whether the second derivative is negative somewhere, and whether it is positive.
 

@@ -1,0 +1,105 @@
+"""A grid of square cells over a domain, with the largest bound of any square of cells."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splinecam._util.tolerances import EPS
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
+from splinecam.smooth.followed import UPWARDS, Boxes, Followed
+
+__all__ = ["CellBounds", "Grid"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Squares of a grid that covers a domain, in the coordinates of its frame.
+
+    low: (2,) the grid's first corner; side: of a cell; counts: cells along u and v; kept: (C,) the
+    numbers, u first, of the cells that the domain touches.
+    """
+
+    low: Tensor
+    side: float
+    counts: tuple[int, int]
+    kept: Tensor
+
+    @property
+    def boxes(self) -> Boxes:
+        """The cells that the domain touches."""
+        i, j = self.kept // self.counts[1], self.kept % self.counts[1]
+        center = self.low + self.side * (torch.stack([i, j], 1).to(self.low) + 0.5)
+        return Boxes(center, torch.full_like(center, self.side / 2))
+
+    @classmethod
+    def of(cls, domain: Domain, resolution: int, device: torch.device) -> Grid:
+        """The cells of a grid with so many cells along the longer side of the domain's box."""
+        corners = Frame.of(domain).to_local(domain.corners).to(device)
+        low, high = corners.amin(0), corners.amax(0)
+        side = float((high - low).amax()) / resolution
+        counts = [max(1, math.ceil(float(width) / side - 1e-9)) for width in high - low]
+        rows, columns = counts
+        number = torch.arange(rows * columns, device=device)
+        place = torch.stack([number // columns, number % columns], 1).to(low)
+        centers = low + side * (place + 0.5)
+        ahead = corners.roll(-1, 0) - corners
+        off = centers[:, None] - corners
+        left = ahead[:, 0] * off[..., 1] - ahead[:, 1] * off[..., 0]
+        reach = side / 2 * ahead.abs().sum(1) * UPWARDS + EPS
+        return cls(low, side, (rows, columns), number[(left >= -reach).all(1)])
+
+
+@dataclass(frozen=True)
+class CellBounds:
+    """Bounds on the network's outputs on squares of cells, for squares of 1, 2, 4, ... cells.
+
+    tables: (rows, columns, 2, n) for each size the largest of the cells of every square, by its
+    first cell. The two bounds are that on the second derivative in any direction, and that on the
+    distance between the network and a smooth function.
+    """
+
+    grid: Grid
+    tables: list[Tensor]
+
+    @classmethod
+    def of(cls, grid: Grid, found: Followed) -> CellBounds:
+        """From what is known of the output on the cells."""
+        rows, columns = grid.counts
+        both = torch.stack([found.curvature.flatten(1), found.branch.flatten(1)], 1)
+        bounds = both.new_zeros((rows * columns, *both.shape[1:]))
+        bounds[grid.kept] = both
+        tables = [bounds.view(rows, columns, *both.shape[1:])]
+        for k in range(math.ceil(math.log2(max(rows, columns)))):
+            tables.append(_doubled(tables[-1], 1 << k))
+        return cls(grid, tables)
+
+    def largest(self, boxes: Tensor) -> Tensor:
+        """The bounds on boxes (N, 4), lowest u and v and highest u and v: (N, 2, n)."""
+        end = torch.tensor(self.grid.counts, device=boxes.device) - 1
+        # Cells that a box touches with its border count too.
+        first = torch.floor((boxes[:, :2] - self.grid.low) / self.grid.side - 2.0**-20)
+        last = torch.floor((boxes[:, 2:] - self.grid.low) / self.grid.side + 2.0**-20)
+        first = torch.minimum(first.long().clamp(min=0), end)
+        last = torch.minimum(last.long().clamp(min=0), end)
+        span = (last - first).amax(1) + 1
+        size = torch.ceil(torch.log2(span.to(boxes))).long()
+        found = boxes.new_empty((len(boxes), *self.tables[0].shape[2:]))
+        for k in torch.unique(size).tolist():
+            some = (size == k).nonzero()[:, 0]
+            i, j = first[some].unbind(1)
+            found[some] = self.tables[k][i, j]
+        return found
+
+
+def _doubled(table: Tensor, step: int) -> Tensor:
+    """The largest of four squares each, of ``step`` cells, as far as there are any."""
+    for axis in (0, 1):
+        shifted = table.roll(-step, axis)
+        shifted.narrow(axis, max(0, table.shape[axis] - step), min(step, table.shape[axis])).zero_()
+        table = torch.maximum(table, shifted)
+    return table

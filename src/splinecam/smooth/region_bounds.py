@@ -1,0 +1,144 @@
+"""How far a network is from the piecewise-linear function of a mesh, on every face of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splinecam._util.backend import backend_of
+from splinecam._util.csr import take
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
+from splinecam.geometry.subdivision import Mesh
+from splinecam.network.program import Program
+from splinecam.smooth.followed import UPWARDS
+
+__all__ = ["Compared", "Inside", "outputs_at"]
+
+_DEEPEST = 24  # how often a triangle is quartered at most
+_BLOCK = 1 << 16  # triangles at a time
+
+
+def outputs_at(program: Program, domain: Domain, uv: Tensor) -> Tensor:
+    """The outputs (N, n) of a network at local points (N, 2)."""
+    frame, widest = Frame.of(domain), max([domain.dim, *program.widths])
+    step = max(1, backend_of(program.device).activations // widest)
+    return torch.cat(
+        [program(domain.embed(frame.to_plane(some))).flatten(1) for some in torch.split(uv, step)]
+    )
+
+
+Inside = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""From the corners (N, k, 2) of polygons to bounds (N, n) on a network in them: how far it may be
+from a plane through its values at the corners, and how far it is from a smooth function."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A network beside a piecewise-linear function with values (V, n) at the vertices of a mesh.
+
+    network: gives its outputs (N, n) at local points (N, 2); inside: bounds them in polygons. goal:
+    (n,) how much the bounds may exceed the largest differences that are found.
+    """
+
+    mesh: Mesh
+    values: Tensor
+    network: Callable[[Tensor], Tensor]
+    inside: Inside
+    goal: Tensor
+
+    def region_bounds(self) -> Tensor:
+        """Bounds (F, n) on how far the network is from the map of each face.
+
+        On a face both are smooth. So inside of it they are no further apart than at its corners and
+        half of the second derivative times the square of the radius of a circle around the face.
+        Where that is more than the goal, the face is looked at in smaller triangles.
+        """
+        mesh, outputs = self.mesh, self.values.shape[1]
+        errors = self.network(mesh.uv).sub_(self.values).abs_()
+        found = errors.new_empty((mesh.num_faces, outputs))
+        bend = torch.empty_like(found)
+        for face, vertex in mesh.by_size(backend_of(errors.device).numbers // outputs):
+            flat = vertex.reshape(-1)
+            bend[face], branch = self.inside(take(mesh.uv, flat).view(*vertex.shape, 2))
+            corners = take(errors, flat).view(*vertex.shape, outputs)
+            found[face] = corners.amax(1) + bend[face] + 2 * branch
+        large = (bend > self.goal).any(1)
+        if bool(large.any()):
+            found[large] = self._in_triangles(large.nonzero()[:, 0], errors)
+        return found.mul_(UPWARDS)
+
+    def _in_triangles(self, faces: Tensor, errors: Tensor) -> Tensor:
+        """The bounds of some faces, (N, n), from triangles that are as small as need be."""
+        found = errors.new_zeros((len(faces), errors.shape[1]))
+        stack = [(0, each) for each in _fans(self.mesh, faces, self.values, errors)]
+        while stack:
+            depth, some = stack.pop()
+            bend, branch = self.inside(some.corners)
+            done = (bend <= self.goal).all(1) | (depth == _DEEPEST)
+            reached = some.errors.amax(1) + bend + 2 * branch
+            owner = some.owner[done, None].expand(-1, found.shape[1])
+            found.scatter_reduce_(0, owner, reached[done], "amax")
+            stack += [(depth + 1, each) for each in some.select(~done).quarters(self.network)]
+        return found
+
+
+@dataclass(frozen=True)
+class _Triangles:
+    """Triangles of faces, (T,) each: corners (T, 3, 2), values and errors (T, 3, n) there."""
+
+    owner: Tensor
+    corners: Tensor
+    values: Tensor
+    errors: Tensor
+
+    def select(self, chosen: Tensor) -> _Triangles:
+        """Some of them."""
+        each = (self.owner, self.corners, self.values, self.errors)
+        return _Triangles(*(part[chosen] for part in each))
+
+    def blocks(self) -> list[_Triangles]:
+        """The same in parts that are not too large."""
+        parts = torch.split(torch.arange(len(self.owner), device=self.owner.device), _BLOCK)
+        return [self] if len(parts) == 1 else [self.select(part) for part in parts]
+
+    def quarters(self, network: Callable[[Tensor], Tensor]) -> list[_Triangles]:
+        """Four triangles of each, in parts that are not too large."""
+        if not len(self.owner):
+            return []
+        middle, values = ((each + each.roll(-1, 1)) / 2 for each in (self.corners, self.values))
+        outputs = network(middle.reshape(-1, 2)).view(values.shape)
+        errors = (outputs - values).abs()
+        split = [
+            _quarters(corner, between)
+            for corner, between in (
+                (self.corners, middle),
+                (self.values, values),
+                (self.errors, errors),
+            )
+        ]
+        return _Triangles(self.owner.repeat(4), *split).blocks()
+
+
+def _quarters(corner: Tensor, middle: Tensor) -> Tensor:
+    """Corners of the four parts of triangles, (4 T, 3, ...), the middles of sides given."""
+    a, b, c = corner.unbind(1)
+    ab, bc, ca = middle.unbind(1)
+    parts = (a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca)
+    return torch.cat([torch.stack(part, 1) for part in parts])
+
+
+def _fans(mesh: Mesh, faces: Tensor, values: Tensor, errors: Tensor) -> list[_Triangles]:
+    """Triangles from the first corner of each face to its other sides, in parts."""
+    counts = mesh.counts()[faces] - 2
+    owner = torch.repeat_interleave(torch.arange(len(faces), device=faces.device), counts)
+    place = torch.arange(len(owner), device=faces.device)
+    place = place - (counts.cumsum(0) - counts)[owner]
+    first = mesh.offsets[faces][owner]
+    corner = torch.stack([first, first + place + 1, first + place + 2], 1)
+    vertex = mesh.corner_vertices()[corner]
+    every = _Triangles(owner, mesh.uv[vertex], values[vertex], errors[vertex])
+    return every.blocks()

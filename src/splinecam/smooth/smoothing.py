@@ -1,0 +1,144 @@
+"""Replace a network's smooth functions so that the result is provably close, and partition it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from splinecam.engine.run import Outcome
+from splinecam.errors import LimitError, SplineCamError
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
+from splinecam.network.program import Program
+from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
+from splinecam.smooth.grid import Grid
+from splinecam.smooth.inside import KinkedInside, SmoothInside
+from splinecam.smooth.knots import Tables
+from splinecam.smooth.region_bounds import Compared, Inside, outputs_at
+from splinecam.smooth.replacing import choose_tables, first_scale, replaced
+from splinecam.smooth.survey import LayerSurvey, Survey, survey, with_influence
+from splinecam.smooth.tolerance import Tolerance
+
+__all__ = ["Smoothed", "smoothed"]
+
+_RESOLUTION = 64  # cells along the domain's longer side
+_FILLED = 0.8  # the share of the tolerance that errors at the centres of cells may fill
+_SEARCHES = 3  # steps to find the scale of all errors
+_ATTEMPTS = 10
+_GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
+_COARSE = 32.0  # how many times the tolerance errors may be before regions are refined
+_LEAST = 2.0**-20
+_STEP = 0.8  # of the scale, from one attempt to the next at most
+
+Run = Callable[[Program], Outcome]
+"""Partitions the domain by a network without smooth layers."""
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """The partition of a replaced network, and how far the real one is from it.
+
+    outcome: of the run; program: the replaced network; tables: in place of its smooth layers, by
+    name; tolerance: (n,) the error that each output may have; bounds: (F, n) on each region;
+    refined: whether there are regions that do not belong to the replaced network.
+    """
+
+    outcome: Outcome
+    program: Program
+    tables: dict[str, Tables]
+    tolerance: Tensor
+    bounds: Tensor
+    refined: bool = False
+
+
+def smoothed(
+    real: Program,
+    domain: Domain,
+    tolerance: Tolerance,
+    run: Run,
+    *,
+    undecided: float | None = None,
+    max_regions: int | None = None,
+) -> Smoothed:
+    """Partition a network with smooth layers into regions whose maps are within the tolerance.
+
+    undecided: if given, regions are refined where their class is uncertain until that is at most
+    this share of the domain; other regions may be further from the network than the tolerance.
+    """
+    grid = Grid.of(domain, _RESOLUTION, real.device)
+    found = survey(real, domain, grid)
+    _require_finite(found)
+    allowed = tolerance.allowed(found.values)
+    if undecided is None:
+        return _replaced(real, domain, found, allowed, run)
+    if found.kinked:
+        raise SplineCamError(
+            'refine="boundary" needs a network of smooth functions without kinks, such as GELU, '
+            "SiLU or tanh: this one also has layers such as ReLU, ELU or max-pooling. Leave refine "
+            "out."
+        )
+    coarse = _replaced(real, domain, found, _COARSE * allowed, run)
+    network = partial(outputs_at, real, domain)
+    bounded = refined(
+        Bounded(coarse.outcome.mesh, coarse.outcome.output, coarse.bounds),
+        network,
+        found.bounds,
+        Goal(allowed, undecided, max_regions=max_regions),
+        len(real.layers),
+    )
+    outcome = replace(coarse.outcome, mesh=bounded.mesh, output=bounded.values)
+    return replace(coarse, outcome=outcome, tolerance=allowed, bounds=bounded.bounds, refined=True)
+
+
+def _require_finite(found: Survey) -> None:
+    """Raise an error if the network, or a bound on it, is too large for float64."""
+    bounds = found.bounds.tables[0]
+    if not bool(torch.isfinite(found.values).all() & torch.isfinite(bounds).all()):
+        raise SplineCamError(
+            "Outputs of the network, or bounds on its derivatives, are too large for float64 "
+            "somewhere on the domain. Choose a smaller domain."
+        )
+
+
+def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run: Run) -> Smoothed:
+    """Partition the network with tables whose errors in the outputs are allowed."""
+    layers = with_influence(found, real, domain, allowed)
+    scale = _scale(layers, real, domain, found, allowed)
+    best = math.inf
+    for _ in range(_ATTEMPTS):
+        tables = choose_tables(layers, scale)
+        program = replaced(real, tables)
+        outcome = run(program)
+        inside: Inside = SmoothInside(found.bounds)
+        if found.kinked:
+            inside = KinkedInside(real, program, domain)
+        network = partial(outputs_at, real, domain)
+        compared = Compared(outcome.mesh, outcome.output, network, inside, _GOAL * allowed)
+        bounds = compared.region_bounds()
+        excess = float((bounds / allowed).max())
+        if excess <= 1:
+            return Smoothed(outcome, program, tables, allowed, bounds)
+        best = min(best, excess)
+        scale *= min(max(0.95 / excess, _LEAST), _STEP)
+    raise LimitError(
+        f"The error stays {best:.3g} times as large as smooth= allows, with {len(bounds):,} "
+        "regions in the last attempt. Allow a larger error, or choose a smaller domain."
+    )
+
+
+def _scale(
+    layers: dict[str, LayerSurvey], real: Program, domain: Domain, found: Survey, allowed: Tensor
+) -> float:
+    """How large the errors of tables may be, from those of the outputs at the centres of cells."""
+    scale = first_scale(layers)
+    x = domain.embed(Frame.of(domain).to_plane(found.bounds.grid.boxes.center))
+    for _ in range(_SEARCHES):
+        off = replaced(real, choose_tables(layers, scale))(x).flatten(1) - found.values
+        excess = float((off.abs() / allowed).max()) / _FILLED
+        scale /= max(excess, _LEAST)
+    return scale

@@ -1,0 +1,133 @@
+"""Partitions of networks with smooth functions keep what their bounds promise."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+import splinecam as sc
+from splinecam.smooth.tolerance import tolerance_of
+
+BOX = sc.Domain.box(-1, 1)
+LAYERS = [nn.GELU(), nn.SiLU(), nn.Tanh(), nn.Softplus(), nn.ELU(alpha=2.0), nn.Hardswish()]
+
+
+def network(layer: nn.Module, *widths: int, seed: int = 0, scale: float = 1.0) -> nn.Module:
+    torch.manual_seed(seed)
+    steps: list[nn.Module] = []
+    for a, b in pairwise(widths):
+        linear = nn.Linear(a, b)
+        linear.weight.data *= scale
+        steps += [linear, layer]
+    return nn.Sequential(*steps[:-1]).double()
+
+
+def excess(part: sc.Partition, model: nn.Module, count: int = 20_000) -> float:
+    """The largest share of its bound by which the model is off a map, at random points."""
+    x = part.sample(count, generator=torch.Generator().manual_seed(0))
+    region = part.locate(x)
+    uv, _ = part.domain.project(x.double())
+    maps = (part.weight[region] @ uv[..., None])[..., 0] + part.bias[region]
+    off = (model(x).detach() - maps).abs()
+    return float((off / part.region_bounds[region]).max())
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+@pytest.mark.parametrize("widths", [(2, 12, 1), (2, 10, 10, 3), (2, 6, 6, 6, 6, 2)], ids=str)
+def test_models_stay_within_tight_bounds(layer, widths):
+    if len(widths) > 4 and isinstance(layer, nn.ELU | nn.Hardswish):
+        widths = (2, 6, 6, 2)  # bounds of layers with kinks take longer
+    model = network(layer, *widths, scale=2.0)
+    part = sc.partition(model, BOX, smooth=3e-2, progress=False)
+    assert part.bound.max() <= 3e-2
+    assert part.smooth is not None
+    assert 0.3 < excess(part, model) <= 1
+    assert part.region_bounds.shape == (len(part), widths[-1])
+
+
+def test_twice_the_pieces_give_a_quarter_of_the_error():
+    model = network(nn.GELU(), 2, 8, 1, scale=2.0)
+    pieces = [
+        sc.partition(model, BOX, smooth=error, progress=False).smooth.layers[0].pieces
+        for error in (4e-3, 1e-3)
+    ]
+    assert 1.6 < pieces[1] / pieces[0] < 2.5
+
+
+def test_layers_with_and_without_kinks_mix():
+    torch.manual_seed(1)
+    model = nn.Sequential(
+        nn.Linear(2, 4), nn.GELU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4),
+        nn.Unflatten(1, (1, 4)), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(2, 2),
+    ).double()  # fmt: skip
+    part = sc.partition(model, BOX, smooth=1e-2, progress=False)
+    assert excess(part, model) <= 1
+    assert part.bound.max() <= 1e-2
+
+
+def test_convolutions_normalisation_and_skips():
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
+            self.head = nn.Linear(64, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head((nn.functional.silu(self.norm(self.conv(x))) + x).flatten(1))
+
+    torch.manual_seed(2)
+    model = Block().double().eval()
+    x = torch.randn(3, 1, 4, 4, dtype=torch.float64)
+    part = sc.partition(model, sc.Domain.through(*x), smooth="2%", progress=False)
+    extent = part.values.amax(0) - part.values.amin(0)
+    assert bool((part.bound <= 0.021 * extent).all())
+    assert excess(part, model) <= 1
+
+
+def test_refinement_decides_the_class_with_few_regions():
+    model = network(nn.Tanh(), 2, 16, 16, 1, scale=2.0)
+    whole = sc.partition(model, BOX, smooth=1e-3, progress=False)
+    part = sc.partition(model, BOX, smooth=1e-3, refine="boundary", progress=False)
+    assert part.class_regions().undecided <= 1e-3 * part.domain.area
+    assert len(part) < len(whole) / 10
+    assert excess(part, model) <= 1
+    x = part.sample(20_000, generator=torch.Generator().manual_seed(1))
+    bound = part.region_bounds[part.locate(x), 0]
+    sure = model(x).detach()[:, 0].abs() > 2 * bound
+    assert float(sure.double().mean()) > 0.99
+
+
+def test_exact_networks_stay_exact():
+    model = network(nn.ReLU(), 2, 8, 1)
+    part = sc.partition(model, BOX, smooth=1e-3, progress=False)
+    assert part.smooth is None
+    assert len(part) == len(sc.partition(model, BOX, progress=False))
+
+
+def test_the_domain_may_be_any_polygon():
+    model = network(nn.GELU(), 2, 8, 1, scale=3.0)
+    triangle = sc.Domain.polygon([[0.0, 0.0], [5.0, 0.1], [0.3, 0.2]])
+    part = sc.partition(model, triangle, smooth=1e-2, progress=False)
+    assert excess(part, model) <= 1
+    assert float(part.areas.sum()) == pytest.approx(triangle.area)
+
+
+@pytest.mark.parametrize("smooth", [0, -1.0, "a lot", "0%", float("nan"), float("inf"), True])
+def test_errors_that_cannot_be_allowed(smooth):
+    with pytest.raises(ValueError, match="positive number"):
+        tolerance_of(smooth)
+
+
+def test_options_that_do_not_go_together():
+    model = network(nn.GELU(), 2, 4, 1)
+    with pytest.raises(TypeError, match="needs smooth="):
+        sc.partition(model, BOX, refine="boundary")
+    with pytest.raises(ValueError, match="leave it out"):
+        sc.partition(model, BOX, smooth=1e-2, refine="everywhere")
+    with pytest.raises(TypeError, match="one process"):
+        sc.partition(model, BOX, smooth=1e-2, n_jobs=2)
+    with pytest.raises(sc.SplineCamError, match="kinks"):
+        sc.partition(network(nn.SELU(), 2, 4, 1), BOX, smooth=1e-2, refine="boundary")
+    with pytest.raises(sc.UnsupportedOpError, match="smooth="):
+        sc.partition(model, BOX)
