@@ -198,6 +198,7 @@ def _unit_of_piece(layer: Nonlinearity, device: torch.device) -> Tensor:
 def _first_labels(part: PartitionData) -> Tensor:
     """The label of each layer's first unit, and the number of all labels, (L + 1,)."""
     counts = [_num_units(layer) for layer in part.program.layers]
+    counts += [1] * (len(part.layers) - len(counts))  # edges of refinement belong to no unit
     return offsets_of(torch.tensor(counts, dtype=torch.int64, device=part.mesh.uv.device))
 
 
@@ -206,7 +207,8 @@ def _chosen(part: PartitionData, layer: str | int | None, unit: Units) -> Tensor
     first = _first_labels(part)
     chosen = torch.zeros(int(first[-1]), dtype=torch.bool, device=first.device)
     if layer is None and unit is None:
-        return ~chosen
+        chosen[: int(first[len(part.program.layers)])] = True
+        return chosen
     if layer is None and len(part.layers) != 1:
         raise ValueError(f"unit {unit} of which layer? Give layer=, one of {layer_names(part)}")
     index = 0 if layer is None else layer_index(part, layer)

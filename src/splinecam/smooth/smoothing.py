@@ -31,7 +31,10 @@ _FILLED = 0.8  # the share of the tolerance that errors at the centres of cells 
 _SEARCHES = 3  # steps to find the scale of all errors
 _ATTEMPTS = 10
 _GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
-_COARSE = 32.0  # how many times the tolerance errors may be before regions are refined
+# How large errors may be before regions are refined: so many times the tolerance, or this part of
+# the range of an output. The finer the first regions, the more of them are needed where the class
+# is certain anyway, and triangles along the boundary are hardly fewer.
+_COARSE, _ROUGH = 32.0, 2.0**-3
 _LEAST = 2.0**-20
 _STEP = 0.8  # of the scale, from one attempt to the next at most
 
@@ -82,7 +85,9 @@ def smoothed(
             "SiLU or tanh: this one also has layers such as ReLU, ELU or max-pooling. Leave refine "
             "out."
         )
-    coarse = _replaced(real, domain, found, _COARSE * allowed, run)
+    extent = found.values.amax(0) - found.values.amin(0)
+    rough = torch.maximum(_COARSE * allowed, _ROUGH * extent)
+    coarse = _replaced(real, domain, found, rough, run)
     network = partial(outputs_at, real, domain)
     bounded = refined(
         Bounded(coarse.outcome.mesh, coarse.outcome.output, coarse.bounds),
