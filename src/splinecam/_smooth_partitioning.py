@@ -118,4 +118,4 @@ def _record(real: Program, found: Smoothed) -> Smoothing:
         for layer in real.layers
         if isinstance(layer, SmoothScalar)
     )
-    return Smoothing(found.tolerance, found.bounds, layers, found.refined)
+    return Smoothing(found.tolerance, found.bounds, layers, found.refined, found.tables)

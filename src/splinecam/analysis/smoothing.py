@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from splinecam.smooth.knots import Tables
 
 __all__ = ["SmoothLayer", "Smoothing"]
 
@@ -39,7 +42,8 @@ class Smoothing:
     tolerance: (n_out,) the error that each output was allowed; region_bounds: (F, n_out) how far
     the outputs of the model are from the map of each region, at most; layers: the layers that were
     replaced; refined: whether regions at the decision boundary were divided further, into triangles
-    that have the model's own outputs at their corners.
+    that have the model's own outputs at their corners; tables: what replaces the functions of each
+    layer, by its name.
 
     >>> bounds = torch.tensor([[0.0005], [0.001]], dtype=torch.float64)
     >>> Smoothing(bounds[1], bounds, (SmoothLayer("1", "gelu", 64, 1984),))
@@ -50,6 +54,7 @@ class Smoothing:
     region_bounds: Tensor
     layers: tuple[SmoothLayer, ...] = ()
     refined: bool = False
+    tables: Mapping[str, Tables] = field(default_factory=dict)
 
     @cached_property
     def bound(self) -> Tensor:
@@ -58,8 +63,9 @@ class Smoothing:
 
     def to(self, device: torch.device) -> Smoothing:
         """The same on a device."""
-        tensors = self.tolerance.to(device), self.region_bounds.to(device)
-        return Smoothing(*tensors, self.layers, self.refined)
+        tables = {name: table.to(device) for name, table in self.tables.items()}
+        bounds = self.region_bounds.to(device)
+        return Smoothing(self.tolerance.to(device), bounds, self.layers, self.refined, tables)
 
     @property
     def within(self) -> str:

@@ -222,7 +222,7 @@ def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
         stripped=about["stripped"],
         dtype=dtype_named(about["dtype"]),
         output=output_read(about.get("output")),
-        smoothing=smoothing_read(about, lambda name: _floats(arrays, name)),
+        smoothing=smoothing_read(about, arrays, lambda name: _floats(arrays, name)),
     )
     part.maps = AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps)))
     part.names = about.get("names")

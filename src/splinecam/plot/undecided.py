@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 from splinecam.analysis.band import Band
 from splinecam.plot.arrays import to_numpy
 from splinecam.plot.figures import flat_axes, new_axes, require_matplotlib
-from splinecam.plot.hatching import HATCH, hatch_rings
+from splinecam.plot.hatching import hatch_rings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_band"]
 
+_CROSSED = "xxxx"  # is seen in narrow bands of any direction
+
 
 def plot_band(
-    band: Band, *, ax: Axes | None = None, hatch: str | None = HATCH, color: Any = None
+    band: Band, *, ax: Axes | None = None, hatch: str | None = _CROSSED, color: Any = None
 ) -> Axes:
     """Hatch a band, by default on a new figure that shows it in the frame of the domain.
 

@@ -36,6 +36,10 @@ class Tables:
     high: Tensor
     pieces: Tensor
 
+    def to(self, device: torch.device) -> Tables:
+        """The same on a device."""
+        return Tables(*(tensor.to(device) for tensor in vars(self).values()))
+
     def __call__(self, z: Tensor) -> Tensor:
         """The functions at z (B, n)."""
         return piecewise_linear(z, self.levels, self.start, self.value, self.slope)
