@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -49,6 +51,13 @@ def test_the_configuration_of_joblib_holds() -> None:
     assert {*here} == {os.getpid()}
     with joblib.parallel_config(backend="threading", n_jobs=2):
         assert {*sc.sweep(model, places, reduce=lambda part: os.getpid())} == {os.getpid()}
+
+
+def test_workers_are_not_ended_for_the_memory_that_they_keep() -> None:
+    def most(part: sc.Partition) -> float:
+        return float(sys.modules["joblib.externals.loky.process_executor"]._MAX_MEMORY_LEAK_SIZE)
+
+    assert set(sc.sweep(network(), domains(4), reduce=most, n_jobs=2)) == {math.inf}
 
 
 def test_a_stream_in_any_order_has_every_domain_once() -> None:

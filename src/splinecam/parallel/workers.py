@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -103,6 +104,7 @@ def perform(
     worker = _KEPT.get(key)
     if worker is None:
         _end_with(setting.owner)
+        _keep_memory()
         value = load_file(Path(shared)) if isinstance(shared, str) else load(_writable(shared))
         worker = Worker(value, setting)
         for old in list(_KEPT)[: 1 - _MOST]:
@@ -159,6 +161,13 @@ def _end_with(owner: int | None) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name=name, daemon=True).start()
+
+
+def _keep_memory() -> None:
+    """Let this process keep what tasks share, which joblib takes for a leak and ends it for."""
+    module = sys.modules.get("joblib.externals.loky.process_executor")
+    if module is not None:
+        vars(module)["_MAX_MEMORY_LEAK_SIZE"] = math.inf
 
 
 def _alone() -> AbstractContextManager[Any]:
