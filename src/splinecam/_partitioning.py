@@ -92,8 +92,9 @@ def partition(  # noqa: PLR0913
     pictures and tables use them, and ``part.names`` changes them. progress: show a progress bar in
     interactive use; elsewhere the logger ``splinecam`` reports each step at level INFO. n_jobs:
     how many processes compute, as for ``sweep``: the first layers are computed once, then parts of
-    the domain by the processes, or by the cluster that ``joblib.parallel_config`` names. store: a
-    folder in which the partition stays on disk as an ``Atlas``, which may be larger than the
+    the domain by the processes, or by the cluster that ``joblib.parallel_config`` names; it pays on
+    several machines and for wide networks, elsewhere the threads of one process are faster. store:
+    a folder in which the partition stays on disk as an ``Atlas``, which may be larger than the
     memory; the same call after an interruption computes only what is missing.
     smooth: the error that outputs may have, absolute or, as text such as ``"1%"``, relative to the
     range of each. With it, smooth functions of one variable (GELU, SiLU, tanh, ...) are replaced by

@@ -25,7 +25,7 @@ from splinecam.parallel.workers import Worker
 
 __all__ = ["run_domain"]
 
-_PER_WORKER = 8  # parts that each worker is to have
+_PER_WORKER = 4  # parts that each worker is to have; more of them have more edges in common
 _FACES = 4  # faces that each of these parts has at least, if there are as many
 _MOST = 1 << 16  # regions that a layer may make of the undivided domain in this process
 
