@@ -17,6 +17,7 @@ from splinecam._util.tolerances import EPS
 from splinecam.network.curves import (
     Cosine,
     Curve,
+    Erf,
     Exp,
     ExponentialLinear,
     Gelu,
@@ -24,6 +25,7 @@ from splinecam.network.curves import (
     Hardswish,
     Mish,
     Power,
+    Scaled,
     Sigmoid,
     Silu,
     Sine,
@@ -77,6 +79,9 @@ CURVES: list[tuple[Curve, Callable[[Real], Real]]] = [
     (Sigmoid(), logistic),
     (Hardswish(), hardswish),
     (Softsign(), lambda z: z / (1 + abs(z))),
+    (Erf(), mp.erf),
+    (Scaled(Gelu(), 2.0, -1.5), lambda z: -1.5 * z * mp.erfc(1.5 * z / mp.sqrt(2))),
+    (Scaled(Hardswish(), -0.5, 2.0), lambda z: -hardswish(2 * z) / 2),
     (Sine(), mp.sin),
     (Cosine(), mp.cos),
     (Exp(), mp.exp),
@@ -125,6 +130,8 @@ def jumps_of(curve: Curve) -> list[float]:
 
 
 def shape_limits(curve: Curve, order: int) -> tuple[tuple[float, float], ...]:
+    if isinstance(curve, Scaled):
+        return tuple((z / curve.rate, x) for z, x in shape_limits(curve.base, order))
     if isinstance(curve, (Sine, Cosine)):
         return ()
     return (curve.shape.slope_limits, curve.shape.curvature_limits)[order]
@@ -158,7 +165,7 @@ def test_values_and_derivatives_are_accurate(index: int) -> None:
 @every_curve
 def test_nothing_is_lost_far_out(curve: Curve, exact: Callable[[Real], Real]) -> None:
     z = numbers(*HUGE, *(-x for x in HUGE))
-    polynomial = isinstance(curve, (Power, Exp))
+    polynomial = isinstance(curve, (Power, Exp, Scaled))
     for function in (curve.value, curve.slope, curve.curvature):
         found = function(z)
         assert not found.isnan().any()
@@ -205,6 +212,8 @@ def test_bounds_are_sound_where_extrema_are(curve: Curve, exact: Callable[[Real]
     """Tiny intervals around every level of the shape, evaluated with 80 digits."""
     if isinstance(curve, (Sine, Cosine)):
         found = [0.0, mp.pi / 2, mp.pi, -mp.pi / 2, 100 * mp.pi, 1e8]
+    elif isinstance(curve, Scaled):
+        found = [*curve.inflections(-9.0, 9.0), *jumps_of(curve), 0.0]
     else:
         shape = curve.shape
         found = [*shape.extrema, *shape.inflections, *shape.curvature_extrema, *jumps_of(curve)]
@@ -229,14 +238,14 @@ def test_levels_of_the_shape_are_roots(curve: Curve, exact: Callable[[Real], Rea
     """Derivatives change their sign there, and nowhere else."""
     grid = torch.linspace(-30, 30, 60001, dtype=torch.float64) + 1e-5
     slope, curvature = curve.slope(grid), curve.curvature(grid)
-    shape = None if isinstance(curve, (Sine, Cosine)) else curve.shape
+    shape = None if isinstance(curve, (Sine, Cosine, Scaled)) else curve.shape
     inner = curve.inflections(-30.0, 30.0)
     changes = (curvature[1:] * curvature[:-1] < 0).nonzero()[:, 0]
     assert len(changes) <= len(inner)
     for i in changes.tolist():
         assert any(grid[i] - 1e-3 <= level <= grid[i + 1] + 1e-3 for level in inner)
     if shape is None:
-        assert len(changes) == len(inner)
+        assert len(changes) == len(inner) or curve.kinks
         return
     far = curvature.abs() > 1e-12 * curvature.abs().max()  # elsewhere rounding decides
     third = curvature.diff()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from math import pi
 
 import pytest
 import torch
@@ -12,7 +13,17 @@ from torch import Tensor, nn
 
 from splinecam.errors import UnsupportedOpError
 from splinecam.network.capture import Both, FirstLayers, capture
-from splinecam.network.curves import Hardswish, Mish, Power, Silu, Softsign, Tanh
+from splinecam.network.curves import (
+    Gelu,
+    GeluTanh,
+    Hardswish,
+    Mish,
+    Power,
+    Scaled,
+    Silu,
+    Softsign,
+    Tanh,
+)
 from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.program import Program
 from splinecam.network.smooth_scalar import SmoothScalar
@@ -51,6 +62,15 @@ WRITTEN_OUT = {
     "hardswish": (lambda x: x * F.hardsigmoid(x), Hardswish()),
     "mish": (lambda x: x * torch.tanh(F.softplus(x)), Mish()),
     "softsign": (F.softsign, Softsign()),
+    "quick gelu": (lambda x: x * torch.sigmoid(1.702 * x), Scaled(Silu(), 1 / 1.702, 1.702)),
+    "gelu": (lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5)), Gelu()),
+    "gelu, the other way round": (lambda x: (torch.erf(x * 0.5**0.5) + 1) * x / 2, None),
+    "gelu by tanh": (
+        lambda x: 0.5 * x * (1 + torch.tanh((2 / pi) ** 0.5 * (x + 0.044715 * x**3))),
+        GeluTanh(),
+    ),
+    "hardswish by hand": (lambda x: x * F.relu6(x + 3) / 6, None),
+    "hardswish with a gate": (lambda x: x * (F.relu6(x + 3) / 6), Hardswish()),
     "softsign by hand": (lambda x: x / (1 + x.abs()), Softsign()),
 }
 
@@ -60,11 +80,29 @@ def test_functions_that_are_written_out_are_one_layer(name: str) -> None:
     call, curve = WRITTEN_OUT[name]
     model = Fn(call)
     program = capture(model, (2,), smooth=True)
-    assert [layer.curve for layer in program.layers] == [curve]
+    assert curve is None or [layer.curve for layer in program.layers] == [curve]
+    assert [type(layer) for layer in program.layers] == [SmoothScalar]
     check_equal(program, model, points(2))
     with pytest.raises(UnsupportedOpError, match="smooth=") as caught:
         capture(model, (2,))
     assert len(caught.value.ops) == 1
+
+
+def test_numbers_in_a_function_that_are_weights() -> None:
+    class Beta(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rate = nn.Parameter(torch.tensor(1.5))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * torch.sigmoid(self.rate * x)
+
+    model = mlp(Beta())
+    for _ in range(2):
+        program = capture(model, (2,), smooth=True)
+        assert program.layers[0].curve.rate == model[1].rate.item()
+        check_equal(program, model, points(2))
+        model[1].rate.data.mul_(2)
 
 
 def test_parts_of_a_function_that_are_used_elsewhere_stay() -> None:
@@ -78,6 +116,9 @@ def test_parts_of_a_function_that_are_used_elsewhere_stay() -> None:
     "call",
     [
         lambda x: x * torch.sigmoid(x + 1),
+        lambda x: x * (2 + torch.erf(x)),
+        lambda x: x * (1 + torch.tanh(x + 0.04 * x**3)),
+        lambda x: x * F.relu6(x + 2),
         lambda x: x * torch.tanh(F.softplus(x, beta=2)),
         lambda x: x * x.flip(1),
         lambda x: x / (2 + x.abs()),

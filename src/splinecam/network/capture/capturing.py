@@ -208,7 +208,9 @@ def _store(
     numbers: tuple[int, ...] = (),
 ) -> None:
     """Store what was captured for the next time, without the weights."""
-    content: Any = template_of(reader.graph, reader.needed, reader.builder, program)
+    content: Any = None
+    if not reader.patterns.weights:  # which functions there are may depend on them
+        content = template_of(reader.graph, reader.needed, reader.builder, program)
     if content is None and not reader.builder.batch.known:
         names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}
         content = replace(reader.graph, constants=names)

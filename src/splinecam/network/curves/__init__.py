@@ -3,8 +3,8 @@
 ``curve`` says what a function gives, and finds its bounds from the places where its derivatives
 have extrema. The other modules have the functions: ``gated`` products of the variable and a gate
 (GELU, SiLU, Mish), ``saturating`` those with limits at infinity or straight asymptotes (tanh,
-sigmoid, softplus), ``exponential`` ELU and its relatives, ``polynomial`` powers and hardswish, and
-``periodic`` sine and cosine.
+sigmoid, softplus), ``exponential`` ELU and its relatives, ``polynomial`` powers and hardswish,
+``periodic`` sine and cosine, ``scaled`` multiples of others, and ``taught`` those of the user.
 """
 
 from splinecam.network.curves.curve import Curve, Shape
@@ -12,11 +12,13 @@ from splinecam.network.curves.exponential import Exp, ExponentialLinear
 from splinecam.network.curves.gated import Gelu, GeluTanh, Mish, Silu
 from splinecam.network.curves.periodic import Cosine, Sine
 from splinecam.network.curves.polynomial import Hardswish, Power
-from splinecam.network.curves.saturating import Sigmoid, Softplus, Softsign, Tanh
+from splinecam.network.curves.saturating import Erf, Sigmoid, Softplus, Softsign, Tanh
+from splinecam.network.curves.scaled import Scaled
 
 __all__ = [
     "Cosine",
     "Curve",
+    "Erf",
     "Exp",
     "ExponentialLinear",
     "Gelu",
@@ -24,6 +26,7 @@ __all__ = [
     "Hardswish",
     "Mish",
     "Power",
+    "Scaled",
     "Shape",
     "Sigmoid",
     "Silu",

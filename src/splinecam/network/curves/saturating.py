@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import atanh, exp, log1p, sqrt
+from math import atanh, exp, log1p, pi, sqrt
 
 import torch
 from torch import Tensor
@@ -12,8 +12,9 @@ from torch import Tensor
 from splinecam._util.tolerances import EPS
 from splinecam.network.curves.curve import Curve, Shape
 
-__all__ = ["Sigmoid", "Softplus", "Softsign", "Tanh"]
+__all__ = ["Erf", "Sigmoid", "Softplus", "Softsign", "Tanh"]
 
+_FAR = 100.0  # beyond this the slope of the error function is zero in float64
 _THIRD = atanh(sqrt(1 / 3))  # where the curvature of tanh is largest
 
 
@@ -59,6 +60,29 @@ class Sigmoid(Curve):
     @cached_property
     def shape(self) -> Shape:
         return Shape((1, -1), inflections=(0.0,), curvature_extrema=(-2 * _THIRD, 2 * _THIRD))
+
+
+@dataclass(frozen=True)
+class Erf(Curve):
+    """The error function, ``2 P(Z <= sqrt(2) z) - 1`` for a standard normal Z."""
+
+    @property
+    def name(self) -> str:
+        return "erf"
+
+    def value(self, z: Tensor) -> Tensor:
+        return torch.erf(z)
+
+    def slope(self, z: Tensor) -> Tensor:
+        return torch.exp(-z * z) * (2 / sqrt(pi))
+
+    def curvature(self, z: Tensor) -> Tensor:
+        z = z.clamp(-_FAR, _FAR)
+        return -2 * z * self.slope(z)
+
+    @cached_property
+    def shape(self) -> Shape:
+        return Shape((1, -1), inflections=(0.0,), curvature_extrema=(-sqrt(0.5), sqrt(0.5)))
 
 
 def _bell(size: Tensor) -> Tensor:

@@ -55,8 +55,8 @@ register("tanh", Terminal("tanh", True, lambda call: Tanh(), notes=_ALSO_SMOOTH)
 
 register(
     "exp2 expm1 log log2 log10 log1p sqrt rsqrt tan asin acos atan atan2 sinh cosh asinh acosh "
-    "atanh erf erfc reciprocal "
-    "glu sinc logit special_erf special_log_softmax cosine_similarity",
+    "atanh erfc reciprocal "
+    "glu sinc logit special_log_softmax cosine_similarity",
     Rejected(SMOOTH),
 )
 register("logsumexp logaddexp", Rejected(SOFT))

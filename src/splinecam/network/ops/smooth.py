@@ -9,6 +9,7 @@ from __future__ import annotations
 from splinecam.network.curves import (
     Cosine,
     Curve,
+    Erf,
     Exp,
     ExponentialLinear,
     Gelu,
@@ -87,6 +88,7 @@ register("elu", Smooth(_elu, notes="with a kink at 0, unless alpha is 1"))
 register("celu", Smooth(_celu))
 register("selu", Smooth(_selu, notes="with a kink at 0"))
 register("hardswish", Smooth(lambda call: Hardswish(), QUADRATIC, notes="with kinks at -3 and 3"))
+register("erf special_erf", Smooth(lambda call: Erf()))
 register("sin", Smooth(lambda call: Sine()))
 register("cos", Smooth(lambda call: Cosine()))
 register("exp", Smooth(lambda call: Exp(), notes="where it is finite"))

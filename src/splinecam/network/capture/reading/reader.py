@@ -19,11 +19,8 @@ from splinecam.network.capture.reading.graph_builder import EXACT, Emitter, Grap
 from splinecam.network.capture.reading.masks import add_comparison, add_masked
 from splinecam.network.capture.reading.probe import probe
 from splinecam.network.capture.reading.scalar_functions import add_function, add_pairs
-from splinecam.network.capture.reading.smooth_functions import (
-    add_curve,
-    add_smooth,
-    smooth_patterns,
-)
+from splinecam.network.capture.reading.smooth_functions import add_curve, add_smooth
+from splinecam.network.capture.reading.smooth_patterns import smooth_patterns
 from splinecam.network.capture.reading.stages import make_stages, refs
 from splinecam.network.capture.reading.unit_groups import (
     add_maxima,
@@ -119,8 +116,8 @@ class Reader:
         if isinstance(value, (int, float, bool)):
             builder.values[node] = value
             return
-        if node in self.patterns:
-            self._pattern(*self.patterns[node], node)
+        if node in self.patterns.found:
+            self._pattern(*self.patterns.found[node], node)
             return
         args = tuple(self._argument(item) for item in node.args)
         kwargs = {key: self._argument(item) for key, item in node.kwargs.items()}
@@ -247,7 +244,9 @@ class Reader:
     def _pattern(self, curve: Curve, x: fx.Node, node: fx.Node) -> None:
         """Add a smooth function that the model writes as several operations, or reject it."""
         builder, source = self.builder, self._argument(x)
-        reason: str | None = f"{rejected.SMOOTH} ({curve.name}): {ops.OPTION}"
+        quadratic = curve.name in ("square", "hardswish")
+        why = rejected.QUADRATIC if quadratic else rejected.SMOOTH
+        reason: str | None = f"{why} ({curve.name}): {ops.OPTION}"
         if source.name in builder.masks:
             builder.reject_mask(source.name)
         if self.smooth:

@@ -349,6 +349,13 @@ def _entrywise(recorder: _Recorder, m: nn.Module, x: fx.Node) -> fx.Node:
     return recorder.apply(ENTRYWISE[type(m)], x, value=x.meta["val"])
 
 
+@_layer(nn.Softsign)
+def _softsign(recorder: _Recorder, m: nn.Softsign, x: fx.Node) -> fx.Node:
+    size = recorder.call(aten.abs.default, x, value=x.meta["val"])
+    divisor = recorder.call(aten.add.Tensor, size, 1, value=x.meta["val"])
+    return recorder.call(aten.div.Tensor, x, divisor, value=x.meta["val"])
+
+
 @_layer(*_IMAGES)
 def _image(recorder: _Recorder, m: nn.Module, x: fx.Node) -> fx.Node:
     _require(len(_shape(x)) == 4)

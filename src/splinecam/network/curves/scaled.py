@@ -1,0 +1,77 @@
+"""A function whose argument and whose result are multiplied by numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splinecam.network.curves.curve import Curve
+
+__all__ = ["Scaled"]
+
+_LARGEST = torch.finfo(torch.float64).max
+
+
+@dataclass(frozen=True)
+class Scaled(Curve):
+    """``factor base(rate z)`` for another function; rate: not zero."""
+
+    base: Curve
+    factor: float = 1.0
+    rate: float = 1.0
+
+    @property
+    def name(self) -> str:
+        return self.base.name
+
+    @property
+    def rounding(self) -> float:
+        return self.base.rounding + 4
+
+    @property
+    def kinks(self) -> tuple[tuple[float, float], ...]:
+        steepness = self.factor * abs(self.rate)  # a kink is one in both directions
+        return tuple((level / self.rate, steepness * jump) for level, jump in self.base.kinks)
+
+    def value(self, z: Tensor) -> Tensor:
+        return self.factor * self.base.value(self._inner(z))
+
+    def slope(self, z: Tensor) -> Tensor:
+        return self.factor * self.rate * self.base.slope(self._inner(z))
+
+    def curvature(self, z: Tensor) -> Tensor:
+        return self.factor * self.rate * self.rate * self.base.curvature(self._inner(z))
+
+    def inflections(self, low: float, high: float) -> tuple[float, ...]:
+        ends = sorted((self.rate * low, self.rate * high))
+        return tuple(sorted(level / self.rate for level in self.base.inflections(*ends)))
+
+    def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
+        return abs(self.factor) * self.base.value_bound(*self._ends(low, high))
+
+    def slope_bound(self, low: Tensor, high: Tensor) -> Tensor:
+        return abs(self.factor * self.rate) * self.base.slope_bound(*self._ends(low, high))
+
+    def curvature_bound(self, low: Tensor, high: Tensor) -> Tensor:
+        size = abs(self.factor) * self.rate * self.rate
+        return size * self.base.curvature_bound(*self._ends(low, high))
+
+    def slope_variation(self, low: Tensor, at: Tensor, high: Tensor) -> Tensor:
+        first, last = self._ends(low, high)
+        size = abs(self.factor * self.rate)
+        return size * self.base.slope_variation(first, self._inner(at), last)
+
+    def bends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        below, above = self.base.bends(*self._ends(low, high))
+        return (below, above) if self.factor > 0 else (above, below)
+
+    def _inner(self, z: Tensor) -> Tensor:
+        """The base's argument, which stays finite."""
+        return (self.rate * z).clamp(-_LARGEST, _LARGEST)
+
+    def _ends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The interval of the base's argument."""
+        first, last = self._inner(low), self._inner(high)
+        return (first, last) if self.rate > 0 else (last, first)
