@@ -39,7 +39,7 @@ print("hello from the user's code")
 
 def build(width=8, act="relu"):
     torch.manual_seed(0)
-    acts = {"relu": nn.ReLU(), "gelu": nn.GELU()}
+    acts = {"relu": nn.ReLU(), "gelu": nn.GELU(), "mixed": nn.Sequential(nn.ReLU(), nn.GELU())}
     return nn.Sequential(
         nn.Linear(2, width), acts[act], nn.Linear(width, width), acts[act], nn.Linear(width, 3)
     )
@@ -489,6 +489,8 @@ WRONG = [
     ("w little.py:build --weights images.pt", "holds no state dict"),
     ("w image.pt2 --weights weights.pt", "not for image.pt2"),
     ("w little.py:build --arg act=gelu", "1 (aten.gelu): it is not piecewise linear"),
+    ("w little.py:build --arg act=gelu", "splinecam partition --smooth 1e-3 replaces it"),
+    ("w little.py:build --smooth 1e-3 --arg act=mixed --refine boundary", "Leave --refine out"),
     ("fixed.pt2 --around images.npy", "torch.zeros(2, 1, 6, 6)"),
     ("few.pt2 --around images.npy", "a batch of 0 to 64"),
     # what the domain is
@@ -755,6 +757,20 @@ def test_table(run: Run, here: Path, pandas: bool, monkeypatch: pytest.MonkeyPat
     assert (code, "exists already" in err) == (1, True)
 
 
+def test_smooth_functions_are_replaced_within_a_bound(run: Run) -> None:
+    words = ("partition", "little.py:build", "--arg", "act=gelu", *BOX, "--no-plot", "--force")
+    code, _, err = run(*words, "--smooth", "1e-2", "--out", "out")
+    assert (code, "2 layers replaced: gelu" in err) == (0, True)
+    about = json.loads(Path("out/stats.json").read_text())
+    assert max(about["bound"]) <= 1e-2
+    assert [layer["function"] for layer in about["replaced"]] == ["gelu", "gelu"]
+    share = ("--refine", "boundary", "--undecided", "0.05")
+    assert run(*words, "--smooth", "5%", *share, "--quiet", "--out", "out")[0] == 0
+    part = sc.load("out/partition.npz")
+    assert part.smooth is not None
+    assert part.smooth.refined
+
+
 # -- check and ops --------------------------------------------------------------------------------
 
 
@@ -774,7 +790,8 @@ def test_check_tells_all_that_stands_in_the_way(run: Run) -> None:
     code, out, _ = run("check", "little.py:build", "--arg", "act=gelu", *BOX)
     assert code == 1
     assert "2 operations stand in the way" in out
-    assert out.count("it is not piecewise linear") == 2
+    assert out.count("it is not piecewise linear: splinecam partition --smooth 1e-3") == 2
+    assert out.rstrip().endswith("error of the outputs has a guaranteed bound.")
     code, _, err = run("check", "little.py:build")
     assert (code, "--input-shape 2" in err) == (1, True)
 

@@ -8,6 +8,7 @@ import shutil
 import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from splinecam._util.options import device_of
 from splinecam.analysis.comparison import compare
 from splinecam.analysis.stats import Stats
 from splinecam.cli import demo, reproducing
-from splinecam.cli.console import Console, claim, plain, printing, write_text
+from splinecam.cli.console import Console, claim, in_options, plain, printing, write_text
 from splinecam.cli.differences import difference_command
 from splinecam.cli.models import Found, find_model
 from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
@@ -35,6 +36,8 @@ from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_mar
 from splinecam.network.program import Program
 
 __all__ = ["COMMANDS"]
+
+_UNDECIDED = 1e-3  # the share of the domain on which the class may be uncertain after refinement
 
 
 # -- partition ------------------------------------------------------------------------------------
@@ -91,7 +94,9 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
         found = _model_of(options)
     domain = fitted(options.model, found.input_shape, domain, options)
     if options.output is not None or options.level is not None or options.color == "output":
-        program = capture(found.model, domain.input_shape, output=options.result)
+        replaced = options.smooth is not None
+        shape = domain.input_shape
+        program = capture(found.model, shape, output=options.result, smooth=replaced)
         require_outputs(options, prod(program.output_shape))
     console.note("Model", f"{options.model}, {console.took('model')}")
     console.note("Domain", repr(domain).removeprefix("Domain(").removesuffix(")"))
@@ -103,10 +108,15 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
             device=options.device,
             memory=options.memory,
             max_regions=options.max_regions,
+            smooth=options.smooth,
+            refine=options.refine,
+            undecided=_UNDECIDED if options.undecided is None else options.undecided,
             progress=not options.quiet,
         )
     size = repr(part).removeprefix("Partition(").removesuffix(")")
     console.note("Partition", f"{size}, {console.took('partition')}")
+    if part.smooth is not None:
+        console.note("Smooth", repr(part.smooth).removeprefix("Smoothing(").removesuffix(")"))
     if options.validate:
         with console.timed("check"):
             report = part.validate(thorough=options.thorough, progress=not options.quiet)
@@ -136,7 +146,16 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
         "output": getattr(part.output, "name", part.output),  # of a function
         "stats": stats.nested(),
         "unresolved": [place._asdict() for place in part.unresolved],
+        **_about_smooth(part),
     }
+
+
+def _about_smooth(part: Partition) -> dict[str, Any]:
+    """What was replaced in a model with smooth functions, and how far its outputs may be."""
+    if part.smooth is None:
+        return {}
+    layers = [asdict(layer) for layer in part.smooth.layers]
+    return {"bound": part.bound.tolist(), "replaced": layers}
 
 
 def _json(content: Any) -> str:
@@ -246,12 +265,18 @@ def _obstacles(model: str, error: UnsupportedOpError) -> str:
     lines = []
     for op in error.ops:
         where = f", {op.location}" if op.location else ""
-        lines += [f"  {op.name:<{width}}  {op.target}{where}", f"  {'':<{width}}  {op.reason}", ""]
+        reason = in_options(op.reason)
+        lines += [f"  {op.name:<{width}}  {op.target}{where}", f"  {'':<{width}}  {reason}", ""]
     found = f"{model} is not supported: {count} {stand} in the way.\n\n" + "\n".join(lines)
     if error.advice is not None:
         return f"{found}{error.advice}"
     if all(op.settled for op in error.ops):
         return found.rstrip()
+    if all(op.settled or "smooth=" in op.reason for op in error.ops):
+        return (
+            f"{found}\nWith --smooth, functions of one variable are replaced by linear pieces, and "
+            "the\nerror of the outputs has a guaranteed bound."
+        )
     return (
         f"{found}\nReplace each of them; splinecam ops lists what is supported. Operations that "
         "are\ncontinuous and piecewise linear can be registered: splinecam.register_op."

@@ -33,6 +33,10 @@ _OPTIONS = (
     (r"\braise memory\b", "raise --memory"),
     (r"\boutput=(\d+)", r"--output \1"),
     (r"\bdevice '([\w:]+)'", r"--device \1"),
+    (r"\bpartition\(\.\.\., smooth=1e-3\)", "splinecam partition --smooth 1e-3"),
+    (r"\bsmooth=", "--smooth"),
+    (r'\brefine="boundary"', "--refine boundary"),
+    (r"\bLeave refine out\b", "Leave --refine out"),
     (r"\bsplinecam\.op_table\(\)", "splinecam ops"),
     (r"\bsc\.load\(path, model=model\), or part\.attach\(model\)", "--model MODEL"),
     (r"\bGive lo or hi as an array, or say which\b", "Say which"),
@@ -52,6 +56,8 @@ def in_options(text: str) -> str:
 
     >>> in_options("Raise max_regions. For more inputs than two use Domain.through or around")
     'Raise --max-regions. For more inputs than two use --through or --around'
+    >>> in_options("it is not piecewise linear: partition(..., smooth=1e-3) replaces it")
+    'it is not piecewise linear: splinecam partition --smooth 1e-3 replaces it'
     """
     for pattern, option in _OPTIONS:
         text = re.sub(pattern, option, text)

@@ -20,6 +20,7 @@ __all__ = [
     "bytes_of_memory",
     "count",
     "device",
+    "error_bound",
     "inches",
     "index_or_name",
     "not_negative",
@@ -30,6 +31,7 @@ __all__ = [
     "positive",
     "resolution",
     "shape",
+    "share",
     "without_exponents",
 ]
 
@@ -102,6 +104,23 @@ def not_negative(word: str) -> float:
     """A number that is at least 0."""
     _require(number(word) >= 0, f"{word!r} is below 0")
     return number(word)
+
+
+def share(word: str) -> float:
+    """A number between 0 and 1."""
+    _require(0 < number(word) < 1, f"{word!r} is not a number between 0 and 1, such as 1e-3")
+    return number(word)
+
+
+def error_bound(word: str) -> float | str:
+    """An error that outputs may have: a number above 0, or text such as ``1%``.
+
+    >>> error_bound("1e-3"), error_bound("0.5%")
+    (0.001, '0.5%')
+    """
+    relative = word.endswith("%")
+    found = positive(word.removesuffix("%"))
+    return f"{found:g}%" if relative else found
 
 
 def inches(word: str) -> float:

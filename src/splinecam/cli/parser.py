@@ -92,6 +92,7 @@ def _partition(parser: ArgumentParser) -> None:
     _choice(outputs, "--format", FORMATS, formats, nargs="+", metavar="KIND")
     _flag(outputs, "--no-plot", "draw no picture")
     _add_picture(outputs)
+    _add_smooth(parser, refine=True)
     how = _add_computation(parser)
     check = "check the result against the model (yes)"
     how.add_argument("--validate", action=BooleanOptionalAction, default=True, help=check)
@@ -197,6 +198,7 @@ def _check_property(parser: ArgumentParser) -> None:
     _option(results, "--out", Path, "FILE", "draw the unsafe part: a .png, .pdf or .svg file")
     _option(results, "--witness", Path, "FILE", "write an unsafe input to an .npy file")
     _add_force(results)
+    _add_smooth(parser, refine=False)
     _add_quiet(_add_computation(parser))
     parser.set_defaults(error_code=2)  # 1 says that the property is violated
 
@@ -360,6 +362,17 @@ def _add_picture(parser: Any) -> None:
     _choice(parser, "--axes", AXES, "a scale bar, ticks or off (scale)", metavar="STYLE")
     _option(parser, "--size", option_types.inches, "INCHES", "width of the picture")
     _option(parser, "--dpi", option_types.resolution, "N", f"dots per inch ({DPI})")
+
+
+def _add_smooth(parser: ArgumentParser, *, refine: bool) -> None:
+    group = parser.add_argument_group("smooth functions, such as GELU, SiLU and tanh")
+    text = "replace them by pieces; outputs may be off by X, or by X%% of their range"
+    _option(group, "--smooth", option_types.error_bound, "X", text)
+    if refine:
+        text = "boundary: only refine regions whose class would be uncertain"
+        _choice(group, "--refine", ("boundary",), text, metavar="WHERE")
+        text = "with --refine: on which share of the domain the class may be uncertain (1e-3)"
+        _option(group, "--undecided", option_types.share, "X", text)
 
 
 def _add_computation(parser: ArgumentParser) -> Any:

@@ -82,6 +82,7 @@ def _checked(
             device=options.device,
             memory=options.memory,
             max_regions=options.max_regions,
+            smooth=options.smooth,
             progress=not options.quiet,
         )
         check = part.check(case)
@@ -93,12 +94,13 @@ def _checked(
 
 def _report(check: PropertyCheck) -> str:
     """The verdict, with the input that shows it."""
-    found, tied = check.preimage, check.preimage.tied_area
+    found, tied, undecided = check.preimage, check.preimage.tied_area, check.undecided_area
+    why = "rounding cannot tell" if not undecided else "the bounds of --smooth do not tell"
     head = {
         "holds": "holds on this slice",
         "violated": f"violated on {100 * check.share:.4g} % of this slice, area {check.area:.6g}",
-        "unresolved": "unresolved: rounding cannot tell whether the limits are met, "
-        + (f"on an area of {tied:.6g}" if tied > 0 else "without an area"),
+        "unresolved": f"unresolved: {why} whether the limits are met, "
+        + (f"on an area of {undecided or tied:.6g}" if undecided or tied else "without an area"),
     }[check.status]
     lines = [head]
     witness = check.witness

@@ -30,6 +30,8 @@ _NEEDS = {
     "full": ("model",),
     "labels": ("points",),
     "labels_key": ("labels",),
+    "refine": ("smooth",),
+    "undecided": ("refine",),
 }
 _PICTURE = ("color", "output", "level", "axes", "no_edges", "boundary")
 NOT_FOR = {"surface": ("axes", "points"), "histograms": (*_PICTURE, "points")}
