@@ -86,8 +86,27 @@ class _Task:
 
 
 @dataclass(frozen=True)
+class _Known:
+    """The outputs of a network at vertices (V, 2), which are computed when they are asked for.
+
+    table: (V, n) the outputs, NaN where they are not known yet.
+    """
+
+    real: Real
+    uv: Tensor
+    table: Tensor
+
+    def at(self, vertices: Tensor) -> Tensor:
+        """The outputs at some vertices, (N, n)."""
+        unknown = vertices[take(self.table, vertices)[:, 0].isnan()]
+        if unknown.shape[0]:
+            self.table[unknown] = self.real(take(self.uv, unknown))
+        return take(self.table, vertices)
+
+
+@dataclass(frozen=True)
 class _Triangles:
-    """Triangles with values and how far they are off, (V, n) each, and what follows from both.
+    """Triangles with values and the network's outputs, (V, n) each, and what follows from both.
 
     bounds: (T, n); curved: (T, n) the part of the bounds that falls as triangles become smaller;
     undecided: (T,) whether the class is uncertain somewhere; areas: (T,); band: (T,) the area on
@@ -96,7 +115,7 @@ class _Triangles:
 
     shape: Triangulation
     values: Tensor
-    errors: Tensor
+    truth: Tensor
     bounds: Tensor
     curved: Tensor
     undecided: Tensor
@@ -109,15 +128,18 @@ def refined(found: Bounded, real: Real, cells: Cells, goal: Goal, layer: int) ->
 
     layer: the number that new edges and vertices get as their layer.
     """
+    known = _Known(real, found.mesh.uv, torch.full_like(found.values, torch.nan))
     sizes = found.mesh.areas_and_centroids()[0]
     whole = float(sizes.sum())
     areas = undecided_areas(found.mesh, sizes, found.values, found.bounds, goal.level)
-    chosen = _uncertain(found, areas > 0, real, goal) & ~_too_thin(found.mesh, sizes)
+    chosen = _uncertain(found, areas > 0, known, goal) & ~_too_thin(found.mesh, sizes)
     while bool((chosen & (areas > 0)).any()):
         area = goal.share * whole - float(areas[~chosen].sum())
         task = _Task(real, cells, goal, whole, area)
-        made = _divided(_begun(found, chosen, task), task, len(chosen) - int(chosen.sum()))
+        made = _divided(_begun(found, chosen, known, task), task, len(chosen) - int(chosen.sum()))
         found = _stitched(found, made, layer)
+        more = made.truth[len(made.shape.vertex_ids) :]
+        known = _Known(real, found.mesh.uv, torch.cat([known.table, more]))
         areas, sizes = (
             torch.cat([old[~chosen], new]) for old, new in ((areas, made.band), (sizes, made.areas))
         )
@@ -126,7 +148,7 @@ def refined(found: Bounded, real: Real, cells: Cells, goal: Goal, layer: int) ->
     return found._replace(undecided=float(areas.sum()) / whole)
 
 
-def _uncertain(found: Bounded, undecided: Tensor, real: Real, goal: Goal) -> Tensor:
+def _uncertain(found: Bounded, undecided: Tensor, known: _Known, goal: Goal) -> Tensor:
     """The faces (F,) that are undecided, or whose values would keep their neighbours undecided.
 
     Where the network itself is closer to a change of the class than the values of a face are to the
@@ -137,8 +159,8 @@ def _uncertain(found: Bounded, undecided: Tensor, real: Real, goal: Goal) -> Ten
     some = near.nonzero()[:, 0]
     if not some.shape[0]:
         return undecided
-    part = found.mesh.select(some)[0]
-    slack = slacks_of_faces(part, real(part.uv), _MARGIN * found.bounds[some], goal.level)
+    part, vertex_ids, _ = found.mesh.select(some)
+    slack = slacks_of_faces(part, known.at(vertex_ids), _MARGIN * found.bounds[some], goal.level)
     near[some] = slack <= 0
     return near | undecided
 
@@ -149,36 +171,34 @@ def _too_thin(mesh: Mesh, sizes: Tensor) -> Tensor:
     return sizes <= THINNEST * (box[:, 2:] - box[:, :2]).amax(1)
 
 
-def _begun(found: Bounded, chosen: Tensor, task: _Task) -> _Triangles:
+def _begun(found: Bounded, chosen: Tensor, known: _Known, task: _Task) -> _Triangles:
     """Triangles in place of the chosen faces, (F,), with the network's values where they may be."""
     mesh, shape = found.mesh, triangulated(found.mesh, chosen)
-    known = shape.vertex_ids.shape[0]
     held = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=chosen.device)
     held[mesh.corner_vertices()[~chosen[mesh.owners()]]] = True
-    truth = task.real(shape.uv)
-    values = truth.clone()
-    values[:known] = torch.where(
-        held[shape.vertex_ids, None], found.values[shape.vertex_ids], truth[:known]
+    truth = torch.cat(
+        [known.at(shape.vertex_ids), task.real(shape.uv[shape.vertex_ids.shape[0] :])]
     )
+    fixed = held[shape.vertex_ids].nonzero()[:, 0]
+    values = truth.index_copy(0, fixed, found.values[shape.vertex_ids[fixed]])
     every = torch.arange(shape.sides.shape[0], device=chosen.device)
-    errors = (truth - values).abs()
-    return _Triangles(shape, values, errors, *_judged(shape, values, errors, every, task))
+    return _Triangles(shape, values, truth, *_judged(shape, values, truth, every, task))
 
 
 def _judged(
-    shape: Triangulation, values: Tensor, errors: Tensor, triangles: Tensor, task: _Task
+    shape: Triangulation, values: Tensor, truth: Tensor, triangles: Tensor, task: _Task
 ) -> _Judged:
     """What is known of some triangles, (N,): the last five fields of ``_Triangles``."""
     step = max(1, backend_of(values.device).numbers // (8 * values.shape[1]))
     blocks = [
-        _judged_block(shape, values, errors, some, task) for some in torch.split(triangles, step)
+        _judged_block(shape, values, truth, some, task) for some in torch.split(triangles, step)
     ]
     bounds, curved, undecided, areas, band = map(torch.cat, zip(*blocks, strict=True))
     return bounds, curved, undecided, areas, band
 
 
 def _judged_block(
-    shape: Triangulation, values: Tensor, errors: Tensor, triangles: Tensor, task: _Task
+    shape: Triangulation, values: Tensor, truth: Tensor, triangles: Tensor, task: _Task
 ) -> _Judged:
     corners = shape.corners(triangles)
     flat = corners.view(-1)
@@ -187,9 +207,8 @@ def _judged_block(
     boxes = torch.cat([uv.amin(1), uv.amax(1)], 1)
     curvature, branch = task.cells.largest(boxes).unbind(1)[:2]
     curved = curvature * (square[:, None] / 2)
-    at_corners = take(errors, flat).view(*corners.shape, errors.shape[1]).amax(1)
-    bounds = (at_corners + curved + 2 * branch) * _UPWARDS
-    z = take(values, flat).view(*corners.shape, values.shape[1])
+    z, true = (take(each, flat).view(*corners.shape, each.shape[1]) for each in (values, truth))
+    bounds = ((true - z).abs().amax(1) + curved + 2 * branch) * _UPWARDS
     undecided = slacks(z, bounds, task.goal.level) <= 0
     some = undecided.nonzero()[:, 0]
     band = torch.zeros_like(areas)
@@ -265,18 +284,17 @@ def _bisected(
     shape, source = bisected(made.shape, marked, place)
     first = made.shape.num_vertices
     ends = made.shape.edges[split]
-    truth = task.real(shape.uv[first:])
+    new = task.real(shape.uv[first:])
     between = (take(made.values, ends[:, 0]) + take(made.values, ends[:, 1])) / 2
-    more = torch.where(made.shape.held[split, None], between, truth)
-    values = torch.cat([made.values, more])
-    errors = torch.cat([made.errors, (truth - more).abs()])
+    values = torch.cat([made.values, torch.where(made.shape.held[split, None], between, new)])
+    truth = torch.cat([made.truth, new])
     kept = made.shape.sides.shape[0] - int(marked[made.shape.sides >> 1].any(1).sum())
-    new = torch.arange(kept, shape.sides.shape[0], device=split.device)
-    judged = _judged(shape, values, errors, new, task)
+    divided = torch.arange(kept, shape.sides.shape[0], device=split.device)
+    judged = _judged(shape, values, truth, divided, task)
     old = source[:kept]
     rows = (made.bounds, made.curved, made.undecided, made.areas, made.band)
     joined = [torch.cat([take(row, old), part]) for row, part in zip(rows, judged, strict=True)]
-    result = _Triangles(shape, values, errors, *joined)
+    result = _Triangles(shape, values, truth, *joined)
     before = float(made.band.sum() - made.band[old].sum())
     return result, before, float(judged[-1].sum())
 
@@ -301,7 +319,7 @@ def _holding(found: Bounded, made: _Triangles, task: _Task) -> Tensor:
     """
     mesh, count = found.mesh, made.shape.sides.shape[0]
     corners = made.shape.corners()
-    errors = take(made.errors, corners.view(-1)).view(*corners.shape, made.errors.shape[1])
+    errors = (made.truth - made.values).abs()[corners]
     stuck = made.undecided & (errors.amax(1) > made.curved).any(1)
     if float(made.band.sum()) <= task.area:
         stuck &= (made.bounds > task.goal.tolerance).any(1)
