@@ -192,6 +192,7 @@ def test_bounds_on_intervals(curve: Curve, exact: Callable[[Real], Real]) -> Non
         (curve.slope_bound(low, high), slope),
         (curve.curvature_bound(low, high), curvature),
         (curve.slope_variation(low, at, high), slope - curve.slope(at)),
+        (curve.curvature_variation(low, at, high), curvature - curve.curvature(at)),
     ):
         largest = found.abs().amax(0)
         assert (bound >= largest).all()

@@ -102,6 +102,8 @@ def check(program: Program, model: nn.Module) -> SmoothScalar:
     assert (slope.abs() <= curve.slope_bound(low, high)).all()
     assert (curve.curvature(z).abs() <= curve.curvature_bound(low, high)).all()
     assert ((slope - curve.slope(at)).abs() <= curve.slope_variation(low, at, high)).all()
+    off = (curve.curvature(z) - curve.curvature(at)).abs()
+    assert (off <= curve.curvature_variation(low, at, high)).all()
     assert all(bool(side.all()) for side in curve.bends(low, high))
     (by_layer,) = torch.autograd.grad(layer.apply(z).sum(), z)
     torch.testing.assert_close(by_layer, slope)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -48,20 +49,21 @@ class Scaled(Curve):
         ends = sorted((self.rate * low, self.rate * high))
         return tuple(sorted(level / self.rate for level in self.base.inflections(*ends)))
 
-    def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
-        return abs(self.factor) * self.base.value_bound(*self._ends(low, high))
+    def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        return _times(self.factor, self.base.value_range(*self._ends(low, high)))
 
-    def slope_bound(self, low: Tensor, high: Tensor) -> Tensor:
-        return abs(self.factor * self.rate) * self.base.slope_bound(*self._ends(low, high))
+    def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        return _times(self.factor * self.rate, self.base.slope_range(*self._ends(low, high)))
 
-    def curvature_bound(self, low: Tensor, high: Tensor) -> Tensor:
-        size = abs(self.factor) * self.rate * self.rate
-        return size * self.base.curvature_bound(*self._ends(low, high))
+    def curvature_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        found = self.base.curvature_range(*self._ends(low, high))
+        return _times(self.factor * self.rate * self.rate, found)
 
-    def slope_variation(self, low: Tensor, at: Tensor, high: Tensor) -> Tensor:
-        first, last = self._ends(low, high)
-        size = abs(self.factor * self.rate)
-        return size * self.base.slope_variation(first, self._inner(at), last)
+    @cached_property
+    def _noise(self) -> tuple[float, float]:
+        slope, curvature = self.base._noise
+        steepness = abs(self.factor * self.rate)
+        return steepness * slope, steepness * abs(self.rate) * curvature
 
     def bends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         below, above = self.base.bends(*self._ends(low, high))
@@ -75,3 +77,9 @@ class Scaled(Curve):
         """The interval of the base's argument."""
         first, last = self._inner(low), self._inner(high)
         return (first, last) if self.rate > 0 else (last, first)
+
+
+def _times(factor: float, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The ends of intervals that are multiplied by a number."""
+    low, high = factor * ends[0], factor * ends[1]
+    return (low, high) if factor > 0 else (high, low)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -75,19 +76,25 @@ class TaughtCurve(Curve):
         found = torch.as_tensor(self.limit(low, high, self.constants)).to(low)
         return found.expand(low.shape) * _UPWARDS
 
-    def slope_bound(self, low: Tensor, high: Tensor) -> Tensor:
-        middle, reach = _around(low, high)
-        slope = self.slope(middle).abs() * _UPWARDS
-        return slope + self.curvature_bound(low, high) * reach
+    def curvature_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        limit = self.curvature_bound(low, high)
+        return -limit, limit
 
-    def slope_variation(self, low: Tensor, at: Tensor, high: Tensor) -> Tensor:
-        reach = torch.maximum(high - at, at - low).clamp(min=0) * _UPWARDS
-        rounding = _ROUNDING * EPS * self.slope_bound(low, high)
-        return self.curvature_bound(low, high) * reach + rounding
-
-    def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
+    def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         middle, reach = _around(low, high)
-        return self.value(middle).abs() * _UPWARDS + self.slope_bound(low, high) * reach
+        slope = self.slope(middle)
+        off = self.curvature_bound(low, high) * reach + _ROUNDING * EPS * slope.abs()
+        return slope - off, slope + off
+
+    def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        middle, reach = _around(low, high)
+        value = self.value(middle)
+        off = self.slope_bound(low, high) * reach + _ROUNDING * EPS * value.abs()
+        return value - off, value + off
+
+    @cached_property
+    def _noise(self) -> tuple[float, float]:
+        return 0.0, 0.0  # rounding is in the ranges
 
     def bends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         either = torch.ones_like(low, dtype=torch.bool)
