@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splinecam.plot.palette import INK, ink_on
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -16,13 +14,21 @@ if TYPE_CHECKING:
 __all__ = ["HATCH", "hatch_rings"]
 
 HATCH = "//////"
-_VEIL, _DARK_VEIL = (1.0, 1.0, 1.0, 0.35), (0.0, 0.0, 0.0, 0.35)  # lie on the colours below
+_VEIL = (1.0, 1.0, 1.0, 0.35)  # lies on the colours below the hatching
 
 
-def hatch_rings(ax: Axes, offsets: Ints, points: Floats, hatch: str | None, color: Any) -> None:
+def hatch_rings(
+    ax: Axes,
+    offsets: Ints,
+    points: Floats,
+    hatch: str | None,
+    color: Any,
+    *,
+    veil: Any = _VEIL,
+) -> None:
     """Hatch the areas within closed rings, all as one path; offsets: where each ring begins.
 
-    Below dark lines is a light veil, and below light ones a dark veil.
+    veil: the colour below the hatching, which is translucent.
     """
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
@@ -32,6 +38,5 @@ def hatch_rings(ax: Axes, offsets: Ints, points: Floats, hatch: str | None, colo
     codes = np.full(len(points), Path.LINETO, np.uint8)
     codes[offsets[:-1]] = Path.MOVETO
     codes[offsets[1:] - 1] = Path.CLOSEPOLY
-    veil = _DARK_VEIL if ink_on(color) == INK else _VEIL
     style: dict[str, Any] = {"facecolor": veil, "edgecolor": color, "linewidth": 0, "zorder": 2.9}
     ax.add_patch(PathPatch(Path(points, codes), hatch=hatch, **style))

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_band"]
 
-_CROSSED = "xxxx"  # is seen in narrow bands of any direction
+_HATCH, _STRENGTH = "////", 0.3  # of the veil, which shows also where a band is narrow
 
 
 def plot_band(
-    band: Band, *, ax: Axes | None = None, hatch: str | None = _CROSSED, color: Any = None
+    band: Band, *, ax: Axes | None = None, hatch: str | None = _HATCH, color: Any = None
 ) -> Axes:
     """Hatch a band, by default on a new figure that shows it in the frame of the domain.
 
@@ -33,6 +33,8 @@ def plot_band(
     True
     """
     require_matplotlib()
+    from matplotlib.colors import to_rgba
+
     from splinecam.plot.cell_image import ink_over
     from splinecam.plot.decorations import draw_border, fit_figure, set_frame
 
@@ -42,7 +44,8 @@ def plot_band(
         set_frame(canvas, domain)
     offsets, rings = band.rings()
     ink = ink_over(canvas) if color is None else color
-    hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, ink)
+    veil = to_rgba(ink, _STRENGTH)
+    hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, ink, veil=veil)
     if ax is None:
         draw_border(canvas, domain)
         fit_figure(canvas, domain)
