@@ -176,6 +176,11 @@ class PiecewiseScalar(Nonlinearity):
         """The error of a result in units of EPS, relative to the result."""
         return 0.0 if self.exact else 4.0
 
+    @property
+    def noise(self) -> float:
+        """The error of a result in units of EPS, relative to the argument, beside that."""
+        return 0.0 if self.exact else 4.0
+
     @cached_property
     def slope_differences(self) -> Tensor:
         """By how much the slope changes at each knot, (K, n)."""

@@ -65,6 +65,11 @@ class SmoothScalar(Nonlinearity):
         """The error of a result in units of EPS, relative to the result."""
         return self.curve.rounding
 
+    @property
+    def noise(self) -> float:
+        """The error of a result in units of EPS, relative to the argument, beside that."""
+        return self.curve.noise
+
     def functions(
         self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
     ) -> NoReturn:
@@ -77,7 +82,8 @@ class SmoothScalar(Nonlinearity):
         low, high = (end.view(1, *self.shape) for end in (low, high))
         magnitude = self.curve.value_bound(low, high)
         error = self.curve.slope_bound(low, high) * bound.error
-        return Bound(magnitude, error + self.rounding * EPS * magnitude)
+        noise = self.noise * torch.maximum(low.abs(), high.abs())
+        return Bound(magnitude, error + EPS * (self.rounding * magnitude + noise))
 
     def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Nonlinearity:
         curve = self.curve.to(device)

@@ -13,7 +13,9 @@ from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.smooth.followed import UPWARDS, Boxes, Followed
 
-__all__ = ["CellBounds", "Grid"]
+__all__ = ["CellBounds", "Grid", "scattered"]
+
+_EVEN = (0.7548776662466927, 0.5698402909980532)  # steps that fill a square evenly, on no grid
 
 
 @dataclass(frozen=True)
@@ -103,3 +105,14 @@ def _doubled(table: Tensor, step: int) -> Tensor:
         shifted.narrow(axis, max(0, table.shape[axis] - step), min(step, table.shape[axis])).zero_()
         table = torch.maximum(table, shifted)
     return table
+
+
+def scattered(domain: Domain, count: int, device: torch.device) -> Tensor:
+    """Points of the plane that fill a domain evenly, (N, 2): its corners, and at most ``count``."""
+    number = torch.arange(1, count + 1, dtype=torch.float64, device=device)[:, None]
+    corners = domain.corners.to(number)
+    low, high = corners.amin(0), corners.amax(0)
+    uv = low + (high - low) * (number * number.new_tensor(_EVEN) % 1)
+    ahead, off = corners.roll(-1, 0) - corners, uv[:, None] - corners
+    inside = (ahead[:, 0] * off[..., 1] >= ahead[:, 1] * off[..., 0]).all(1)
+    return torch.cat([corners, uv[inside]])

@@ -23,26 +23,18 @@ class Tables:
 
     levels: (K, n) knots between pieces, ascending, with ``inf`` in the last places of a unit with
     fewer; start, value, slope: (K + 1, n) of every piece where it begins, and how steep it is. The
-    pieces after a unit's last are copies of it. off: (n,) bounds on the distance from the function
-    between ``low`` and ``high``, (n,) each; pieces: (n,) how many there are.
+    pieces after a unit's last are copies of it. pieces: (n,) how many there are.
     """
 
     levels: Tensor
     start: Tensor
     value: Tensor
     slope: Tensor
-    off: Tensor
-    low: Tensor
-    high: Tensor
     pieces: Tensor
 
     def to(self, device: torch.device) -> Tables:
         """The same on a device."""
         return Tables(*(tensor.to(device) for tensor in vars(self).values()))
-
-    def __call__(self, z: Tensor) -> Tensor:
-        """The functions at z (B, n)."""
-        return piecewise_linear(z, self.levels, self.start, self.value, self.slope)
 
 
 def piecewise_linear(
@@ -82,7 +74,6 @@ def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tab
     width = filled[1:] - filled[:-1]
     within = place[:-1] < last
     slope = torch.where(within, rise / torch.where(within, width, 1.0), 0.0)
-    off = _largest_error(curve, filled, values, exact, within)
     own = torch.minimum(place[:-1], last - 1)
     inner = torch.where(place[1:-1] < last, knots[1:-1], torch.inf)
     return Tables(
@@ -90,9 +81,6 @@ def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tab
         filled[:-1].gather(0, own),
         values[:-1].gather(0, own),
         slope.gather(0, own),
-        off,
-        low,
-        high,
         pieces,
     )
 
@@ -122,24 +110,6 @@ def _knots(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tensor
     if bool((same & torch.isfinite(knots)).any()):
         knots = torch.where(same, torch.inf, knots).sort(0).values
     return knots[: int(torch.isfinite(knots).sum(0).max())]
-
-
-def _largest_error(
-    curve: Curve, knots: Tensor, values: Tensor, exact: Tensor, within: Tensor
-) -> Tensor:
-    """A bound on the distance between function and table over all pieces, (n,).
-
-    Between knots the function is on one side of its chord where it has no inflection, within
-    |f''| h^2 / 8.
-    """
-    low, high = knots[:-1], knots[1:]
-    off = exact - values
-    least, most = torch.minimum(off[:-1], off[1:]), torch.maximum(off[:-1], off[1:])
-    bend = curve.curvature_bound(low, high) * (high - low).square() / 8
-    above, below = curve.bends(low, high)  # whether the function may be above, or below, its chord
-    worst = torch.maximum(most + bend * above, bend * below - least)
-    worst = worst + 2.0**-48 * (exact[:-1].abs() + exact[1:].abs())
-    return torch.where(within, worst, 0.0).amax(0)
 
 
 def _interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ def _through_scalar(
     length, turn = argument.length, argument.turn
     seconds = slopes.at * argument.seconds
     seconds = seconds + slopes.second * torch.stack([u * u, u * v, v * v])
-    rounding = EPS * (layer.rounding * value.abs() + slopes.largest * z.abs())
+    rounding = EPS * (layer.rounding * value.abs() + (slopes.largest + layer.noise) * z.abs())
     other = slopes.jumps + slopes.curvature * argument.branch
     bounds = (
         slopes.largest * turn + slopes.variation * length,

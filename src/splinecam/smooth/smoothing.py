@@ -13,10 +13,9 @@ from torch import Tensor
 from splinecam.engine.run import Outcome
 from splinecam.errors import LimitError, SplineCamError
 from splinecam.geometry.domain import Domain
-from splinecam.geometry.frame import Frame
 from splinecam.network.program import Program
 from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
-from splinecam.smooth.grid import Grid
+from splinecam.smooth.grid import Grid, scattered
 from splinecam.smooth.inside import KinkedInside, SmoothInside
 from splinecam.smooth.knots import Tables
 from splinecam.smooth.region_bounds import Compared, Inside, outputs_at
@@ -26,8 +25,10 @@ from splinecam.smooth.tolerance import Tolerance
 
 __all__ = ["Smoothed", "smoothed"]
 
-_RESOLUTION = 64  # cells along the domain's longer side
-_FILLED = 0.8  # the share of the tolerance that errors at the centres of cells may fill
+_COARSEST, _FINEST = 32, 256  # cells along the domain's longer side
+_BLUNT = 2.0  # bounds on second derivatives so many times larger than these call for finer cells
+_FILLED = 0.72  # the share of the tolerance that errors at some points may fill
+_POINTS = 1 << 12
 _SEARCHES = 3  # steps to find the scale of all errors
 _ATTEMPTS = 10
 _GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
@@ -73,9 +74,7 @@ def smoothed(
     undecided: if given, regions are refined where their class is uncertain until that is at most
     this share of the domain; other regions may be further from the network than the tolerance.
     """
-    grid = Grid.of(domain, _RESOLUTION, real.device)
-    found = survey(real, domain, grid)
-    _require_finite(found)
+    found = _surveyed(real, domain)
     allowed = tolerance.allowed(found.values)
     if undecided is None:
         return _replaced(real, domain, found, allowed, run)
@@ -100,6 +99,17 @@ def smoothed(
     return replace(coarse, outcome=outcome, tolerance=allowed, bounds=bounded.bounds, refined=True)
 
 
+def _surveyed(real: Program, domain: Domain) -> Survey:
+    """Look at the network on cells that are small enough for bounds to be close."""
+    resolution = _COARSEST
+    while True:
+        found = survey(real, domain, Grid.of(domain, resolution, real.device))
+        if resolution == _FINEST or found.bluntness < _BLUNT:
+            _require_finite(found)
+            return found
+        resolution *= 2
+
+
 def _require_finite(found: Survey) -> None:
     """Raise an error if the network, or a bound on it, is too large for float64."""
     bounds = found.bounds.tables[0]
@@ -113,7 +123,7 @@ def _require_finite(found: Survey) -> None:
 def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run: Run) -> Smoothed:
     """Partition the network with tables whose errors in the outputs are allowed."""
     layers = with_influence(found, real, domain, allowed)
-    scale = _scale(layers, real, domain, found, allowed)
+    scale = _scale(layers, real, domain, allowed)
     best = math.inf
     for _ in range(_ATTEMPTS):
         tables = choose_tables(layers, scale)
@@ -136,14 +146,13 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
     )
 
 
-def _scale(
-    layers: dict[str, LayerSurvey], real: Program, domain: Domain, found: Survey, allowed: Tensor
-) -> float:
-    """How large the errors of tables may be, from those of the outputs at the centres of cells."""
+def _scale(layers: dict[str, LayerSurvey], real: Program, domain: Domain, allowed: Tensor) -> float:
+    """How large the errors of tables may be, from those of the outputs at some points."""
     scale = first_scale(layers)
-    x = domain.embed(Frame.of(domain).to_plane(found.bounds.grid.boxes.center))
+    x = domain.embed(scattered(domain, _POINTS, real.device))
+    wanted = real(x).flatten(1)
     for _ in range(_SEARCHES):
-        off = replaced(real, choose_tables(layers, scale))(x).flatten(1) - found.values
+        off = replaced(real, choose_tables(layers, scale))(x).flatten(1) - wanted
         excess = float((off.abs() / allowed).max()) / _FILLED
         scale /= max(excess, _LEAST)
     return scale

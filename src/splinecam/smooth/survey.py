@@ -13,7 +13,7 @@ from splinecam.geometry.frame import Frame
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.program import Program
 from splinecam.network.smooth_scalar import SmoothScalar
-from splinecam.smooth.followed import Followed
+from splinecam.smooth.followed import Followed, norm
 from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, Grid
 
@@ -53,13 +53,15 @@ class Survey:
     """A network on the cells of a grid.
 
     layers: the smooth ones by name; values: (C, n) the outputs at the centres; bounds: on the
-    outputs of the cells, as far as they do not depend on the tables. kinked: whether a layer has a
-    kink on some cell, so that they do.
+    outputs of the cells, as far as they do not depend on the tables. bluntness: how many times
+    larger than second derivatives at the centres bounds on them are; kinked: whether layers have
+    kinks, so that bounds depend on the tables.
     """
 
     layers: dict[str, LayerSurvey]
     values: Tensor
     bounds: CellBounds
+    bluntness: float
     kinked: bool
 
 
@@ -77,7 +79,9 @@ def survey(program: Program, domain: Domain, grid: Grid) -> Survey:
             layers[layer.name] = seen if known is None else known.with_cells_of(seen)
 
     found = follow(program, domain, boxes, visit=visit)
-    return Survey(layers, found.value.flatten(1), CellBounds.of(grid, found), kinked)
+    bounds, exact = found.curvature.amax(), norm(found.seconds).amax()
+    bluntness = float(bounds / (exact + torch.finfo(exact.dtype).tiny))
+    return Survey(layers, found.value.flatten(1), CellBounds.of(grid, found), bluntness, kinked)
 
 
 def _look(layer: SmoothScalar, argument: Followed, reach: Tensor, count: int) -> LayerSurvey:

@@ -11,6 +11,8 @@ from math import inf
 import torch
 from torch import Tensor
 
+from splinecam._util.tolerances import EPS
+
 __all__ = ["Curve", "Shape"]
 
 _UPWARDS = 1 + 1e-12  # covers the rounding of a few ulp, also where it grows with the argument
@@ -96,6 +98,11 @@ class Curve(ABC):
         """
         return 8.0
 
+    @property
+    def noise(self) -> float:
+        """The error of values in units of EPS, relative to the argument, beside ``rounding``."""
+        return 0.0
+
     def to(self, device: torch.device) -> Curve:
         """The same function for tensors on a device."""
         return self
@@ -110,7 +117,8 @@ class Curve(ABC):
     def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the function."""
         least, most = self.value_range(low, high)
-        return torch.maximum(-least, most) * _UPWARDS
+        noise = self.noise * EPS * torch.maximum(low.abs(), high.abs())
+        return torch.maximum(-least, most) * _UPWARDS + noise
 
     def slope_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the slope."""
