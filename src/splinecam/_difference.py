@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from splinecam._captured import Captured, model_of
 from splinecam._partition import Partition, assemble, require_module
+from splinecam._smooth_difference import Nearby, nearby, shown_record
 from splinecam._util.options import device_of, kind_of, limit_of, memory_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis.class_names import names_of
@@ -19,12 +20,14 @@ from splinecam.analysis.difference import Difference
 from splinecam.engine.common import Together, run_both
 from splinecam.engine.first_device import first_device
 from splinecam.engine.plan import Plan
+from splinecam.engine.run import Outcome, run
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture import Both, capture
 from splinecam.network.capture.outputs import Output, check_output
 from splinecam.network.capture.pairs import Pair, Shown, pair_of
 from splinecam.network.program import Program
+from splinecam.smooth.tolerance import tolerance_of
 
 __all__ = ["difference"]
 
@@ -42,6 +45,7 @@ def difference(
     max_regions: float | None = None,
     names: Sequence[str] | None = None,
     progress: bool = True,
+    smooth: float | str | None = None,
 ) -> Difference:
     """Where and by how much two networks of equal shapes differ on a domain, exactly.
 
@@ -56,7 +60,9 @@ def difference(
     outputs of the same shapes. The difference is the output of the first less that of the second.
     output: which of several outputs of both models. device, memory, max_regions, progress: as for
     ``partition``; the regions are those of both networks together, often four times as many as
-    those of one. names: of the classes.
+    those of one. names: of the classes. smooth: the error that outputs of each network may have if
+    its smooth functions are replaced, as for ``partition``; ``diff.bound`` says how far the
+    difference of the models is from that of the replaced networks at most.
 
     >>> import copy
     >>> a = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -78,11 +84,14 @@ def difference(
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
+    tolerance = None if smooth is None else tolerance_of(smooth)
     with torch.inference_mode(False):
-        both = Both(networks[0], networks[1], (outputs[0], outputs[1]))
-        pair = _captured(both, domain, first_device(device, both, domain.input_shape))
-        names = names_of(names, prod(pair.a.output_shape))
+        both = Both(networks[0], networks[1], (outputs[0], outputs[1]), smooth=smooth is not None)
         last = device_of(device)
+        place = last if smooth else first_device(device, both, domain.input_shape)
+        programs = _captured(both, domain, place)
+        pair = pair_of(*programs)
+        names = names_of(names, prod(pair.a.output_shape))
         layers = len(pair.b_after_a.layers)
         with progress_bar(layers, "layer", progress) as bar, torch.no_grad():
 
@@ -93,16 +102,23 @@ def difference(
             def plan(program: Program) -> Plan:
                 return Plan.of(program, last, memory)
 
+            def run_one(program: Program) -> Outcome:
+                return run(program, domain, max_regions=max_regions, plan=plan(program))
+
+            near = [nearby(program, domain, tolerance, run_one) for program in programs]
+            if any(each.found is not None for each in near):
+                pair = pair_of(*(each.program for each in near))
             found = run_both(pair, domain, plan, max_regions=max_regions, report=report)
-        return _assembled(both, pair, domain, found, names)
+        return _assembled(both, pair, domain, found, names, near)
 
 
-def _captured(both: Both, domain: Domain, device: torch.device) -> Pair:
+def _captured(both: Both, domain: Domain, device: torch.device) -> tuple[Program, Program]:
     """The programs of two networks, whose shapes and last functions agree."""
     programs = []
     for where, model, output in zip(_WHERE, (both.a, both.b), both.outputs, strict=True):
         try:
-            program = capture(model, domain.input_shape, device=device, output=output)
+            given = model, domain.input_shape
+            program = capture(*given, device=device, output=output, smooth=both.smooth)
         except SplineCamError as error:
             error.args = (f"{where}: {error}", *error.args[1:])
             raise
@@ -119,11 +135,16 @@ def _captured(both: Both, domain: Domain, device: torch.device) -> Pair:
             f"model_a ends with {ends[0]}, and model_b with {ends[1]}. Outputs are compared before "
             "a last softmax, sigmoid or tanh: leave it out of both models, or out of neither."
         )
-    return pair_of(a, b)
+    return a, b
 
 
 def _assembled(
-    both: Both, pair: Pair, domain: Domain, found: Together, names: Sequence[str] | None
+    both: Both,
+    pair: Pair,
+    domain: Domain,
+    found: Together,
+    names: Sequence[str] | None,
+    near: Sequence[Nearby],
 ) -> Difference:
     """The difference from the outcome of a run, whose outputs are those of both networks."""
     outcome = found.outcome
@@ -135,6 +156,9 @@ def _assembled(
     rounding = torch.zeros_like(rounding) if pair.equal else rounding
     errors = {"both": outcome.error, "a": error_a, "b": error_b, "difference": rounding}
     stripped = pair.a.stripped is not None
+    records = None
+    if any(each.found is not None for each in near):
+        records = [each.on(outcome.mesh) for each in near]
 
     def view(kind: Shown) -> Partition:
         device = outcome.mesh.uv.device
@@ -143,7 +167,8 @@ def _assembled(
         chosen = replace(outcome, output=_outputs(outcome.output, kind), error=errors[kind])
         named = names if kind in ("a", "b") else None
         model = both.showing(kind, stripped=stripped)
-        return assemble(model, program, domain, chosen, names=named)
+        record = None if records is None else shown_record(records, kind, equal=pair.equal)
+        return assemble(model, program, domain, chosen, names=named, smoothing=record)
 
     return Difference(view, error)
 

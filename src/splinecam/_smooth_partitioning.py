@@ -24,7 +24,7 @@ from splinecam.network.smooth_scalar import SmoothScalar
 from splinecam.smooth.smoothing import Smoothed, smoothed
 from splinecam.smooth.tolerance import Tolerance, tolerance_of
 
-__all__ = ["Accuracy", "smooth_partition"]
+__all__ = ["Accuracy", "record_of", "smooth_partition"]
 
 REFINEMENT = "refinement"  # the last entry of a refined partition's layers
 
@@ -98,7 +98,7 @@ def smooth_partition(
             found.outcome,
             output=output,
             names=names,
-            smoothing=_record(real, found),
+            smoothing=record_of(real, found),
         )
     if found.refined:
         part.layers = (*part.layers, REFINEMENT)
@@ -106,7 +106,7 @@ def smooth_partition(
     return part
 
 
-def _record(real: Program, found: Smoothed) -> Smoothing:
+def record_of(real: Program, found: Smoothed) -> Smoothing:
     """What was replaced, for readers."""
     layers = tuple(
         SmoothLayer(

@@ -96,3 +96,34 @@ def test_a_check_is_certain_of_the_model_itself(part: sc.Partition, model: nn.Mo
     assert violated.witness is not None
     assert float(model(violated.witness.input[None])[0, 0].detach()) > top / 2
     assert above(top + 1e-6).status == "unresolved"
+
+
+def test_bounds_of_two_networks_add_up_in_their_difference(model: nn.Module) -> None:
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        other[0].weight += 0.05 * torch.randn(8, 2, generator=torch.Generator().manual_seed(1))
+        other[2] = nn.Linear(8, 8)
+        other[3] = nn.ReLU()
+    diff = sc.difference(model, other, BOX, smooth=0.05, progress=False)
+    x = 2 * torch.rand(5_000, 2, dtype=torch.float64) - 1
+    a, b = (copy.deepcopy(each).double()(x).detach() for each in (model, other))
+    for part, real in ((diff.a, a), (diff.b, b), (diff.delta, a - b)):
+        region = part.locate(x)
+        maps = (part.weight[region] @ x[:, :, None])[:, :, 0] + part.bias[region]
+        assert ((real - maps).abs() <= part.region_bounds[region]).all()
+        assert part.validate().ok
+    assert (diff.bound <= 0.1).all()
+    largest = diff.largest(output=0)
+    assert float((a - b)[:, 0].abs().max()) <= largest.value + largest.error
+    apart = float((a.argmax(1) != b.argmax(1)).double().mean()) * BOX.area
+    noise = 4 * 0.5 / len(x) ** 0.5 * BOX.area
+    assert abs(apart - diff.disagreement.area) <= diff.undecided + noise
+    assert diff.stats()["undecided_area"] == diff.undecided
+    assert "of the models" in repr(diff)
+
+
+def test_equal_smooth_networks_have_no_difference(model: nn.Module) -> None:
+    diff = sc.difference(model, copy.deepcopy(model), BOX, smooth=0.2, progress=False)
+    assert diff.largest().value == diff.largest().error == 0
+    assert diff.disagreement.area == 0
+    assert diff.a.bound.max() > 0

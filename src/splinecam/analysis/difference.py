@@ -24,6 +24,7 @@ from splinecam.analysis.integrals import Integrals, integrals
 from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.analysis.reference_model import run_real
 from splinecam.analysis.stats import few_rows
+from splinecam.analysis.undecided import class_band
 from splinecam.analysis.winners import Scores
 from splinecam.arrangement.overlay import overlay
 from splinecam.engine.affine_maps import fit_maps
@@ -42,10 +43,10 @@ class LargestDifference:
     """The largest difference of two networks on a domain, and where it is attained.
 
     value: the largest modulus of one output's difference, or the largest norm of that of all;
-    error: the bound of its rounding error; output: the index of the output, None for a norm; norm:
-    1, 2 or inf; place: the plane coordinates; input: the input there, in the first model's
-    floating-point type; outputs: what the two models themselves return for this input, as float64
-    vectors, after a final softmax, sigmoid or tanh.
+    error: the bound of its rounding error, and of what replaced smooth functions change; output:
+    the index of the output, None for a norm; norm: 1, 2 or inf; place: the plane coordinates;
+    input: the input there, in the first model's floating-point type; outputs: what the two models
+    themselves return for this input, as float64 vectors, after a final softmax, sigmoid or tanh.
     """
 
     value: float
@@ -146,6 +147,14 @@ class Difference:
 
     # -- how large ------------------------------------------------------------------------------
 
+    @property
+    def bound(self) -> Tensor:
+        """How far the difference of the models is at most from that of the maps, (n_out,).
+
+        It is zero unless smooth functions were replaced. ``delta.region_bounds`` has it by region.
+        """
+        return self.delta.bound
+
     @cached_property
     def maxima(self) -> Tensor:
         """The largest modulus of the difference of each output, (n_out,)."""
@@ -159,7 +168,7 @@ class Difference:
         norm: 1, 2 or inf, the norm of the differences of all outputs. output: only this output, by
         its number or by the name of its class.
         """
-        values, error = self.delta.values, self.error
+        values, error = self.delta.values, self.error + self.bound
         size = _norm_of(norm)
         index = None if output is None else self.output_index(output)
         if index is not None:
@@ -246,6 +255,16 @@ class Difference:
         """
         return disagreement(self.a, self.b, kind=kind, level=level)
 
+    @cached_property
+    def undecided(self) -> float:
+        """The area on which the class of one of the models is not certain, at most.
+
+        It is zero unless smooth functions were replaced. The area on which the decisions of the
+        models differ is that of ``disagreement``, less or more this area at most.
+        """
+        bands = (class_band(part, smallest=False, level=0.0) for part in (self.a, self.b))
+        return min(sum(band.area for band in bands), float(self.a.domain.area))
+
     # -- in short -------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, float]:
@@ -256,6 +275,8 @@ class Difference:
         - ``largest.0``, ``mean.0``, ``rms.0``, ``bias.0``, ...: of each output, see ``maxima``,
           ``mean``, ``rms`` and ``bias``; outputs go by the names of the classes, if they have some
         - ``disagreement_area``, ``disagreement_share``: where the decisions differ
+        - if smooth functions were replaced: ``bound.0``, ... and ``undecided_area``, see ``bound``
+          and ``undecided``
         """
         found: dict[str, float] = {
             "regions": len(self),
@@ -269,6 +290,10 @@ class Difference:
             found |= {f"{key}.{name}": x for name, x in zip(self._names, column, strict=True)}
         found["disagreement_area"] = self.disagreement.area
         found["disagreement_share"] = self.disagreement.share
+        if self.delta.smoothing is not None:
+            pairs = zip(self._names, self.bound.tolist(), strict=True)
+            found |= {f"bound.{name}": x for name, x in pairs}
+            found["undecided_area"] = self.undecided
         return found
 
     @property
@@ -322,6 +347,8 @@ class Difference:
             f"largest difference {float(self.maxima.max()):.4g}",
             f"decisions differ on {100 * self.disagreement.share:.3g} % of the domain",
         ]
+        if self.delta.smoothing is not None:
+            parts.append(self.delta.smoothing.within + "s")
         if self.unresolved:
             parts.append(f"{len(self.unresolved):,} unresolved places")
         return f"Difference({', '.join(parts)})"

@@ -62,8 +62,8 @@ class FirstLayers(nn.Module):
 class Both(nn.Module):
     """Two networks of one input as a module with one vector of outputs.
 
-    a, b: the networks; outputs: which of several outputs of each is meant. ``showing`` changes
-    what its outputs are.
+    a, b: the networks; outputs: which of several outputs of each is meant; smooth: whether they may
+    have smooth functions. ``showing`` changes what its outputs are.
 
     >>> x, a, b = torch.rand(5, 2), nn.Linear(2, 3), nn.Linear(2, 3)
     >>> Both(a, b)(x).equal(torch.cat([a(x), b(x)], 1))
@@ -73,10 +73,15 @@ class Both(nn.Module):
     """
 
     def __init__(
-        self, a: nn.Module, b: nn.Module, outputs: tuple[Output, Output] = (None, None)
+        self,
+        a: nn.Module,
+        b: nn.Module,
+        outputs: tuple[Output, Output] = (None, None),
+        *,
+        smooth: bool = False,
     ) -> None:
         super().__init__()
-        self.a, self.b, self.outputs = a, b, outputs
+        self.a, self.b, self.outputs, self.smooth = a, b, outputs, smooth
         self.shown: Shown = "both"
         self.by_program = False
 
@@ -86,14 +91,15 @@ class Both(nn.Module):
         stripped: whether the networks end with a function that programs leave out, as softmax is.
         The difference of such networks is that of their programs.
         """
-        other = Both(self.a, self.b, self.outputs)
+        other = Both(self.a, self.b, self.outputs, smooth=self.smooth)
         other.shown, other.by_program = shown, stripped and shown == "difference"
         return other
 
     def forward(self, x: Tensor) -> Tensor:
         """The outputs that are shown at inputs (B, ...), (B, n)."""
         if self.by_program:
-            return capture(self, x.shape[1:], device=x.device)(x).to(x.dtype)
+            program = capture(self, x.shape[1:], device=x.device, smooth=self.smooth)
+            return program(x).to(x.dtype)
         made = [
             selected(model(x), output).flatten(1)
             for name, model, output in zip("ab", (self.a, self.b), self.outputs, strict=True)
