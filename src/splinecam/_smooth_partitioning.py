@@ -90,6 +90,7 @@ def smooth_partition(
                 partitioned,
                 undecided=accuracy.undecided,
                 max_regions=max_regions,
+                memory=memory,
             )
         part = assemble(
             model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BytesIO
 
 import pytest
 import torch
@@ -196,6 +197,8 @@ def test_an_output_that_is_zero_everywhere_is_left_undecided() -> None:
     assert float(found.bounds.max()) <= 0.01  # as far as smaller triangles help
     with pytest.raises(LimitError, match="uncertain on 1 of the domain"):
         refine(start, zero, curvature, Goal(goal.tolerance, 1e-3, max_regions=100))
+    with pytest.raises(LimitError, match="memory=100,000 bytes"):
+        refine(start, zero, curvature, Goal(goal.tolerance, 1e-3, memory=100_000))
     # Smaller triangles do not help at all if the bound comes from elsewhere.
     found = refined(start, zero, Everywhere(0 * curvature, branch=1.0), goal, LAYER)
     assert found.mesh.num_faces == 4
@@ -294,3 +297,28 @@ def test_the_undecided_part_of_triangles(outputs: int) -> None:
     assert bool((found >= sampled - 0.02).all())
     if outputs < 3:
         assert torch.allclose(found, sampled, atol=0.02)
+
+
+def test_questions_about_a_refined_partition() -> None:
+    """Edges of the refinement belong to no unit, and files keep where they come from."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    model[0].weight.data *= 4
+    part = sc.partition(
+        model, sc.Domain.box(-1, 1), smooth=1e-3, refine="boundary", device="cpu", progress=False
+    )
+    assert part.layers == ("1", "refinement")
+    added = part.edge_layer == 1
+    assert part.neurons(layer="refinement").segments.shape[0] == int(added.sum()) > 0
+    units = part.neurons()
+    assert torch.unique(units.units[:, 0]).tolist() == [0]
+    assert part.regions_by_layer()[-1] == len(part)
+    assert part.stats()["edges_by_layer"]["refinement"] == int(added.sum())
+    assert list(part.patterns([0])) == ["1"]
+    file = BytesIO()
+    part.save(file)
+    again = sc.load(BytesIO(file.getvalue()))
+    assert again.layers == part.layers
+    assert torch.equal(again.edge_layer, part.edge_layer)
+    assert torch.equal(again.region_bounds, part.region_bounds)
+    assert part.validate(progress=False).ok

@@ -17,6 +17,8 @@ from torch import Tensor
 from splinecam._util.backend import backend_of
 from splinecam._util.csr import take
 from splinecam._util.tolerances import EPS, THINNEST
+from splinecam.engine.plan import free_memory
+from splinecam.engine.run import faces_within
 from splinecam.errors import LimitError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.smooth.certainty import band_shares, slacks, slacks_of_faces, undecided_areas
@@ -33,6 +35,7 @@ _MARGIN = 1.25  # faces stay if the network at their corners is certain by so ma
 _WASTE = 0.05  # the part of a bound below which curvature is not what keeps a triangle undecided
 _PROGRESS = 0.9  # the part of the undecided area that divided triangles may keep
 _PATIENCE = 2  # rounds without progress after which the rest is left undecided
+_OUTPUTS = 16  # outputs whose values and bounds take as much memory as the mesh
 _UPWARDS = 1 + 64 * EPS
 
 
@@ -62,13 +65,15 @@ class Goal:
     """When a mesh is fine enough.
 
     tolerance: (n,) the largest bounds of undecided faces; share: the largest undecided part of the
-    domain; level: of one output, at which the class changes; max_regions: an error beyond so many.
+    domain; level: of one output, at which the class changes; max_regions: an error beyond so many;
+    memory: bytes to stay within, by default what is free.
     """
 
     tolerance: Tensor
     share: float
     level: float = 0.0
     max_regions: int | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -235,6 +240,7 @@ def _divided(made: _Triangles, task: _Task, others: int) -> _Triangles:
     """
     waiting = 0
     while True:
+        _require_room(made, task, others)
         squares = made.shape.squared_lengths()
         place = made.shape.longest(squares)
         marked, needed = _marked(made, task, squares, place)
@@ -242,15 +248,25 @@ def _divided(made: _Triangles, task: _Task, others: int) -> _Triangles:
             return made
         longest = made.shape.sides.gather(1, place[:, None])[:, 0] >> 1
         marked = closed(made.shape, marked, longest)
-        most, count = task.goal.max_regions, others + made.shape.sides.shape[0]
-        if most is not None and count + int(marked.sum()) > most:
-            raise LimitError(
-                f"Refinement along the boundary exceeds max_regions={most:,}: at {count:,} regions "
-                f"the class is still uncertain on {float(made.band.sum()) / task.whole:.3g} of the "
-                "domain. Raise max_regions, smooth or undecided, or choose a smaller domain."
-            )
         made, before, after = _bisected(made, marked, place, task)
         waiting = waiting + 1 if after > _PROGRESS * before else 0
+
+
+def _require_room(made: _Triangles, task: _Task, others: int) -> None:
+    """Raise an error if there are more regions than allowed, or than fit in the memory."""
+    goal, count = task.goal, others + made.shape.sides.shape[0]
+    memory = free_memory(made.values.device) if goal.memory is None else goal.memory
+    if goal.max_regions is not None and count > goal.max_regions:
+        limit = f"max_regions={goal.max_regions:,}"
+    elif count > faces_within(memory) // (1 + made.values.shape[1] // _OUTPUTS):
+        limit = f"memory={memory:,} bytes"
+    else:
+        return
+    raise LimitError(
+        f"Refinement along the boundary exceeds {limit}: with {count:,} regions the class is still "
+        f"uncertain on {float(made.band.sum()) / task.whole:.3g} of the domain. Raise this limit, "
+        "smooth or undecided, or choose a smaller domain."
+    )
 
 
 def _marked(made: _Triangles, task: _Task, squares: Tensor, place: Tensor) -> tuple[Tensor, bool]:

@@ -68,6 +68,7 @@ def smoothed(
     *,
     undecided: float | None = None,
     max_regions: int | None = None,
+    memory: int | None = None,
 ) -> Smoothed:
     """Partition a network with smooth layers into regions whose maps are within the tolerance.
 
@@ -92,7 +93,7 @@ def smoothed(
         Bounded(coarse.outcome.mesh, coarse.outcome.output, coarse.bounds),
         network,
         found.bounds,
-        Goal(allowed, undecided, max_regions=max_regions),
+        Goal(allowed, undecided, max_regions=max_regions, memory=memory),
         len(real.layers),
     )
     outcome = replace(coarse.outcome, mesh=bounded.mesh, output=bounded.values)
