@@ -22,6 +22,7 @@ class Case:
     opset: int = 17
     outputs: Sequence[str] = ("y",)
     elem: int = FLOAT
+    smooth: bool = False
 
     def model(self) -> Any:
         return graph_model(
@@ -54,13 +55,14 @@ def case(
     *,
     opsets: Sequence[int] = (17,),
     elem: int = FLOAT,
+    smooth: bool = False,
     **constants: Any,
 ) -> None:
     """Add a network of one node or several, for several opsets."""
     nodes = nodes if isinstance(nodes, list) else [nodes]
     for opset in opsets:
         label = f"{name}-{opset}" if len(opsets) > 1 else name
-        CASES.append(Case(label, nodes, shape, constants, opset, elem=elem))
+        CASES.append(Case(label, nodes, shape, constants, opset, elem=elem, smooth=smooth))
 
 
 # -- products -------------------------------------------------------------------------------------
@@ -183,6 +185,54 @@ case("prelu", node("PRelu", "x s"), ("n", 3, 2, 2), s=f32(3, 1, 1), opsets=(7, 9
 case("prelu-one", node("PRelu", "x s"), s=f32(1))
 case("prelu-features", node("PRelu", "x s"), s=f32(4))
 case("prelu-entries", node("PRelu", "x s"), ("n", 2, 3), s=f32(2, 3))
+# -- smooth functions of one variable --------------------------------------------------------------
+_linear = [node("MatMul", "x w", "h")]
+for _kind in ("Erf", "Exp", "Sin", "Cos", "Softplus", "Softsign", "Elu", "Celu", "Selu"):
+    case(f"smooth-{_kind.lower()}", [*_linear, node(_kind, "h")], w=f32(4, 3), smooth=True)
+for _kind in ("Sigmoid", "Tanh"):
+    _nodes = [*_linear, node(_kind, "h", "s"), node("MatMul", "s v")]
+    case(f"smooth-{_kind.lower()}", _nodes, w=f32(4, 3), v=f32(3, 2), smooth=True)
+case("smooth-hardswish", [*_linear, node("HardSwish", "h")], w=f32(4, 3), smooth=True)
+case("smooth-mish", [*_linear, node("Mish", "h")], w=f32(4, 3), opsets=(18,), smooth=True)
+for _rate in (1.0, 1.5):
+    _nodes = [*_linear, node("Swish", "h", alpha=_rate)]
+    case(f"smooth-swish-{_rate}", _nodes, w=f32(4, 3), opsets=(24,), smooth=True)
+for _way in ("none", "tanh"):
+    _nodes = [*_linear, node("Gelu", "h", approximate=_way)]
+    case(f"smooth-gelu-{_way}", _nodes, w=f32(4, 3), opsets=(20,), smooth=True)
+case("smooth-elu-alpha", [*_linear, node("Elu", "h", alpha=0.5)], w=f32(4, 3), smooth=True)
+case("smooth-celu-alpha", [*_linear, node("Celu", "h", alpha=0.5)], w=f32(4, 3), smooth=True)
+case(
+    "smooth-selu-own", [*_linear, node("Selu", "h", alpha=1.5, gamma=1.1)], w=f32(4, 3), smooth=True
+)
+case("smooth-pow", [*_linear, node("Pow", "h p")], w=f32(4, 3), p=np.float32(3), smooth=True)
+case("smooth-mul", [*_linear, node("Mul", "h h")], w=f32(4, 3), smooth=True)
+case(
+    "smooth-silu",
+    [*_linear, node("Sigmoid", "h", "s"), node("Mul", "h s")],
+    w=f32(4, 3),
+    smooth=True,
+)
+case(
+    "smooth-softsign-written",
+    [*_linear, node("Abs", "h", "a"), node("Add", "a o", "d"), node("Div", "h d")],
+    w=f32(4, 3),
+    o=np.float32(1),
+    smooth=True,
+)
+case(
+    "smooth-gelu-written",
+    [
+        *_linear,
+        *(node("Div", "h root", "d"), node("Erf", "d", "e"), node("Add", "e o", "g")),
+        *(node("Mul", "h g", "m"), node("Mul", "m half")),
+    ],
+    w=f32(4, 3),
+    root=np.float32(2**0.5),
+    o=np.float32(1),
+    half=np.float32(0.5),
+    smooth=True,
+)
 # -- sums and maxima ------------------------------------------------------------------------------
 for _kind in ("Add", "Sub", "Mul", "Div"):
     case(f"{_kind.lower()}-constant", node(_kind, "x c"), c=f32(4) + 3, opsets=(7, 13, 14))

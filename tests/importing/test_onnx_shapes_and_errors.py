@@ -25,11 +25,11 @@ def weights(*shape: int) -> Any:
 def test_one_error_lists_all_nodes(tmp_path: Path):
     nodes = [
         node("Relu", "x", "a"),
-        node("Erf", "a", "b"),
+        node("Tan", "a", "b"),
         node("Mul", "x a", "c"),
         helper.make_node("Gelu", ["b"], ["d"], domain="com.microsoft"),
         node("Add", "c d", "e"),
-        node("Exp", "e", "f"),
+        node("Log", "e", "f"),
         node("MadeUp", "f", "g"),
         node("Relu", "g"),
     ]
@@ -37,10 +37,10 @@ def test_one_error_lists_all_nodes(tmp_path: Path):
     with pytest.raises(sc.UnsupportedOpError) as caught:
         sc.load_model(path)
     assert [(op.name, op.target) for op in caught.value.ops] == [
-        ("/b/Erf", "Erf"),
+        ("/b/Tan", "Tan"),
         ("/c/Mul", "Mul"),
         ("d", "Gelu"),
-        ("/f/Exp", "Exp"),
+        ("/f/Log", "Log"),
         ("/g/MadeUp", "MadeUp"),
     ]
     reasons = [op.reason for op in caught.value.ops]
@@ -52,10 +52,10 @@ def test_one_error_lists_all_nodes(tmp_path: Path):
 
 
 REFUSED = {
-    "sigmoid": [node("Sigmoid", "x", "s"), node("MatMul", "s w")],
     "softmax": [node("Softmax", "x", "s"), node("Relu", "s")],
     "divisor": [node("Relu", "x", "s"), node("Div", "c s")],
-    "power": [node("Pow", "x two")],
+    "power": [node("Pow", "x half")],
+    "product": [node("MatMul", "x w", "s"), node("Mul", "x s")],
     "argmax": [node("ArgMax", "x")],
     "indices": [node("MaxPool", "x3", "p i", kernel_shape=[2]), node("Cast", "i", to=FLOAT)],
     "whole numbers": [node("Cast", "x", "i", to=7), node("Cast", "i", to=FLOAT)],
@@ -70,7 +70,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_piecewise_linear_is_refused(name: str, tmp_path: Path):
-    constants = {"w": weights(2, 2), "c": weights(2), "two": np.float32(2), "two4": weights(2)}
+    constants = {"w": weights(2, 2), "c": weights(2), "half": np.float32(0.5), "two4": weights(2)}
     first = [node("Unsqueeze", "x ax", "x3")] if name == "indices" else []
     constants |= {"ax": np.array([1])} if first else {}
     path = saved(graph_model(first + REFUSED[name], (1, 2), constants=constants), tmp_path)
@@ -78,6 +78,24 @@ def test_what_is_not_piecewise_linear_is_refused(name: str, tmp_path: Path):
         sc.load_model(path)
     assert len(caught.value.ops) == 1
     assert len(caught.value.ops[0].reason) > 10
+
+
+SMOOTH = {
+    "sigmoid": [node("Sigmoid", "x", "s"), node("MatMul", "s w")],
+    "gelu": [node("Erf", "x", "s"), node("MatMul", "s w")],
+    "square": [node("Pow", "x two", "s"), node("MatMul", "s w")],
+    "gate": [node("Sigmoid", "x", "s"), node("Mul", "x s", "t"), node("MatMul", "t w")],
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_smooth_functions_are_refused_when_they_are_captured(name: str, tmp_path: Path):
+    constants = {"w": weights(2, 2), "two": np.float32(2)}
+    model = sc.load_model(saved(graph_model(SMOOTH[name], (1, 2), constants=constants), tmp_path))
+    with pytest.raises(sc.UnsupportedOpError, match="smooth=1e-3") as caught:
+        sc.partition(model, sc.Domain.box(-1, 1))
+    first = SMOOTH[name][-2]
+    assert [(op.name, op.target) for op in caught.value.ops] == [(first.name, first.op_type)]
 
 
 def test_control_flow_is_refused(tmp_path: Path):

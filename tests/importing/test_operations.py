@@ -14,6 +14,7 @@ from importing.onnx_cases import CASES, Case
 from importing.onnx_files import DOUBLE, reference, saved
 from splinecam.importing.onnx_rules import RULES, onnx_table_markdown
 from splinecam.network.capture.capturing import captured_by_walk
+from splinecam.network.smooth_scalar import SmoothScalar
 
 _EPS = float(np.finfo(np.float32).eps)
 _MOST_VERTICES = 10_000
@@ -43,7 +44,9 @@ def assert_close(found: Any, wanted: torch.Tensor, case: Case) -> None:
     assert float((found - wanted.double()).abs().max()) <= 64 * eps * scale
 
 
-EACH = list({case.name.removesuffix(f"-{case.opset}"): case for case in CASES}.values())
+LATEST = list({case.name.removesuffix(f"-{case.opset}"): case for case in CASES}.values())
+EACH = [case for case in LATEST if not case.smooth]
+SMOOTH = [case for case in LATEST if case.smooth]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -76,6 +79,18 @@ def test_vertices_have_the_values_of_onnxruntime(case: Case, tmp_path: Path):
     program = sc.capture(model, (size,)).program
     values = part.values[:most] if program.final is None else program.final(part.values[:most])
     assert_close(values, expected(path, case, x), case)
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=[case.name for case in SMOOTH])
+def test_smooth_functions_become_layers(case: Case, tmp_path: Path):
+    path = saved(case.model(), tmp_path)
+    model = sc.load_model(path)
+    program = captured_by_walk(model, model.input_shape, torch.device("cpu"), smooth=True)
+    assert program is not None
+    assert [type(layer) for layer in program.layers] == [SmoothScalar]
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(5, *model.input_shape, generator=generator)
+    assert_close(program(x.double()), expected(path, case, x), case)
 
 
 def test_every_rule_has_a_case():

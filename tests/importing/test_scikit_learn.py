@@ -17,6 +17,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.errors import CaptureError
+from splinecam.network.capture import capture
 
 RANDOM = np.random.default_rng(0)
 FEATURES = 3
@@ -243,10 +244,14 @@ def test_own_classes_that_are_derived_from_estimators() -> None:
 
 
 @pytest.mark.parametrize("activation", ["tanh", "logistic"])
-def test_smooth_activations_are_refused(activation: str) -> None:
+def test_smooth_activations_are_refused_unless_they_are_replaced(activation: str) -> None:
     estimator = fitted(perceptron(activation=activation), LABELS)
-    with pytest.raises(CaptureError, match=f'activation {activation!r}.*activation="relu"'):
-        sc.from_sklearn(estimator)
+    model = sc.from_sklearn(estimator)
+    with pytest.raises(CaptureError, match="smooth=1e-3"):
+        sc.capture(model, (X.shape[1],))
+    layers = capture(model, (X.shape[1],), smooth=True).layers
+    curves = [layer.curve.name for layer in layers]
+    assert set(curves) == {{"tanh": "tanh", "logistic": "sigmoid"}[activation]}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ __all__ = ["Imported", "import_graph", "input_of"]
 
 _STANDARD = ("", "ai.onnx")
 _FLOATING = {1: torch.float32, 10: torch.float32, 11: torch.float64, 16: torch.float32}
-_FINAL = ("Sigmoid", "Tanh", "Softmax", "LogSoftmax")
+_FINAL = ("Softmax", "LogSoftmax")
 # What may follow a final function: it is left out together with these.
 _FOLLOWERS = (
     *("Identity", "Dropout", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
@@ -29,8 +29,7 @@ _FOLLOWERS = (
 )
 _ADVICE = (
     "\nAn operation that is not piecewise linear has to be replaced before the network is written "
-    "to the file, a smooth function of one variable for example by a table "
-    "(splinecam.nn.PiecewiseLinear in PyTorch). What can be read: docs/howto/onnx.md."
+    "to the file. What can be read: docs/howto/onnx.md."
 )
 _UNKNOWN = object()  # stands for results of nodes that cannot be imported
 
@@ -245,7 +244,7 @@ class _Importer:
         self.offending.append(OffendingOp(label, kind, "", reason))
 
     def _refuse_inner_functions(self) -> None:
-        """List final functions, such as a sigmoid, that are followed by more of the network."""
+        """List softmax functions that are followed by more of the network."""
         ends: set[str] = {item.name for item in self.graph.output}
         for proto in reversed(self.nodes):
             free = set(proto.output) <= ends

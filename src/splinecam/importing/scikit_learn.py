@@ -29,7 +29,7 @@ def from_sklearn(estimator: Any) -> nn.Module:
     ``torch.softmax(model(x), 1)`` or ``torch.sigmoid(model(x))`` is what ``predict_proba`` of a
     perceptron gives. With several labels there is one score for each of them.
 
-    estimator: an ``MLPClassifier`` or ``MLPRegressor`` with the hidden activation relu or identity,
+    estimator: an ``MLPClassifier`` or ``MLPRegressor`` with any hidden activation,
     a linear model such as ``LogisticRegression``, ``LinearSVC``, ``SGDClassifier`` or ``Ridge``, a
     ``Pipeline`` of one of these after ``StandardScaler``, ``MinMaxScaler``, ``MaxAbsScaler``,
     ``RobustScaler``, ``PCA`` or ``TruncatedSVD``, or a fitted search over any of them.
@@ -121,20 +121,28 @@ def _scaling(shift: Tensor, factor: Tensor, bias: Tensor | None = None) -> nn.Ba
 # -- estimators -------------------------------------------------------------------------------
 
 
+_ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "identity": nn.Identity,
+    "tanh": nn.Tanh,
+    "logistic": nn.Sigmoid,
+}
+
+
 def _perceptron(estimator: Any) -> nn.Module:
     """Convert a multi-layer perceptron; its last activation is left out."""
     weights, biases = _fitted(estimator, "coefs_"), _fitted(estimator, "intercepts_")
     activation = estimator.activation
     hidden = len(weights) > 1
-    if hidden and activation not in ("relu", "identity"):
+    if hidden and activation not in _ACTIVATIONS:
         raise CaptureError(
             f"this {type(estimator).__name__} has the hidden activation {activation!r}, which is "
-            'not piecewise linear: train it with activation="relu" or "identity"'
+            f"none of {', '.join(map(repr, _ACTIVATIONS))}"
         )
     layers: list[nn.Module] = []
     for weight, bias in zip(weights, biases, strict=True):
-        if layers and activation == "relu":
-            layers.append(nn.ReLU())
+        if layers and activation != "identity":
+            layers.append(_ACTIVATIONS[activation]())
         layers.append(_linear(_tensor(weight).T, _tensor(bias)))
     return nn.Sequential(*layers)
 

@@ -22,11 +22,13 @@ _META = torch.device("meta")
 _MASKS = ("gt.Tensor", "lt.Tensor", "ge.Tensor", "le.Tensor", "logical_not")
 _ENTRYWISE = frozenset(
     {"add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "maximum", "minimum", "where.self"}
-    | {"abs", "neg", "sign", "clamp", *_MASKS}
+    | {"abs", "neg", "sign", "clamp", "erf", "exp", "sin", "cos", "elu", "pow.Tensor_Scalar"}
+    | {*_MASKS}
 )
 _REDUCTIONS = ("amax", "amin", "mean.dim", "sum.dim_IntList")
 _SAME = (
     *(nn.ReLU, nn.LeakyReLU, nn.Hardtanh, nn.PReLU, nn.Softshrink, nn.Sigmoid, nn.Tanh),
+    *(nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.Softsign, nn.ELU, nn.CELU, nn.Hardswish),
     *(nn.Softmax, nn.LogSoftmax, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
 )
 _ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)

@@ -12,6 +12,7 @@ from splinecam.importing.onnx_rules import (  # noqa: F401  (they register their
     rejected,
     resizing,
     shaping,
+    smooth,
 )
 from splinecam.importing.onnx_rules.registry import (
     FOLDS,

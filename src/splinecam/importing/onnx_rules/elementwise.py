@@ -13,7 +13,7 @@ from splinecam.importing.onnx_nodes import Node, Refused, Value, named, operands
 from splinecam.importing.onnx_rules.layers import filled, unfilled
 from splinecam.importing.onnx_rules.registry import rule
 from splinecam.importing.onnx_tensors import bounded, broadcast
-from splinecam.network.ops.rejected import POWER, PRODUCT
+from splinecam.network.ops.rejected import PRODUCT
 
 __all__ = ["added", "bias_of", "elementwise"]
 
@@ -120,24 +120,33 @@ def _sub(node: Node) -> Value:
     return elementwise(node, "sub.Tensor", [node.given(0), node.given(1)])
 
 
-@rule("Mul", "one factor constant, or a mask that keeps it continuous")
+# What may make a product a smooth function of one variable, which capturing a model finds out.
+_GATES = ("Sigmoid", "HardSigmoid", "Tanh", "Add", "Clip", "Mul", "Div")
+
+
+@rule(
+    "Mul", "one factor constant, or a mask that keeps it continuous; with `smooth=` x times a gate"
+)
 def _mul(node: Node) -> Value:
     items = [node.given(0), node.given(1)]
-    if all(isinstance(item, Value) and not item.mask for item in items):
+    factors = [item for item in items if isinstance(item, Value) and not item.mask]
+    different = len(factors) == 2 and factors[0].tensor != factors[1].tensor
+    if different and not any(_kind_of(node, item) in _GATES for item in factors):
         raise Refused(PRODUCT)
     return elementwise(node, "mul.Tensor", items)
 
 
-@rule("Div", "constant divisor")
+def _kind_of(node: Node, value: Value) -> str:
+    """The kind of the node that made a value."""
+    return next((link.kind for link in node.writer.links if link.result == value.tensor), "")
+
+
+@rule("Div", "constant divisor, or 1 + |x| for a divided x with `smooth=`")
 def _div(node: Node) -> Value:
+    divisor = node.given(1)
+    if isinstance(divisor, Value) and _kind_of(node, divisor) == "Add":
+        return elementwise(node, "div.Tensor", [node.value(0), divisor])  # perhaps a softsign
     return elementwise(node, "div.Tensor", [node.value(0), node.constant(1, "divisor")])
-
-
-@rule("Pow", "exponent 1")
-def _pow(node: Node) -> Value:
-    if not bool((node.constant(1, "exponent") == 1).all()):
-        raise Refused(POWER)
-    return node.value(0)
 
 
 @rule("Max", "several inputs, constants among them")
@@ -247,12 +256,15 @@ def _clip(node: Node) -> Value:
 # -- final functions ------------------------------------------------------------------------------
 
 
-@rule("Sigmoid", "at the end, where it is left out")
+_FINAL = "at the end, where it is left out; elsewhere with `smooth=`"
+
+
+@rule("Sigmoid", _FINAL)
 def _sigmoid(node: Node) -> Value:
     return _applied(node, nn.Sigmoid())
 
 
-@rule("Tanh", "at the end, where it is left out")
+@rule("Tanh", _FINAL)
 def _tanh(node: Node) -> Value:
     return _applied(node, nn.Tanh())
 
