@@ -53,6 +53,7 @@ def partition(
     model: Model,
     domain: Domain,
     *,
+    n_jobs: int | None = None,
     store: str | os.PathLike[str],
     **options: Unpack[Options],
 ) -> Atlas: ...
@@ -95,7 +96,8 @@ def partition(  # noqa: PLR0913
     the domain by the processes, or by the cluster that ``joblib.parallel_config`` names; it pays on
     several machines and for wide networks, elsewhere the threads of one process are faster. store:
     a folder in which the partition stays on disk as an ``Atlas``, which may be larger than the
-    memory; the same call after an interruption computes only what is missing.
+    memory; the same call after an interruption computes only what is missing. ``n_jobs`` processes
+    compute its tiles.
     smooth: the error that outputs may have, absolute or, as text such as ``"1%"``, relative to the
     range of each. With it, smooth functions of one variable (GELU, SiLU, tanh, ...) are replaced by
     piecewise-linear ones, and ``part.region_bounds`` says how far the model is from each map at
@@ -134,8 +136,8 @@ def partition(  # noqa: PLR0913
         )
     if refine is not None:
         raise TypeError("refine= needs smooth=, the error that outputs may have")
-    if n_jobs not in (None, 1) and (store is not None or isinstance(domain, Path)):
-        raise TypeError("n_jobs is for partitions of a domain in memory: leave it out")
+    if n_jobs not in (None, 1) and isinstance(domain, Path):
+        raise TypeError("n_jobs is for partitions of a domain: leave it out for that of a path")
     if store is not None:
         if isinstance(domain, Path):
             raise TypeError("store= is for a partition of a domain; that of a path fits in memory")
@@ -151,6 +153,7 @@ def partition(  # noqa: PLR0913
             max_regions=max_regions,
             names=names,
             progress=progress,
+            n_jobs=n_jobs,
         )
     if isinstance(domain, Path):
         with progress_bar(len(domain.points) - 1, "segment", progress) as bar:

@@ -22,9 +22,10 @@ from splinecam.atlas.tile_files import mapped
 from splinecam.atlas.unit_files import RIM, STRIP, Rim, Strip, places_among
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["SEAM_EDGES", "SEAM_VERTICES", "Dissolve", "Dissolved", "clean", "complete"]
+__all__ = ["KEY", "SEAM_EDGES", "SEAM_VERTICES", "Dissolve", "Dissolved", "clean", "complete"]
 
 SEAM_VERTICES, SEAM_EDGES = "seam_vertices", "seam_edges"
+KEY = ".key"  # the file by which workers know the folder of an atlas
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def clean(folder: Path, manifest: Manifest) -> None:
     """Remove what was of use while the atlas was computed only, and leftovers of killed runs."""
     for leftover in (folder / "coarse", folder / ".coarse.part"):
         shutil.rmtree(leftover, ignore_errors=True)
+    (folder / KEY).unlink(missing_ok=True)
     known = {tile.folder for tile in manifest.tiles}
     for path in (folder / "tiles").iterdir():
         if path.name not in known:

@@ -12,10 +12,9 @@ import json
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, replace
+from math import ceil, inf
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,7 +31,7 @@ from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 
-__all__ = ["Making", "Sizes", "TileTooLarge"]
+__all__ = ["Making", "Sizes", "TileTooLarge", "tile_name"]
 
 _TILE_BYTES = 1200  # of memory per region of a tile, measured: while it is computed and written
 _ROOM = 0.7  # the share of what fits for which a tile is planned
@@ -58,7 +57,9 @@ class Sizes:
 class Making:
     """The computation of an atlas in a folder.
 
-    max_regions: of the whole atlas. report: is told of layers, see ``engine.run.Report``.
+    max_regions: of the whole atlas. report: is told of layers, see ``engine.run.Report``. most: how
+    many regions, about, a layer may make of the undivided domain. least_parts: into how many the
+    domain is divided by artificial lines, if it is.
     """
 
     folder: Path
@@ -68,6 +69,8 @@ class Making:
     sizes: Sizes
     max_regions: int | None = None
     report: Report = lambda name, regions, share: None
+    most: float = inf
+    least_parts: int = 2
 
     @property
     def writer(self) -> TileWriter:
@@ -79,7 +82,8 @@ class Making:
     def coarse(self) -> Coarse | None:
         """The coarse mesh, which is computed unless it is on disk; None if one tile was enough."""
         if self.manifest.pending is None:
-            made = begin(self.plan, self.domain, enough=self.sizes.enough, report=self.report)
+            enough, most = self.sizes.enough, self.most
+            made = begin(self.plan, self.domain, enough=enough, most=most, report=self.report)
             if isinstance(made, Ready):
                 self._write_only(made)
                 return None
@@ -92,15 +96,18 @@ class Making:
         if not (self.folder / "coarse").is_dir():
             return None
         arrays = _read_arrays(self.folder / "coarse")
-        flags = arrays["flags"].tolist()
-        place = self.plan.second if flags[1] else self.plan.first
-        return Coarse.from_arrays(arrays, place.program)
+        coarse = Coarse.from_arrays(arrays, self.plan.first.program)
+        if not coarse.at_second:
+            return coarse
+        if self.plan.make_second is None:  # it was begun with a GPU, and goes on without
+            return replace(coarse, at_second=False)
+        return Coarse.from_arrays(arrays, self.plan.second.program)
 
     def _cut(self, coarse: Coarse) -> Coarse:
         """The coarse mesh, divided by artificial lines."""
         place = self.plan.second if coarse.at_second else self.plan.first
         sample = coarse.sample(place.program)
-        parts = max(2, self.manifest.parts)
+        parts = max(self.least_parts, self.manifest.parts)
         if sample.regions < np.inf:
             parts = max(parts, ceil(sample.regions / (_PART * self.sizes.regions)))
         self.manifest.parts = parts
@@ -110,8 +117,9 @@ class Making:
         """Write the whole partition as the only tile."""
         outcome = made.run.result(made.state).kept()
         with torch.inference_mode(False):
-            self.writer.make("00000")
-            entry = self.writer.tile("00000", outcome)
+            name = tile_name(range(1))
+            self.writer.make(name)
+            entry = self.writer.tile(name, outcome)
         self.manifest.tiles.append(entry)
         self.manifest.pending = []
         self.manifest.write(self.folder)
@@ -128,11 +136,12 @@ class Making:
         self.manifest.write(self.folder)
 
     def check_limit(self) -> None:
-        """Raise a ``LimitError`` if the complete atlas has too many regions."""
-        if self.max_regions is not None and self._regions() > self.max_regions:
-            raise self._too_many()
+        """Raise a ``LimitError`` if there are too many regions."""
+        if self.max_regions is not None and self.regions > self.max_regions:
+            raise self.too_many()
 
-    def _too_many(self) -> LimitError:
+    def too_many(self) -> LimitError:
+        """The error of more regions than wanted."""
         return LimitError(
             f"The atlas exceeds max_regions={self.max_regions:,}. Raise max_regions, or choose a "
             "smaller domain."
@@ -144,11 +153,11 @@ class Making:
         """Compute all tiles that are missing; each is written while the next one is computed."""
         waiting, total = list(self.manifest.pending or []), coarse.mesh.num_faces
         with ThreadPoolExecutor(1) as pool:
-            writing: _Writing | None = None
+            writing: Future[TileEntry] | None = None
             while waiting:
                 members = range(*waiting[-1])
                 done = total - sum(stop - start for start, stop in self.manifest.pending or [])
-                if len(members) > 1 and self._expected(members, total, done) > self._planned:
+                if len(members) > 1 and self._expected(members, total, done) > self.planned:
                     _halve(waiting)
                     continue
                 try:
@@ -160,25 +169,25 @@ class Making:
                     continue
                 waiting.pop()
                 if writing is not None:
-                    self._written(writing, [*waiting, [members.start, members.stop]])
-                name = f"{len(self.manifest.tiles):05d}"
-                task = pool.submit(self.writer.unit, name, coarse, unit.tile, outcome)
-                writing = _Writing(members, task)
-                del unit, outcome
+                    self.add(writing.result(), [*waiting, [members.start, members.stop]])
+                given = tile_name(members), coarse, unit.tile, outcome
+                writing = pool.submit(self.writer.unit, *given)
+                del given, unit, outcome
                 if not done:  # nothing is known of the density yet
-                    self._written(writing, waiting)
+                    self.add(writing.result(), waiting)
                     writing = None
             if writing is not None:
-                self._written(writing, waiting)
+                self.add(writing.result(), waiting)
 
-    def _written(self, writing: _Writing, pending: list[list[int]]) -> None:
-        """Wait until a tile is on disk, and tell the manifest; pending: what is left then."""
-        self.manifest.tiles.append(writing.task.result())
+    def add(self, tile: TileEntry, pending: list[list[int]]) -> None:
+        """Tell the manifest of a tile that is on disk; pending: what is left."""
+        self.manifest.tiles.append(tile)
+        self.manifest.tiles.sort(key=lambda each: each.folder)
         self.manifest.pending = [list(each) for each in pending]
         self.manifest.write(self.folder)
 
     @property
-    def _planned(self) -> float:
+    def planned(self) -> float:
         """The number of regions for which tiles are planned."""
         return _ROOM * self.sizes.regions
 
@@ -186,15 +195,16 @@ class Making:
         """About how many regions a part will have, from those of the faces that are done."""
         if not done:
             return 0.0 if len(members) <= max(1, total // _PROBES) else np.inf
-        return len(members) * self._regions() / done
+        return len(members) * self.regions / done
 
-    def _regions(self) -> int:
+    @property
+    def regions(self) -> int:
         """About how many regions are done; never more than there are."""
         return sum(tile.regions + tile.strip for tile in self.manifest.tiles)
 
     def _unit(self, coarse: Coarse, members: range, total: int) -> tuple[Unit, Outcome]:
         """Compute one unit, whose outcome is on the CPU."""
-        done, fits = self._regions(), self.sizes.regions
+        done, fits = self.regions, self.sizes.regions
         left = fits if self.max_regions is None else self.max_regions - done
         most = min(fits, left)
 
@@ -207,20 +217,18 @@ class Making:
             end = unit.finish(run)
         except LimitError as reason:
             if self.max_regions is not None and left <= fits:
-                raise self._too_many() from None
+                raise self.too_many() from None
             raise TileTooLarge(str(reason)) from None
         return unit, to_device(run.result(end), torch.device("cpu")).kept()
 
 
-class _Writing(NamedTuple):
-    """A tile that is being written: the faces of the coarse mesh, and the task."""
-
-    members: range
-    task: Future[TileEntry]
-
-
 class TileTooLarge(LimitError):
     """A tile has more regions than fit the memory."""
+
+
+def tile_name(members: range) -> str:
+    """The folder of a tile, which orders tiles by their faces, whatever the order of their work."""
+    return f"{members.start:08d}"
 
 
 def _halve(pending: list[list[int]]) -> None:

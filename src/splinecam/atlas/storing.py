@@ -23,7 +23,8 @@ from splinecam.atlas.completing import clean, complete
 from splinecam.atlas.dissolving import dissolved_tiles
 from splinecam.atlas.making import Making, Sizes, TileTooLarge
 from splinecam.atlas.manifest import FILE, Manifest
-from splinecam.engine.first_device import first_device
+from splinecam.atlas.spreading import Spread
+from splinecam.engine.first_device import first_device, is_light
 from splinecam.engine.plan import Plan, free_memory
 from splinecam.errors import FileError
 from splinecam.geometry.domain import Domain
@@ -31,13 +32,14 @@ from splinecam.io.partition_files import output_written
 from splinecam.network.capture import capture
 from splinecam.network.capture.isolation import dtype_of
 from splinecam.network.capture.outputs import Output
+from splinecam.parallel import Job, engine_for
 from splinecam.stores.fingerprints import domain_digest
 from splinecam.stores.model_facts import model_facts
 
 __all__ = ["compute_atlas"]
 
 
-def compute_atlas(
+def compute_atlas(  # noqa: PLR0913 - the options of a partition, each given by its name
     network: nn.Module,
     domain: Domain,
     store: str | os.PathLike[str],
@@ -48,6 +50,7 @@ def compute_atlas(
     max_regions: int | None = None,
     names: Sequence[str] | None = None,
     progress: bool = True,
+    n_jobs: int | None = None,
     sizes: Sizes | None = None,
 ) -> Atlas:
     """The atlas of a domain in a folder, of which only what is missing there is computed.
@@ -57,7 +60,8 @@ def compute_atlas(
     """
     folder = folder_of(store)
     with torch.inference_mode(False):
-        first = first_device(device, network, domain.input_shape)
+        engine = engine_for(n_jobs)
+        first = first_device(device, network, domain.input_shape) if engine is None else "cpu"
         program = capture(network, domain.input_shape, device=first, output=output)
         names = names_of(names, prod(program.output_shape))
         identity = {"domain": domain_digest(domain).hex()}
@@ -65,8 +69,9 @@ def compute_atlas(
         with _alone(folder):
             manifest = _manifest(folder, domain, identity)
             last = device_of(device)
-            memory = free_memory(last) if memory is None else memory
-            plan = Plan.of(program, last, 3 * memory // 4)
+            if memory is None:
+                memory = free_memory(last) // (1 if engine is None else 1 + engine.neighbours)
+            plan = Plan.of(program, last if engine is None else None, 3 * memory // 4)
             if not manifest.complete:
                 manifest.about |= {
                     "input_shape": list(domain.input_shape),
@@ -86,24 +91,31 @@ def compute_atlas(
                 sizes = sizes or Sizes.within(memory)
                 making = Making(folder, manifest, plan, domain, sizes)
                 making.max_regions, making.report = max_regions, report
-                _finish(making)
+                spread = None
+                if engine is not None:
+                    light = is_light(network, domain.input_shape)
+                    rest = output, domain.input_shape, device, light, 3 * memory // 4, None
+                    spread = Spread(engine, [Job(program, None, *rest), Job(None, network, *rest)])
+                    spread.prepare(making)
+                _finish(making, spread)
         atlas = open_atlas(folder, last)
-        atlas._model, atlas._program, atlas.output = network, plan.last.program, output
+        atlas._model, atlas._program, atlas.output = network, plan.last.program.to(last), output
         return atlas
 
 
-def _finish(making: Making) -> None:
-    """Compute what is missing of an atlas."""
+def _finish(making: Making, spread: Spread | None) -> None:
+    """Compute what is missing of an atlas; spread: the workers, None for this process."""
     manifest = making.manifest
     if manifest.complete:
         manifest.write(making.folder)
         clean(making.folder, manifest)
         return
+    compute = making.compute if spread is None else partial(spread.compute, making)
     with torch.inference_mode():
         coarse = making.coarse()
         while coarse is not None:
             try:
-                making.compute(coarse)
+                compute(coarse)
                 break
             except TileTooLarge:
                 making.restart()

@@ -69,6 +69,16 @@ class TileWriter:
         shutil.rmtree(self.folder / name, ignore_errors=True)
         (self.folder / name).mkdir(parents=True)
 
+    def rename(self, entry: TileEntry, name: str) -> TileEntry:
+        """Give a tile that is written another name."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        (self.folder / entry.folder).rename(self.folder / name)
+        return replace(entry, folder=name)
+
+    def absolute(self) -> TileWriter:
+        """The same for a process that runs in another folder."""
+        return replace(self, folder=self.folder.resolve())
+
     def tile(self, name: str, outcome: Outcome) -> TileEntry:
         """Write the arrays of a tile to its folder."""
         mesh = outcome.mesh
