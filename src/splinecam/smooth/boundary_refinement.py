@@ -16,12 +16,13 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.csr import take
-from splinecam._util.tolerances import EPS, THINNEST
+from splinecam._util.tolerances import THINNEST
 from splinecam.engine.plan import free_memory
 from splinecam.engine.run import faces_within
 from splinecam.errors import LimitError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.smooth.certainty import band_shares, slacks, slacks_of_faces, undecided_areas
+from splinecam.smooth.followed import UPWARDS
 from splinecam.smooth.refinement import Triangulation, bisected, closed, stitched, triangulated
 
 __all__ = ["Bounded", "Cells", "Goal", "refined"]
@@ -36,7 +37,6 @@ _WASTE = 0.05  # the part of a bound below which curvature is not what keeps a t
 _PROGRESS = 0.9  # the part of the undecided area that divided triangles may keep
 _PATIENCE = 2  # rounds without progress after which the rest is left undecided
 _OUTPUTS = 16  # outputs whose values and bounds take as much memory as the mesh
-_UPWARDS = 1 + 64 * EPS
 
 
 class Cells(Protocol):
@@ -213,7 +213,7 @@ def _judged_block(
     curvature, branch = task.cells.largest(boxes).unbind(1)[:2]
     curved = curvature * (square[:, None] / 2)
     z, true = (take(each, flat).view(*corners.shape, each.shape[1]) for each in (values, truth))
-    bounds = ((true - z).abs().amax(1) + curved + 2 * branch) * _UPWARDS
+    bounds = ((true - z).abs().amax(1) + curved + 2 * branch) * UPWARDS
     undecided = slacks(z, bounds, task.goal.level) <= 0
     some = undecided.nonzero()[:, 0]
     band = torch.zeros_like(areas)
@@ -230,7 +230,8 @@ def _enclosing_circles(uv: Tensor) -> tuple[Tensor, Tensor]:
     # The circle through all three corners is the smallest one if no angle is obtuse.
     acute = 2 * largest < squares.sum(1)
     around = squares.prod(1) / (16 * torch.where(acute, area, 1.0).square())
-    return torch.where(acute, around, largest / 4), area
+    # The area of a thin triangle is rounded, but its circle is no smaller than the longest side.
+    return torch.where(acute, torch.maximum(around, largest / 4), largest / 4), area
 
 
 def _divided(made: _Triangles, task: _Task, others: int) -> _Triangles:

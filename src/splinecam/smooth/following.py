@@ -25,7 +25,7 @@ from splinecam.smooth.layer_bounds import through_layer
 
 __all__ = ["follow"]
 
-_ROUNDING = 2.0**-36  # of any sum that a stage makes, relative to its terms
+_ROUNDING = 2.0**-36  # of the derivatives that a stage makes, relative to their terms
 
 Live = dict[str, Followed]
 Visit = Callable[[Nonlinearity, Followed, Tensor], None]
@@ -89,10 +89,10 @@ def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Li
     made = program.advance(index, values)
     bounds = {
         name: _rows(
-            each.value.abs(),
+            each.value.abs() + each.reach(boxes.half),
             each.turn + _ROUNDING * each.tangents.abs().sum(0),
             each.bend + _ROUNDING * each.seconds.abs().sum(0),
-            each.switch,
+            each.switch + _ROUNDING * each.tangents.abs().sum(0),
             each.branch,
         )
         for name, each in taken.items()
@@ -104,10 +104,10 @@ def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Li
         zero, value, *derivatives = _parts(made[name], 6)
         least, size, *largest = _parts(moduli[name], 5)
         u, v, *second = (derivative - zero for derivative in derivatives)
-        turn, bend, switch, branch = (
-            (each - least).clamp(min=0) * UPWARDS + 8 * EPS * least for each in largest
-        )
         # Rounding is relative to the sum of the moduli of all terms, the offset among them.
+        turn, bend, switch, branch = (
+            (each - least).clamp(min=0) * UPWARDS + (terms + 8) * EPS * least for each in largest
+        )
         branch = branch + (terms + 4) * EPS * size
         tangents, seconds = torch.stack([u, v]), torch.stack(second)
         each = Followed(value, tangents, seconds, turn, bend, switch, branch)

@@ -17,26 +17,30 @@ __all__ = ["CellBounds", "Grid", "scattered"]
 
 _EVEN = (0.7548776662466927, 0.5698402909980532)  # steps that fill a square evenly, on no grid
 
+_OVERLAP = 2.0**-20  # of a cell, by which bounds hold beyond its sides, so that rounding is covered
+
 
 @dataclass(frozen=True)
 class Grid:
     """Squares of a grid that covers a domain, in the coordinates of its frame.
 
     low: (2,) the grid's first corner; side: of a cell; counts: cells along u and v; kept: (C,) the
-    numbers, u first, of the cells that the domain touches.
+    numbers, u first, of the cells that the domain touches; inner: (C,) whether their centres lie in
+    it.
     """
 
     low: Tensor
     side: float
     counts: tuple[int, int]
     kept: Tensor
+    inner: Tensor
 
     @property
     def boxes(self) -> Boxes:
-        """The cells that the domain touches."""
+        """The cells that the domain touches, a little larger."""
         i, j = self.kept // self.counts[1], self.kept % self.counts[1]
         center = self.low + self.side * (torch.stack([i, j], 1).to(self.low) + 0.5)
-        return Boxes(center, torch.full_like(center, self.side / 2))
+        return Boxes(center, torch.full_like(center, self.side * (0.5 + _OVERLAP)))
 
     @classmethod
     def of(cls, domain: Domain, resolution: int, device: torch.device) -> Grid:
@@ -53,7 +57,8 @@ class Grid:
         off = centers[:, None] - corners
         left = ahead[:, 0] * off[..., 1] - ahead[:, 1] * off[..., 0]
         reach = side / 2 * ahead.abs().sum(1) * UPWARDS + EPS
-        return cls(low, side, (rows, columns), number[(left >= -reach).all(1)])
+        kept = (left >= -reach).all(1)
+        return cls(low, side, (rows, columns), number[kept], (left >= 0).all(1)[kept])
 
 
 @dataclass(frozen=True)
@@ -84,8 +89,8 @@ class CellBounds:
         """The bounds on boxes (N, 4), lowest u and v and highest u and v: (N, 2, n)."""
         end = torch.tensor(self.grid.counts, device=boxes.device) - 1
         # Cells that a box touches with its border count too.
-        first = torch.floor((boxes[:, :2] - self.grid.low) / self.grid.side - 2.0**-20)
-        last = torch.floor((boxes[:, 2:] - self.grid.low) / self.grid.side + 2.0**-20)
+        first = torch.floor((boxes[:, :2] - self.grid.low) / self.grid.side - _OVERLAP)
+        last = torch.floor((boxes[:, 2:] - self.grid.low) / self.grid.side + _OVERLAP)
         first = torch.minimum(first.long().clamp(min=0), end)
         last = torch.minimum(last.long().clamp(min=0), end)
         span = (last - first).amax(1) + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -38,12 +38,14 @@ class KinkedInside:
     """Networks with kinks, whose pieces count where the replaced network has its own.
 
     Where the real network passes a kink is a curve, and the replaced one has a straight edge close
-    to it. How close they are is measured at the corners of each polygon.
+    to it. How close they are is measured at the corners of each polygon. rounding: by the names of
+    layers, (n,) how far the units of the replaced network may be beyond their borders.
     """
 
     real: Program
     replaced: Program
     domain: Domain
+    rounding: Mapping[str, Tensor]
 
     def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
         """Bounds (N, n) in polygons with corners (N, k, 2), see ``Inside``."""
@@ -66,4 +68,4 @@ class KinkedInside:
         both = zip(self.real.walk(x), self.replaced.walk(x), strict=True)
         for (layer, first), (_, second) in both:
             off = (first - second).abs().view(*corners.shape[:2], *first.shape[1:])
-            yield layer.name, off.amax(1)
+            yield layer.name, off.amax(1) + self.rounding[layer.name].view(first.shape[1:])

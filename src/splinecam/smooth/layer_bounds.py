@@ -40,7 +40,7 @@ class _Slopes:
 
     at, second: the first and the second derivative in the middle; largest, curvature: their largest
     moduli; variation, bend: how far they are from those in the middle; jumps: by how much slopes
-    change at kinks altogether.
+    change at kinks altogether; rounding: how far ``at`` is from the slope in the middle.
     """
 
     at: Tensor
@@ -50,13 +50,15 @@ class _Slopes:
     variation: Tensor
     bend: Tensor
     jumps: Tensor
+    rounding: Tensor
 
 
 def _through_scalar(
     layer: SmoothScalar | PiecewiseScalar, argument: Followed, reach: Tensor, apart: Tensor | None
 ) -> Followed:
-    z, off = argument.value, 0.0 if apart is None else apart
-    low, high = z - reach - off, z + reach + off
+    z, off = argument.value, torch.zeros_like(reach) if apart is None else apart
+    wide = reach + off
+    low, high = z - wide, z + wide
     if isinstance(layer, SmoothScalar):
         slopes = _smooth_slopes(layer, low, z, high)
     else:
@@ -66,8 +68,13 @@ def _through_scalar(
     length, turn = argument.length, argument.turn
     seconds = slopes.at * argument.seconds
     seconds = seconds + slopes.second * torch.stack([u * u, u * v, v * v])
-    rounding = EPS * (layer.rounding * value.abs() + (slopes.largest + layer.noise) * z.abs())
-    other = slopes.jumps + slopes.curvature * argument.branch
+    # Of results anywhere in the box.
+    size, far = value.abs() + slopes.largest * wide, z.abs() + wide
+    rounding = EPS * (layer.rounding * size + (slopes.largest + layer.noise) * far)
+    other = slopes.jumps + slopes.curvature * argument.branch + slopes.rounding
+    # A piece that goes on straight beyond its kink leaves the function by the jump of the slope,
+    # and by as much as the function is bent there.
+    beyond = off * (slopes.jumps + torch.where(slopes.jumps > 0, slopes.curvature * off / 2, 0.0))
     bounds = (
         slopes.largest * turn + slopes.variation * length,
         slopes.largest * argument.bend
@@ -75,7 +82,7 @@ def _through_scalar(
         + slopes.bend * length.square()
         + slopes.curvature * (2 * length + turn) * turn,
         slopes.largest * argument.switch + other * length,
-        slopes.largest * argument.branch + slopes.jumps * off + rounding,
+        slopes.largest * argument.branch + beyond + rounding,
     )
     return Followed(
         value, slopes.at * argument.tangents, seconds, *(UPWARDS * bound for bound in bounds)
@@ -87,14 +94,16 @@ def _smooth_slopes(layer: SmoothScalar, low: Tensor, z: Tensor, high: Tensor) ->
     jumps = torch.zeros_like(z)
     for level, jump in curve.kinks:
         jumps = jumps + abs(jump) * ((low <= level) & (high >= level))
+    at = curve.slope(z)
     return _Slopes(
-        curve.slope(z),
+        at,
         curve.curvature(z),
         curve.slope_bound(low, high),
         curve.curvature_bound(low, high),
         curve.slope_variation(low, z, high),
         curve.curvature_variation(low, z, high),
         jumps,
+        curve.slope_rounding(at),
     )
 
 
@@ -107,7 +116,7 @@ def _piecewise_slopes(layer: PiecewiseScalar, low: Tensor, z: Tensor, high: Tens
     levels, slopes = layer.levels.view(shape), layer.slopes.view(shape)
     at = slopes[0].expand_as(z)
     steepest, flattest = slopes[0].expand_as(z).clone(), slopes[0].expand_as(z).clone()
-    reached = low < levels[0] if len(levels) else torch.ones_like(z, dtype=torch.bool)
+    reached = low <= levels[0] if len(levels) else torch.ones_like(z, dtype=torch.bool)
     steepest[~reached], flattest[~reached] = -torch.inf, torch.inf
     jumps = torch.zeros_like(z)
     for k, level in enumerate(levels):
@@ -121,7 +130,7 @@ def _piecewise_slopes(layer: PiecewiseScalar, low: Tensor, z: Tensor, high: Tens
     largest = torch.maximum(steepest.abs(), flattest.abs())
     variation = torch.maximum(steepest - at, at - flattest)
     none = torch.zeros_like(z)
-    return _Slopes(at, none, largest, none, variation, none, jumps)
+    return _Slopes(at, none, largest, none, variation, none, jumps, 4 * EPS * largest)
 
 
 def _through_maximum(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.csr import take
+from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.geometry.subdivision import Mesh
@@ -20,6 +21,7 @@ __all__ = ["Compared", "Inside", "outputs_at"]
 
 _DEEPEST = 24  # how often a triangle is quartered at most
 _BLOCK = 1 << 16  # triangles at a time
+_MOST = 1 << 25  # triangles in all
 
 
 def outputs_at(program: Program, domain: Domain, uv: Tensor) -> Tensor:
@@ -75,8 +77,16 @@ class Compared:
         """The bounds of some faces, (N, n), from triangles that are as small as need be."""
         found = errors.new_zeros((len(faces), errors.shape[1]))
         stack = [(0, each) for each in _fans(self.mesh, faces, self.values, errors)]
+        looked_at = 0
         while stack:
             depth, some = stack.pop()
+            looked_at += len(some.owner)
+            if looked_at > _MOST:
+                raise LimitError(
+                    f"Bounds on the second derivative of the network are so large that {_MOST:,} "
+                    "triangles are too few to show how far it is from the result. Allow a larger "
+                    "error, or choose a smaller domain."
+                )
             bend, branch = self.inside(some.corners)
             done = (bend <= self.goal).all(1) | (depth == _DEEPEST)
             reached = some.errors.amax(1) + bend + 2 * branch

@@ -10,9 +10,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from splinecam._util.tolerances import SAFETY
 from splinecam.engine.run import Outcome
 from splinecam.errors import LimitError, SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.geometry.frame import Frame
 from splinecam.network.program import Program
 from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
 from splinecam.smooth.grid import Grid, scattered
@@ -38,6 +40,10 @@ _GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is
 _COARSE, _ROUGH = 32.0, 2.0**-3
 _LEAST = 2.0**-20
 _STEP = 0.8  # of the scale, from one attempt to the next at most
+_TOO_LARGE = (
+    "Outputs of the network, or bounds on its derivatives, are too large for float64 somewhere on "
+    "the domain. Choose a smaller domain."
+)
 
 Run = Callable[[Program], Outcome]
 """Partitions the domain by a network without smooth layers."""
@@ -76,7 +82,9 @@ def smoothed(
     this share of the domain; other regions may be further from the network than the tolerance.
     """
     found = _surveyed(real, domain)
-    allowed = tolerance.allowed(found.values)
+    inner = found.values[found.bounds.grid.inner]  # cells at the border have centres outside
+    more = outputs_at(real, domain, _spread(domain).to(real.device))
+    allowed = tolerance.allowed(torch.cat([inner, more]))
     if undecided is None:
         return _replaced(real, domain, found, allowed, run)
     if found.kinked:
@@ -111,14 +119,19 @@ def _surveyed(real: Program, domain: Domain) -> Survey:
         resolution *= 2
 
 
+def _spread(domain: Domain) -> Tensor:
+    """Local points (N, 2) of a domain on its sides, and between its centre and its corners."""
+    corners = Frame.of(domain).to_local(domain.corners)
+    share = torch.linspace(0, 1, _COARSEST, dtype=corners.dtype)[:, None, None]
+    ends = torch.cat([corners.roll(-1, 0), corners.mean(0).expand_as(corners)])
+    return (corners.repeat(2, 1) * (1 - share) + ends * share).view(-1, 2)
+
+
 def _require_finite(found: Survey) -> None:
     """Raise an error if the network, or a bound on it, is too large for float64."""
     bounds = found.bounds.tables[0]
     if not bool(torch.isfinite(found.values).all() & torch.isfinite(bounds).all()):
-        raise SplineCamError(
-            "Outputs of the network, or bounds on its derivatives, are too large for float64 "
-            "somewhere on the domain. Choose a smaller domain."
-        )
+        raise SplineCamError(_TOO_LARGE)
 
 
 def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run: Run) -> Smoothed:
@@ -132,11 +145,15 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
         outcome = run(program)
         inside: Inside = SmoothInside(found.bounds)
         if found.kinked:
-            inside = KinkedInside(real, program, domain)
+            rounding = {name: SAFETY * error for name, error in outcome.layer_errors.items()}
+            inside = KinkedInside(real, program, domain, rounding)
         network = partial(outputs_at, real, domain)
         compared = Compared(outcome.mesh, outcome.output, network, inside, _GOAL * allowed)
-        bounds = compared.region_bounds()
+        # Maps follow from values at vertices, which are rounded.
+        bounds = compared.region_bounds() + SAFETY * outcome.error
         excess = float((bounds / allowed).max())
+        if math.isnan(excess):
+            raise SplineCamError(_TOO_LARGE)
         if excess <= 1:
             return Smoothed(outcome, program, tables, allowed, bounds)
         best = min(best, excess)

@@ -137,6 +137,10 @@ class Curve(ABC):
         rounding = _NOISE * torch.maximum(-least, most) + self._noise[0]
         return torch.maximum(most - slope, slope - least) * _UPWARDS + rounding
 
+    def slope_rounding(self, slope: Tensor) -> Tensor:
+        """At least how far slopes that were computed are from the true ones."""
+        return _NOISE * slope.abs() + self._noise[0]
+
     def curvature_variation(self, low: Tensor, at: Tensor, high: Tensor) -> Tensor:
         """At least how far second derivatives on the interval are from that at a level."""
         least, most = self.curvature_range(low, high)

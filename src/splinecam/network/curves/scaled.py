@@ -32,6 +32,10 @@ class Scaled(Curve):
         return self.base.rounding + 4
 
     @property
+    def noise(self) -> float:
+        return abs(self.factor * self.rate) * self.base.noise
+
+    @property
     def kinks(self) -> tuple[tuple[float, float], ...]:
         steepness = self.factor * abs(self.rate)  # a kink is one in both directions
         return tuple((level / self.rate, steepness * jump) for level, jump in self.base.kinks)

@@ -80,6 +80,9 @@ class TaughtCurve(Curve):
         limit = self.curvature_bound(low, high)
         return -limit, limit
 
+    def slope_rounding(self, slope: Tensor) -> Tensor:
+        return _ROUNDING * EPS * slope.abs()
+
     def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         middle, reach = _around(low, high)
         slope = self.slope(middle)

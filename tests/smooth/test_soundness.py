@@ -1,0 +1,222 @@
+"""What bounds of smooth networks promise holds in high precision, also in awkward cases."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import splinecam as sc
+from high_precision import SMOOTH, Call, Residual, Snake, largest_share, maps_at
+from splinecam.network.capture import capture
+from splinecam.smooth import region_bounds
+from splinecam.smooth.boundary_refinement import _enclosing_circles
+from splinecam.smooth.followed import Followed
+from splinecam.smooth.grid import CellBounds, Grid
+from splinecam.smooth.layer_bounds import through_layer
+from splinecam.testing import assert_same_cells, exact_partition
+
+
+def points(part: sc.Partition, count: int = 4000) -> tuple[Tensor, Tensor]:
+    """Random points and the middles of regions, with their regions."""
+    generator = torch.Generator().manual_seed(0)
+    middle = part.domain.embed(part.centroids)
+    x = torch.cat([part.sample(count, generator=generator).double(), middle[:count]])
+    region = part.locate(x)
+    return x[region >= 0], region[region >= 0]
+
+
+def check(model: nn.Module, domain: sc.Domain, smooth: float | str, exact: int = 12) -> None:
+    """The model is within the bounds: in float64, and in high precision where it is closest."""
+    part = sc.partition(model, domain, smooth=smooth, progress=False)
+    part.validate(progress=False)
+    x, region = points(part)
+    with torch.no_grad():
+        off = (model.double()(x).flatten(1) - maps_at(part, x, region)).abs()
+    share = (off / part.region_bounds[region]).amax(1)
+    assert 0.1 < share.max() < 1 + 1e-9
+    chosen = share.argsort(descending=True)[:exact].tolist()
+    assert largest_share(part, model, x, region, chosen) <= 1
+
+
+@pytest.fixture
+def taught():
+    sc.register_op(Snake, curvature=2.0)
+    yield
+    sc.unregister_op(Snake)
+
+
+@pytest.mark.usefixtures("taught")
+@pytest.mark.parametrize("name", SMOOTH)
+def test_every_function_in_two_layers(name):
+    torch.manual_seed(3)
+    first, second = (SMOOTH[name][0]() for _ in range(2))
+    model = nn.Sequential(nn.Linear(2, 4), first, nn.Linear(4, 3), second, nn.Linear(3, 2))
+    model[0].weight.data *= 2
+    check(model, sc.Domain.box(-1.5, 1), "10%")
+
+
+def test_kinks_of_all_kinds_in_one_network():
+    torch.manual_seed(1)
+    slopes = nn.PReLU(4)
+    slopes.weight.data = torch.tensor([-0.5, 0.0, 1.0, 2.0])
+    model = nn.Sequential(
+        nn.Linear(2, 4), nn.ELU(0.3), Residual(nn.Linear(4, 4), slopes), nn.Linear(4, 4),
+        Call("abs", torch.abs), nn.BatchNorm1d(4), nn.Hardtanh(), nn.Unflatten(1, (1, 2, 2)),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1, 2), nn.Tanh(), nn.Linear(2, 1),
+    ).eval()  # fmt: skip
+    model[2].steps[0].weight.data[0], model[2].steps[0].bias.data[0] = 0, 0  # always at its kink
+    model[3].weight.data[1], model[3].bias.data[1] = model[3].weight.data[0], model[3].bias.data[0]
+    check(model, sc.Domain.box(-2, 2), "10%")
+
+
+def test_a_wide_domain_and_a_thin_one():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 3), nn.SiLU(), nn.Linear(3, 3), nn.Sigmoid())
+    model = nn.Sequential(*model, nn.Linear(3, 1))
+    check(model, sc.Domain.box(-50, 50), "20%")
+    check(model, sc.Domain.polygon([[0.0, 0.0], [3.0, 1.0], [1.5, 0.500001]]), "5%")
+
+
+def test_a_percentage_is_of_the_range_on_a_thin_domain():
+    model = nn.Sequential(nn.Linear(2, 1), nn.Tanh(), nn.Linear(1, 1)).double()
+    model[0].weight.data = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+    thin = sc.Domain.polygon([[-1.0, 0.0], [1.0, 0.0], [0.0, 1e-4]])
+    part = sc.partition(model, thin, smooth="10%", progress=False)
+    extent = part.values.amax(0) - part.values.amin(0)
+    assert part.bound <= 0.11 * extent
+
+
+@pytest.mark.parametrize(
+    ("act", "z", "apart"), [(nn.ELU(0.3), 0.5, 1.0), (nn.Hardswish(), 2.5, 1.5), (nn.ReLU(), 1, 2)]
+)
+def test_a_piece_that_goes_on_beyond_its_kink(act, z, apart):
+    """The replaced network may be above a kink where the real one is below it, by ``apart``."""
+    layer = capture(nn.Sequential(nn.Linear(2, 1), act, nn.Linear(1, 1)), (2,), smooth=True)
+    layer = layer.layers[0]
+    middle = torch.tensor([[float(z)]], dtype=torch.float64)
+    none, rows = torch.zeros_like(middle), torch.zeros(5, 1, 1, dtype=torch.float64)
+    argument = Followed(middle, rows[:2], rows[2:], none, none, none, none)
+    reach = torch.full_like(middle, 0.75)
+    found = through_layer(layer, argument, reach, torch.full_like(middle, apart))
+    kink = 3.0 if isinstance(act, nn.Hardswish) else 0.0
+    side = torch.tensor([[kink + 1e-9], [kink - 1e-9]], dtype=torch.float64)
+    slopes = (layer.apply(side + 1e-9) - layer.apply(side - 1e-9)) / 2e-9
+    for sign, slope in zip((-1, 1), slopes, strict=True):
+        beyond = kink + sign * torch.linspace(0, apart, 50, dtype=torch.float64)[:, None]
+        straight = layer.apply(torch.full_like(beyond, kink)) + slope * (beyond - kink)
+        assert (straight - layer.apply(beyond)).abs().max() <= found.branch[0, 0] + 1e-6
+
+
+def test_bounds_hold_at_the_border_of_every_cell():
+    """Rounding cannot leave a strip of the domain between cells, or beyond the last one."""
+    domain = sc.Domain.polygon([[0.0, 0.0], [1.0, 0.0], [1.0, 0.3000000001], [0.0, 0.3]])
+    grid = Grid.of(domain, 64, torch.device("cpu"))
+    boxes = grid.boxes
+    none = torch.zeros(len(boxes), 1, dtype=torch.float64)
+    own = torch.arange(1.0, len(boxes) + 1, dtype=torch.float64)[:, None]
+    rows = torch.zeros(5, len(boxes), 1, dtype=torch.float64)
+    table = CellBounds.of(grid, Followed(none, rows[:2], rows[2:], none, own, none, none))
+    corner = torch.cat([boxes.center - boxes.half, boxes.center + boxes.half], 1)
+    sides = torch.cat([corner[:, :2], corner[:, :2]], 1)
+    assert (table.largest(sides)[:, 0] >= own).all()
+    assert (table.largest(corner)[:, 0] >= own).all()
+    whole = torch.cat([corner[:, :2].amin(0), corner[:, 2:].amax(0)])[None]
+    assert float(table.largest(whole)[0, 0]) >= len(boxes)
+
+
+def test_circles_around_needles_are_no_smaller_than_their_sides():
+    generator = torch.Generator().manual_seed(0)
+    apex = torch.rand(1000, 2, generator=generator, dtype=torch.float64)
+    along = torch.randn(1000, 2, generator=generator, dtype=torch.float64)
+    width = 10 ** (-14 * torch.rand(1000, 1, generator=generator, dtype=torch.float64))
+    across = width * torch.stack([-along[:, 1], along[:, 0]], 1)
+    uv = torch.stack([apex, apex + along + across, apex + along - across], 1)
+    square = _enclosing_circles(uv)[0]
+    assert (square >= (uv.roll(1, 1) - uv).square().sum(2).amax(1) / 4).all()
+
+
+@pytest.mark.parametrize("kinked", [False, True])
+def test_numbers_beyond_float64_are_an_error(kinked):
+    steps = [nn.Linear(2, 2), nn.ReLU()] if kinked else []
+    exp = Call("exp", torch.exp)
+    model = nn.Sequential(*steps, nn.Linear(2, 2), exp, nn.Linear(2, 2), exp, nn.Linear(2, 1))
+    with pytest.raises(sc.SplineCamError, match="too large for float64"):
+        sc.partition(model, sc.Domain.box(-1e3, 1e3), smooth=1e-2, progress=False)
+
+
+def test_bounds_that_need_too_many_triangles_are_an_error(monkeypatch):
+    monkeypatch.setattr(region_bounds, "_MOST", 3)
+    model = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+    with pytest.raises(sc.LimitError, match="triangles"):
+        sc.partition(model, sc.Domain.box(-9, 9), smooth=1e-3, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (Call("sqrt", torch.sqrt), "sqrt"),
+        (Call("sign", torch.sign), "discontinuous"),
+        (nn.Softplus(1.0, 6.0), "jumps at its threshold"),
+    ],
+    ids=str,
+)
+def test_functions_without_a_bound_are_refused_with_the_reason(function, reason):
+    model = nn.Sequential(nn.Linear(2, 3), function, nn.Linear(3, 1))
+    with pytest.raises(sc.UnsupportedOpError, match=reason):
+        sc.partition(model, sc.Domain.box(-1, 1), smooth=1e-2)
+
+
+def test_regions_are_those_of_the_oracle():
+    """The replaced network, written out with ReLUs, has exactly the regions of the result."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 2), nn.GELU(), nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1))
+    model = model.double()
+    domain = sc.Domain.box(-2, 2)
+    part = sc.partition(model, domain, smooth="20%", progress=False)
+    steps, mixed = [], nn.Identity()
+    for linear, layer in zip([model[0], model[2]], part.program.layers, strict=True):
+        units, rest = _written_out(layer)
+        steps += [_joined(mixed, linear, units), nn.ReLU()]
+        mixed = rest
+    exact = nn.Sequential(*steps, _joined(mixed, model[4], None))
+    assert_same_cells(part, exact_partition(exact, domain), atol=1e-9, resolution=2.0**-40)
+
+
+def _written_out(layer) -> tuple[tuple[Tensor, Tensor], nn.Linear]:
+    """Knots (N,) of the units (N,) of a layer of tables, and what adds up the ReLUs beyond them."""
+    _, levels, start, value, slope = layer.operation.args
+    knots = torch.cat([start[:1], levels])
+    bends = torch.cat([slope[:1], slope.diff(dim=0)])
+    unit = torch.arange(knots.shape[1]).expand_as(knots)
+    used = torch.isfinite(knots)
+    mix = nn.Linear(int(used.sum()), knots.shape[1]).double()
+    weight = torch.zeros(mix.weight.shape, dtype=torch.float64)
+    weight[unit[used], torch.arange(int(used.sum()))] = bends[used]
+    mix.weight.data, mix.bias.data = weight, value[0].clone()
+    return (unit[used], knots[used]), mix
+
+
+def _joined(before: nn.Module, linear: nn.Linear, units: tuple[Tensor, Tensor] | None) -> nn.Linear:
+    """A linear layer after another, and one row for each of the knots of its units."""
+    weight, bias = linear.weight.data, linear.bias.data
+    if isinstance(before, nn.Linear):
+        weight, bias = weight @ before.weight.data, bias + weight @ before.bias.data
+    if units is not None:
+        weight, bias = weight[units[0]], bias[units[0]] - units[1]
+    made = nn.Linear(weight.shape[1], weight.shape[0]).double()
+    made.weight.data, made.bias.data = weight.clone(), bias.clone()
+    return made
+
+
+def test_offsets_much_larger_than_weights():
+    """Rounding of sums with a large offset is part of the bounds."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 2)).double()
+    model[2].bias.data[0] = 1e12
+    part = sc.partition(model, sc.Domain.box(-1, 1), smooth=2e-1, progress=False)
+    x, region = points(part, 200)
+    assert largest_share(part, model, x, region, range(0, len(x), 20)) <= 1
+    assert math.isfinite(part.bound.max())
