@@ -38,12 +38,14 @@ $(STAMP): $(NEEDS)
 demo: $(PLOT)  ## train a small classifier, compute its partition, write pictures and a page to out/
 	$(BIN)/splinecam demo --out out
 
+# Each process has tests that follow each other, so that what they share is made once.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 test: $(STAMP)  ## run all tests
-	$(BIN)/python -m pytest -q -n 2
+	$(PYTEST)
 
 test-tensors: $(STAMP)  ## run the tests of the geometry without the compiled kernel
 	SPLINECAM_KERNEL=off HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} \
-	  $(BIN)/python -m pytest -q -n 2 tests/engine/test_line_values.py \
+	  $(PYTEST) tests/engine/test_line_values.py \
 	  $(addprefix tests/arrangement/test_,properties.py degenerate.py refine.py blocks.py)
 
 lint: $(STAMP) viewer-check  ## check format, style, types and the order of imports

@@ -18,7 +18,6 @@ release = version = splinecam.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.intersphinx",
-    "sphinx.ext.viewcode",
     "myst_parser",
     "sphinx_copybutton",
     "docstrings",
@@ -26,6 +25,8 @@ extensions = [
     "live",
     "mathml",
 ]
+if not tags.has("tests"):  # noqa: F821
+    extensions.append("sphinx.ext.viewcode")  # half of all pages, none of which we write
 exclude_patterns = ["extensions", "inventories", "_build"]
 nitpicky = True
 # Names that only say which strings or arrays are meant, and parts that have no page of their own.

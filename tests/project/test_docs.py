@@ -94,7 +94,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path):
     for name, write in script(DOCS / "live_pages.py").PAGES.items():
         if name != "lines":  # which the build writes; a process that has torch is quicker
             write(live / f"{name}.html")
-    options = ["-q", "-n", "-W", "--keep-going", "-d", str(tmp_path / "trees")]
+    options = ["-q", "-n", "-W", "--keep-going", "-t", "tests", "-d", str(tmp_path / "trees")]
     command = [sys.executable, "-m", "sphinx", *options, str(DOCS), str(tmp_path / "html")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -24,8 +24,8 @@ def image(*shape: int) -> Tensor:
 
 
 def test_resnet18():
-    model = seeded(ResNet18(16))
-    part = partition(model, sc.Domain.around(image(3, 32, 32), side=0.006))
+    model = seeded(ResNet18(8))
+    part = partition(model, sc.Domain.around(image(3, 16, 16), side=0.02))
     assert len(part) > 10
     assert part.layers[0] == "relu"
     assert part.layers[-1] == "layer4.1.relu#2"
@@ -38,8 +38,8 @@ def borders(part: Partition, name: str) -> int:
 
 
 def test_resnet18_with_a_max_pooling_stem():
-    model = seeded(ResNet18(64, stem=True))
-    part = partition(model, sc.Domain.around(image(3, 32, 32), side=0.015))
+    model = seeded(ResNet18(16, stem=True))
+    part = partition(model, sc.Domain.around(image(3, 32, 32), side=0.15))
     assert len(part) > 30
     assert part.layers[:3] == ("relu", "maxpool", "layer1.0.relu")
     assert borders(part, "maxpool") > 3

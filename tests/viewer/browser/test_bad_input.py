@@ -18,7 +18,7 @@ from viewer.browser.models import classifier, square
 Drive = Callable[..., Driver]
 SIZE = (760, 480)
 TOGETHER = 10
-DAMAGES = TOGETHER * in_profile(4)
+DAMAGES = TOGETHER * in_profile(2)  # others are in test_damage.py
 
 
 def damaged(content: bytes, place: int, bit: int) -> bytes:
