@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,9 +24,9 @@ from splinecam._util.tolerances import EPS
 from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.groups import Groups
 from splinecam.arrangement.signs import Signs
+from splinecam.network.operation import Operation
 from splinecam.network.ops import Bound
 from splinecam.network.ops.bounds import measured_bound
-from splinecam.network.values import Ref, Rows, map_tensors, resolve
 
 __all__ = [
     "ChoiceNonlinearity",
@@ -39,41 +39,8 @@ __all__ = [
     "choose",
 ]
 
-_PLAIN = Rows()
 _RELU = torch.ops.aten.relu.default
 _SMALL_WINDOW = 9  # units of a group up to which taking their columns is faster than pooling
-
-
-@dataclass(frozen=True)
-class Operation:
-    """A call with one variable; its argument and its result have the batch in front.
-
-    part: which of the call's results is meant, if it has several.
-    """
-
-    run: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    rows: Rows = _PLAIN
-    result_rows: Rows = _PLAIN
-    part: int | None = None
-    VARIABLE: ClassVar[Ref] = Ref("z")
-
-    def __call__(self, z: Tensor) -> Tensor:
-        env = {self.VARIABLE.name: z if self.rows.plain else self.rows.back(z)}
-        args = [resolve(item, env, z.shape[0], z.device) for item in self.args]
-        kwargs = {
-            key: resolve(item, env, z.shape[0], z.device) for key, item in self.kwargs.items()
-        }
-        made = self.run(*args, **kwargs)
-        result: Tensor = made if self.part is None else made[self.part]
-        return result if self.result_rows.plain else self.result_rows.out(result)
-
-    def moved(self, move: Callable[[Tensor], Tensor]) -> Operation:
-        """The same with ``move`` applied to its constants."""
-        return replace(
-            self, args=map_tensors(self.args, move), kwargs=map_tensors(self.kwargs, move)
-        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
