@@ -282,3 +282,12 @@ def test_the_table_of_encounters_and_its_danger():
     assert straight[1].tolist() == pytest.approx([0, module.OWN_SPEED])
     radius = module.OWN_SPEED / (torch.pi / 2)
     assert left[1].tolist() == pytest.approx([-radius, radius], rel=1e-5)
+
+
+def test_transformer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    options = "--width 8 --steps 60 --grid 20 --smooth 50%"
+    text = run("transformer", options, tmp_path, capsys)
+    assert numbers(r"([\d.]+)% of \d+ letters right", text)[0] > 25
+    assert len(re.findall(r": (?:denominator|attention pattern) \(", text)) == 7
+    assert numbers(r"within (\S+) of the model", text)[0] > 0
+    assert "measured at 4,096 points, not bounded" in text

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from splinecam.importing.onnx_rules.registry import reject
-from splinecam.network.ops.affine import NORM
 from splinecam.network.ops.rejected import (
-    ATTENTION,
     INDICES,
     JUMP,
     LENGTH,
@@ -20,6 +18,8 @@ from splinecam.network.ops.rejected import (
 
 __all__: list[str] = []
 
+_NORM = "it divides by a statistic of the activations: not piecewise linear"
+_ATTENTION = "attention multiplies activations with each other: not piecewise linear"
 _BRANCHES = "control flow (a graph within the graph) is not supported: write the network without it"
 
 reject("If Loop Scan SequenceMap", _BRANCHES)
@@ -34,9 +34,9 @@ reject("ReduceL2 LpPool GlobalLpPool LpNormalization", LENGTH)
 reject(
     "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LRN "
     "MeanVarianceNormalization",
-    NORM,
+    _NORM,
 )
-reject("Attention RotaryEmbedding", ATTENTION)
+reject("Attention RotaryEmbedding", _ATTENTION)
 reject("Floor Ceil Round Mod BitShift", JUMP)
 reject(
     "QuantizeLinear DynamicQuantizeLinear DequantizeLinear QLinearConv QLinearMatMul ConvInteger "

@@ -18,7 +18,7 @@ STATISTICS = (
     "it uses the statistics of the batch, as in training mode: call model.eval() first, "
     "and let it track running statistics"
 )
-NORM = "it divides by a statistic of the activations: not piecewise linear"
+NORM = "it divides by a statistic of the activations: splinecam.freeze holds it at one input"
 
 
 def _no_statistics(call: Call) -> str | None:

@@ -30,7 +30,9 @@ CHOICE = (
 )
 RANDOM = "it is random"
 COMPLEX = "complex numbers are not supported: write a transform as a product with real matrices"
-ATTENTION = "attention multiplies activations with each other: not piecewise linear"
+ATTENTION = (
+    "attention multiplies activations with each other: splinecam.freeze holds it at one input"
+)
 MIXES = "it mixes the points of the batch"
 PRODUCT = (
     "it multiplies activations with each other: at best piecewise quadratic, not piecewise linear"
