@@ -30,8 +30,9 @@ def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_experiment_writes_figures_numbers_and_a_table(
-    name: str, tmp_path: Path, data: Path
+    name: str, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("splinecam.reproduce.report._DPI", 40)  # pixels that nobody looks at
     setup = Setup(tmp_path / "out", data, device="cpu", progress=False)
     _, paths = reproduce(name, setup, experiment_of(name).tiny)
     written = {path.name for path in paths}
