@@ -201,7 +201,7 @@ def test_an_output_that_is_zero_everywhere_is_left_undecided() -> None:
         refine(start, zero, curvature, Goal(goal.tolerance, 1e-3, memory=100_000))
     # Smaller triangles do not help at all if the bound comes from elsewhere.
     found = refined(start, zero, Everywhere(0 * curvature, branch=1.0), goal, LAYER)
-    assert found.mesh.num_faces == 4
+    assert found.mesh.num_faces == 2
     assert found.undecided == pytest.approx(1)
 
 
@@ -245,6 +245,19 @@ def test_slivers_are_left_alone() -> None:
     areas = found.mesh.areas_and_centroids()[0]
     assert int((areas < 1e-12).sum()) == 1  # the sliver is undivided
     assert 1e-3 < found.undecided < 0.5  # values that it holds keep its neighbours undecided
+
+
+def test_faces_are_divided_from_a_corner_unless_triangles_become_flat() -> None:
+    turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
+    quarter = torch.tensor([[-0.5, -0.5], [0.0, -0.5]], dtype=torch.float64)
+    sides = torch.cat([quarter @ torch.linalg.matrix_power(turn, k) for k in range(4)])
+    for corners, triangles in (([0, 2, 4, 6], 2), ([0, 1, 2, 4, 6], 3), (list(range(8)), 8)):
+        mesh = polygon_mesh(sides[corners])
+        shape = triangulated(mesh, torch.ones(1, dtype=torch.bool))
+        made = stitched(mesh, shape, LAYER)
+        assert all(check.ok for check in check_mesh(made, 1.0))
+        assert made.num_faces == triangles
+        assert float(made.areas_and_centroids()[0].min()) > 0.1
 
 
 def test_triangles_keep_their_angles() -> None:

@@ -125,7 +125,9 @@ def _units(
 
 
 def _longest(part: PartitionData, layer: int) -> int | None:
-    """The unit with the longest line of a layer."""
+    """The unit with the longest line of a layer; none of a refinement."""
+    if layer >= len(part.program.layers):
+        return None
     edge = (part.edge_layer == layer).nonzero()[:, 0]
     if not edge.shape[0]:
         return None

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from splinecam._util.csr import following, offsets_of, owners_of, places_of, sort_rows, take
 from splinecam.geometry.subdivision import Mesh
+from splinecam.smooth.fans import apexes
 
 __all__ = ["Triangulation", "bisected", "closed", "stitched", "triangulated"]
 
@@ -83,36 +84,41 @@ class Triangulation:
 
 
 def triangulated(mesh: Mesh, faces: Tensor) -> Triangulation:
-    """Divide the chosen faces, a mask (F,), into triangles around the mean of their corners.
-
-    Faces with three corners stay as they are.
-    """
+    """Divide the chosen faces, a mask (F,), into triangles around their means or from a corner."""
     chosen = faces.nonzero()[:, 0]
     part, vertex_ids, edge_ids = mesh.select(chosen)
     vertices, edges = part.num_vertices, part.num_edges
-    counts = part.counts()
-    fan = counts > 3
-    owner = part.owners()
-    wide = fan[owner].nonzero()[:, 0]  # corners of faces that get a vertex in the middle
-    center = vertices + torch.cumsum(fan, 0) - 1
-    start = part.corner_vertices()
-    spoke = torch.full_like(owner, -1)  # the edge from the middle to each corner
-    spoke[wide] = edges + torch.arange(wide.shape[0], device=owner.device)
+    apex = apexes(part)
+    owner, start = part.owners(), part.corner_vertices()
+    central = apex < 0
+    first = part.offsets[:-1] + apex.clamp(min=0)
+    middle = torch.where(central, vertices + torch.cumsum(central, 0) - 1, start[first])
+    # How many corners each one is after that from which the face is divided.
+    corner = torch.arange(owner.shape[0], device=owner.device)
+    count, around = part.counts()[owner], central[owner]
+    after = (corner - first[owner]) % count
+    # Corners are joined to the middle by new edges, or by sides of the face.
+    joined = (around | ((after > 1) & (after < count - 1))).nonzero()[:, 0]
+    spoke = torch.zeros_like(owner)
+    spoke[joined] = edges + torch.arange(joined.shape[0], device=owner.device)
+    before = part.corners[part.previous_corner()]
+    outwards = torch.where(around | (after != 1), 2 * spoke, before)
+    inwards = torch.where(around | (after != count - 1), 2 * spoke + 1, part.corners)
     ahead = following(part.offsets, owner.shape[0])
-    fans = torch.stack([part.corners[wide], 2 * spoke[ahead[wide]] + 1, 2 * spoke[wide]], 1)
-    plain = part.corners[(~fan)[owner]].view(-1, 3)
-    spokes = torch.stack([center[owner[wide]], start[wide]], 1)
+    opposite = (around | ((after > 0) & (after < count - 1))).nonzero()[:, 0]
+    sides = torch.stack([part.corners[opposite], inwards[ahead[opposite]], outwards[opposite]], 1)
+    spokes = torch.stack([middle[owner[joined]], start[joined]], 1)
     beside = mesh.halfedge_face()[2 * edge_ids[:, None] + torch.arange(2, device=owner.device)]
     held = ((beside >= 0) & ~faces[beside.clamp(min=0)]).any(1)
     number = torch.arange(edges, device=owner.device)
     whole = part.uv.new_tensor([0.0, 1.0])
     return Triangulation(
-        uv=torch.cat([part.uv, part.means()[fan]]),
+        uv=torch.cat([part.uv, part.means()[central]]),
         edges=torch.cat([part.edges, spokes]),
-        sides=torch.cat([plain, fans]),
-        root=torch.cat([number, torch.full_like(wide, -1)]),
-        span=whole.repeat(edges + wide.shape[0], 1),
-        held=torch.cat([held, torch.zeros_like(wide, dtype=torch.bool)]),
+        sides=sides,
+        root=torch.cat([number, torch.full_like(joined, -1)]),
+        span=whole.repeat(edges + joined.shape[0], 1),
+        held=torch.cat([held, torch.zeros_like(joined, dtype=torch.bool)]),
         faces=chosen,
         vertex_ids=vertex_ids,
         edge_ids=edge_ids,
