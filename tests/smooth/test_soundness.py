@@ -211,6 +211,15 @@ def _joined(before: nn.Module, linear: nn.Linear, units: tuple[Tensor, Tensor] |
     return made
 
 
+def test_a_constant_network_with_steep_functions():
+    exp = Call("exp", torch.exp)
+    model = nn.Sequential(nn.Linear(2, 3), exp, nn.Linear(3, 2), nn.ReLU6(), nn.Linear(2, 1))
+    model[2].bias.data[:] = 1e3
+    part = sc.partition(model, sc.Domain.box(-1, 1), smooth="1%", progress=False)
+    assert part.values.amax() == part.values.amin()
+    assert part.bound <= 1e-9 * part.values.abs().amax()
+
+
 def test_offsets_much_larger_than_weights():
     """Rounding of sums with a large offset is part of the bounds."""
     torch.manual_seed(0)

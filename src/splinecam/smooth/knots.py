@@ -55,7 +55,9 @@ def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tab
     A chord over a width h is off by |f''| h^2 / 8, and by half of that if it is shifted, so knots
     are as dense as the root of |f''|.
     """
-    margin = _MARGIN * (high - low) + 2 * tolerance
+    width = high - low
+    # Where units have no influence, any error is allowed, but functions may be steep far outside.
+    margin = _MARGIN * width + torch.minimum(2 * tolerance, width)
     margin = torch.maximum(margin, 2.0**-20 * torch.maximum(low.abs(), high.abs()) + 2.0**-40)
     low, high = low - margin, high + margin
     knots = _knots(curve, low, high, tolerance)
