@@ -71,9 +71,11 @@ class Case:
     model: nn.Module
     domain: sc.Domain
     smooth: str | float
+    refine: str | None = None
 
     def __str__(self) -> str:
-        return f"seed {self.seed}, smooth={self.smooth!r}, {self.domain!r}\n{self.model!r}"
+        how = f"smooth={self.smooth!r}, refine={self.refine!r}"
+        return f"seed {self.seed}, {how}, {self.domain!r}\n{self.model!r}"
 
 
 def drawn(seed: int) -> Case:
@@ -91,7 +93,17 @@ def drawn(seed: int) -> Case:
         model = model.double()
     domain = _domain(rng, size, image)
     share = rng.choice([1, 3, 10]) if depth <= 2 else rng.choice([5, 10, 30])
-    return Case(seed, 2 if image else depth, model.eval(), domain, f"{share}%")
+    refine = "boundary" if rng.random() < 0.1 and not _kinked(model) else None
+    return Case(seed, 2 if image else depth, model.eval(), domain, f"{share}%", refine)
+
+
+def _kinked(model: nn.Module) -> bool:
+    straight = nn.PReLU, nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh, nn.MaxPool2d
+    bent = nn.ELU, nn.SELU, nn.CELU, nn.Hardswish
+    return any(
+        isinstance(step, (*straight, *bent)) or (isinstance(step, Call) and step.name == "abs")
+        for step in model.modules()
+    )
 
 
 def _activation(rng: random.Random, pure: str | None) -> nn.Module:
@@ -109,7 +121,7 @@ def _perceptron(rng: random.Random, depth: int) -> nn.Module:
     steep = pure in ("exp", "square", "cube") and depth > 2
     pure = "tanh" if steep else pure
     width, steps = 2, []
-    for _ in range(depth):
+    for number in range(depth):
         wide = rng.randint(2, most)
         linear = nn.Linear(width, wide, bias=rng.random() < 0.9)
         if rng.random() < 0.15:
@@ -123,7 +135,8 @@ def _perceptron(rng: random.Random, depth: int) -> nn.Module:
             norm.running_mean.normal_()
             norm.running_var.uniform_(0.1, 2)
             steps.append(norm)
-        steps.append(_activation(rng, pure))
+        # The first is smooth, so that there is something to replace.
+        steps.append(_activation(rng, pure or (None if number else rng.choice([*SMOOTH]))))
         if rng.random() < 0.1:
             steps.append(nn.PReLU(wide))
             steps[-1].weight.data.uniform_(-0.5, 1.5)
@@ -243,7 +256,12 @@ def checked(case: Case) -> tuple[int, float, float]:
     Raises an error if a bound is too small, or if the partition is not valid.
     """
     part = sc.partition(
-        case.model, case.domain, smooth=case.smooth, max_regions=MAX_REGIONS, progress=False
+        case.model,
+        case.domain,
+        smooth=case.smooth,
+        refine=case.refine,
+        max_regions=MAX_REGIONS,
+        progress=False,
     )
     model = copy.deepcopy(case.model).double()
     part.validate(progress=False)

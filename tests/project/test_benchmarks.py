@@ -32,6 +32,7 @@ NAMES = (
     "bench",
     "tables",
     "fuzz",
+    "smooth_fuzz",
     "calls",
     "exports",
     "properties",
@@ -318,6 +319,20 @@ def test_fuzzing_sees_a_wrong_result(
     assert text.splitlines()[1].split()[4] == "2"
     assert "is no exact cell" in text or "the areas sum to" in text
     assert "Net(layers=" in text
+
+
+def test_smooth_fuzzing_sees_bounds_that_are_exceeded(
+    modules: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modules.smooth_fuzz, "POINTS", 1000)
+    seeds = ["--count", "1", "--seed", "1015"]
+    assert modules.smooth_fuzz.main(seeds) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0].split()[:2] == ["depth", "networks"]
+    assert rows[1].split()[:2] == ["1", "1"]
+    monkeypatch.setattr(modules.smooth_fuzz, "largest_share", lambda *case: 1.25)
+    assert modules.smooth_fuzz.main(seeds) == 1
+    assert "off by 1.25 of the bound" in capsys.readouterr().out
 
 
 def test_the_page_on_exactness_has_every_kind(modules: SimpleNamespace) -> None:
