@@ -28,9 +28,10 @@ class Frozen(Wrapper):
     ``frozen(x)`` runs it on inputs (B, ...) in the floating-point type of x, whatever type its
     weights have. It has copies of the weights, and can be moved, copied and pickled.
 
-    at: the anchor, which is one input, in float64. held: what is held, each with its ``name`` in
-    the model, its ``kind`` (attention pattern, denominator or gate) and its ``shape``. real: a copy
-    of the model as it was.
+    network: the module that computes what is left. real: a copy of the model as it was. at: the
+    anchor, which is one input, in float64. held: what is held, each with its ``name`` in the model,
+    its ``kind`` (attention pattern, denominator or gate) and its ``shape``. output: which of
+    several outputs of the model is meant.
     """
 
     at: Tensor

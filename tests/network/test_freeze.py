@@ -96,6 +96,29 @@ class Norms(nn.Module):
         return y + y * torch.rsqrt(y.square().mean(-1, keepdim=True) + 1) + y / y.std(1)[:, None]
 
 
+class Awkward(nn.Module):
+    """In-place operations, a token and a mask for every point, numbers read from the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 1, WIDTH))
+        self.qkv, self.norm = nn.Linear(WIDTH, 3 * WIDTH), nn.GroupNorm(1, POSITIONS + 1)
+        self.attention = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b = len(x)
+        x = torch.cat([self.token.expand(b, -1, -1), x], 1)
+        hidden = torch.zeros(b, POSITIONS + 1, dtype=torch.bool, device=x.device)
+        hidden[:, -1] = True
+        y = torch.zeros_like(x)
+        y += self.attention(x, x, x, key_padding_mask=hidden)[0]
+        y[:, 0] += 1.0
+        q, k, v = (part.reshape(b * 2, -1, WIDTH // 2) for part in self.qkv(y).chunk(3, -1))
+        score = torch.exp(torch.bmm(q, k.mT) / 8)
+        mixed = torch.bmm(score / score.sum(-1, keepdim=True), v).view(b, -1, WIDTH)
+        return self.norm(mixed)[:, 1:]
+
+
 def encoder(norm_first: bool) -> nn.Module:
     layer = nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True, norm_first=norm_first)
     return nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(WIDTH), enable_nested_tensor=False)
@@ -106,6 +129,7 @@ MODELS = {
     "multihead": (Multihead, 2),
     "fused": (Fused, 3),
     "norms": (Norms, 10),
+    "awkward": (Awkward, 3),
     "norm last": (lambda: encoder(False), 7),
     "norm first": (lambda: encoder(True), 7),
 }
@@ -137,7 +161,7 @@ def test_a_frozen_model_is_the_model_at_the_anchor(name: str):
         assert torch.allclose(batch[:1], frozen(other[:1]), rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["handwritten", "multihead", "fused", "norms"])
+@pytest.mark.parametrize("name", ["handwritten", "multihead", "fused", "norms", "awkward"])
 def test_what_has_no_other_non_linearity_becomes_affine(name: str):
     _, _, frozen = frozen_model(name)
     a, b = torch.randn(2, 4, POSITIONS, WIDTH).double()
@@ -156,6 +180,25 @@ def test_a_frozen_transformer_has_a_partition(norm_first: bool):
     assert len(part) > 10
     assert part.layers == ("0.layers.0", "0.layers.1")  # as in the model
     assert part.model is frozen
+
+
+def test_tables_and_smooth_functions_stay():
+    model = nn.Sequential(
+        *(nn.LayerNorm(2), nn.Linear(2, 4), sc.nn.PiecewiseLinear([-1.0, 0, 1], [0.0, 1, 0])),
+        *(nn.LayerNorm(4), nn.Linear(4, 3), nn.GELU(), nn.Linear(3, 1)),
+    )
+    x = torch.tensor([1.0, 0.2])
+    frozen = sc.freeze(model, at=x)
+    assert torch.allclose(frozen(x[None]), model(x[None]), atol=1e-6)
+    with pytest.raises(sc.UnsupportedOpError, match="smooth="):
+        sc.partition(frozen, sc.Domain.box(-1, 1), progress=False)
+    part = sc.partition(frozen, sc.Domain.box(-1, 1), smooth=0.1, progress=False)
+    assert part.layers == ("2", "5")
+    assert float(part.bound) <= 0.1
+    inside = part.sample(200).double()
+    values = (part.weight[part.locate(inside)] @ inside[:, :, None])[:, :, 0]
+    off = (values + part.bias[part.locate(inside)] - frozen(inside)).abs().max()
+    assert float(off) <= float(part.bound)
 
 
 def test_frozen_models_are_copied_pickled_and_moved():
