@@ -65,6 +65,16 @@ def test_json_of_one_factory_with_two_weights(
     assert found["unresolved"] == []
 
 
+def test_smooth_networks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = CODE.replace("nn.ReLU()", "nn.GELU()")
+    (folder / "smooth.py").write_text(text)
+    words = ["smooth.py:build", "smooth.py:build", "--box", "-1", "1", "--device", "cpu"]
+    assert main(["difference", *words]) == 1
+    assert "--smooth 1e-3 replaces it" in capsys.readouterr().err
+    assert main(["difference", *words, "--smooth", "0.05", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["largest"][2]["value"] <= 0.1
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

@@ -412,3 +412,30 @@ def test_files_of_others_are_measured(
     row = script.measure("acas_sized", known["acas_sized"], 1, CPU)
     assert "regions" not in row
     assert 0.05 < row["MB"] < 0.06
+
+
+def test_smooth_networks_are_measured(
+    modules: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A folder of tests has the name of this script, too.
+    spec = importlib.util.spec_from_file_location("of_smooth", BENCHMARKS / "smooth.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script: Any = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "of_smooth", script)
+    spec.loader.exec_module(script)
+    monkeypatch.setattr(
+        script, "in_turns", lambda works, *_: [works[0](), SimpleNamespace(best=1)][1:]
+    )
+    small = {
+        "sines": (lambda: script.smooth_perceptron(lambda: script.Sine(3.0), 2, 4, 4, 2), {}),
+        "refined": (lambda: script.smooth_perceptron(nn.GELU, 2, 4, 1), {"refine": "boundary"}),
+    }
+    for name, (model, how) in small.items():
+        work = script.SmoothWorkload(model, lambda: sc.Domain.box(-1, 1), 0.05, how)
+        row = script.measure(work, name, 1, CPU, points=2000)
+        assert 0 < row["error"] <= row["bound"]
+        assert 0 < row["bilinear"] < row["nearest"]
+        assert ("moduli" in row) == (name == "sines")
+        assert row.get("moduli", 1) > row["error"]
+        assert script.TABLE.line(row).startswith(name)

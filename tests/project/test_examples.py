@@ -135,6 +135,13 @@ def test_image_fitting(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert 1 < plain < encoded
 
 
+def test_siren(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("siren", "--width 4 --steps 20 --side 32 --smooth 0.3", tmp_path, capsys)
+    (proved,), (largest,) = (numbers(rf"{what} ([\d.]+)", text) for what in ("bound", "pixels"))
+    assert 0 < largest <= proved <= 0.3
+    assert numbers(r"([\d,]+) regions", text)[0] > 1
+
+
 def test_signed_distance(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = run("signed_distance", "--width 12 --steps 300", tmp_path, capsys)
     learnt, truth = numbers(r"area ([\d.]+)", text)

@@ -46,6 +46,7 @@ def difference_command(options: Namespace) -> int:
             device=options.device,
             memory=options.memory,
             max_regions=options.max_regions,
+            smooth=options.smooth,
             progress=not options.quiet,
         )
     size = repr(diff.partition).removeprefix("Partition(").removesuffix(")")

@@ -147,6 +147,7 @@ def _difference(parser: ArgumentParser) -> None:
     _option(outputs, "--out", Path, "FILE", "picture to write, .png, .pdf or .svg")
     _option(outputs, "--output", int, "K", "the output that the picture shows (all)")
     _add_force(outputs)
+    _add_smooth(parser, refine=False)
     _add_quiet(_add_computation(parser))
 
 
