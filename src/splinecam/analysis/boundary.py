@@ -174,7 +174,8 @@ def decision_boundary(
     """The points of the domain at which the decision is a tie, as segments.
 
     Where outputs are equal on an area, the outline of this area belongs to the boundary, and its
-    interior does not.
+    interior does not. If smooth functions of the model were replaced, it is the boundary of the
+    piecewise-linear network, and that of the model lies in its ``band``.
 
     classes: only the part between these two classes, given by number or name. kind: with several
     outputs, where the two largest are equal (``"argmax"``), the two smallest (``"argmin"``), or any
@@ -218,7 +219,8 @@ def level_set(
     """The points of the domain at which an output has one of the given values, as segments.
 
     Where the output equals a level on an area, the outline of this area belongs to the level set,
-    and its interior does not.
+    and its interior does not. If smooth functions of the model were replaced, the levels of the
+    model lie in the ``band``.
 
     levels: one value, or several. output: the index of the output, needed if there are several.
 

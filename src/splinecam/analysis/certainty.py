@@ -28,15 +28,16 @@ _BLOCK = 1 << 22  # numbers in a block
 class Contest:
     """Regions of which m classes may have a part, and how these are divided.
 
-    faces: (R,) the regions; classes: (R, m) their classes, ascending; bounds: (R, m) of the outputs
-    of these classes; certain: for each of the m classes polygons on which it is certain; undecided:
-    the polygons that are left. The source of a polygon is its row among the regions, and its values
-    are the outputs of the classes.
+    faces: (R,) the regions; classes: (R, m) their classes, -1 in place of missing ones; bounds:
+    (R, m) of the outputs of these classes; whole: the regions as polygons; certain: for each of the
+    m classes the polygons on which it is certain; undecided: the polygons that are left. The source
+    of a polygon is its row among the regions, and its values are the outputs of the classes.
     """
 
     faces: Tensor
     classes: Tensor
     bounds: Tensor
+    whole: ConvexPolygons
     certain: tuple[ConvexPolygons, ...]
     undecided: ConvexPolygons
 
@@ -66,22 +67,24 @@ class Certainty:
 
     def certain_areas(self, areas: Tensor, classes: int) -> Tensor:
         """The local area on which each class is certain, (classes,); areas: (F,) of regions."""
-        whole = (self.settled >= 0).nonzero()[:, 0]
-        total = areas.new_zeros(classes).index_add_(0, self.settled[whole], areas[whole])
+        total = self._settled_areas(areas, classes)
         for contest in self.contests:
             for k, polygons in enumerate(contest.certain):
                 total.index_add_(0, contest.classes[polygons.source, k], polygons.areas())
         return total
 
-    def possible_areas(self, classes: int) -> Tensor:
-        """The local area of the undecided part on which each class is possible, (classes,)."""
-        total = self.settled.new_zeros(classes, dtype=torch.float64)
+    def possible_areas(self, areas: Tensor, classes: int) -> Tensor:
+        """The local area on which each class is possible, (classes,); areas: (F,) of regions."""
+        total = self._settled_areas(areas, classes)
         for contest in self.contests:
             for k in range(contest.classes.shape[1]):
-                column = torch.full_like(contest.faces, k)
-                polygons = contest.possible(contest.undecided, column)
+                polygons = contest.possible(contest.whole, torch.full_like(contest.faces, k))
                 total.index_add_(0, contest.classes[polygons.source, k], polygons.areas())
         return total
+
+    def _settled_areas(self, areas: Tensor, classes: int) -> Tensor:
+        whole = (self.settled >= 0).nonzero()[:, 0]
+        return areas.new_zeros(classes).index_add_(0, self.settled[whole], areas[whole])
 
     def undecided(
         self, pair: tuple[int, int] | None = None
@@ -96,11 +99,10 @@ class Certainty:
 
 
 def _between(contest: Contest, i: int, j: int) -> ConvexPolygons:
-    """The undecided part on which both of two classes are possible."""
-    found = contest.undecided
+    """The part of the regions on which two classes are possible, so that none is certain."""
     columns = [(contest.classes == k).int() for k in (i, j)]
     both = torch.stack([column.any(1) for column in columns]).all(0)
-    found = found.select(both[found.source].nonzero()[:, 0])
+    found = contest.whole.select(both.nonzero()[:, 0])
     for column in columns:
         found = contest.possible(found, column.argmax(1))
     return found
@@ -138,9 +140,13 @@ def _find(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
         number = rivals.sum(1)
         alone = number == 1
         settled[faces[alone]] = rivals[alone].int().argmax(1)
-        for m in torch.unique(number[~alone]).tolist():
-            some = (number == m).nonzero()[:, 0]
-            classes = rivals[some].nonzero()[:, 1].view(-1, m)
+        # Few different sizes are few rounds: others are filled up to the next power of two.
+        size = 2 ** torch.ceil(torch.log2(number.double())).long()
+        for m in torch.unique(size[~alone]).tolist():
+            some = (size == m).nonzero()[:, 0]
+            order = rivals[some].int().argsort(dim=1, descending=True, stable=True)[:, :m]
+            classes = torch.where(rivals[some].gather(1, order), order, -1)
+            classes = torch.nn.functional.pad(classes, (0, m - classes.shape[1]), value=-1)
             contests.setdefault(m, []).append((faces[some], classes))
     found = []
     for m in sorted(contests):
@@ -186,25 +192,56 @@ def _rivals(part: PartitionData, z: Tensor, faces: Tensor, bounds: Tensor) -> Te
 def _contest(
     part: PartitionData, z: Tensor, bounds: Tensor, faces: Tensor, classes: Tensor
 ) -> Contest:
-    """Divide regions (R,), of which the given classes (R, m) may each have a part.
-
-    What is certainly of one class is cut off, class by class and rival by rival.
-    """
+    """Divide regions (R,), of which the given classes (R, m) may each have a part."""
     entries, counts = take_rows(part.mesh.offsets, faces)
     vertex, owner = take(part.face_vertices, entries), owners_of(counts, entries.shape[0])
+    missing = classes < 0
+    own = bounds[faces].gather(1, classes.clamp(min=0)).masked_fill(missing, 0.0)
     values = z[vertex[:, None], classes[owner]]
+    # What stands for a missing class is far behind all others.
+    behind = values.amin() - 4 * own.amax() - values.abs().amax()
+    values = torch.where(missing[owner], behind, values)
     row = torch.arange(len(faces), device=faces.device)
-    left = ConvexPolygons(offsets_of(counts), take(part.mesh.uv, vertex), values, row)
-    own, certain = bounds[faces].gather(1, classes), []
+    whole = ConvexPolygons(offsets_of(counts), take(part.mesh.uv, vertex), values, row)
+    certain, left = [], whole
     for c in range(classes.shape[1]):
-        piece, rest = left, []
-        for k in range(classes.shape[1]):
-            if k == c:
-                continue
-            row = piece.source[piece.owners]
-            lead = piece.values[:, c] - piece.values[:, k] - own[row, c] - own[row, k]
-            piece, other = piece.split(lead)
-            rest.append(other)
+        piece, cutting = _certain_part(whole, own, c)
         certain.append(piece)
-        left = joined(rest)
-    return Contest(faces, classes, own, tuple(certain), left)
+        left = _without(left, own, c, piece, cutting)
+    return Contest(faces, classes, own, whole, tuple(certain), left)
+
+
+def _lead(polygons: ConvexPolygons, bounds: Tensor, c: int, k: int) -> Tensor:
+    """By how much one class leads another more than their bounds (R, m), at all corners, (N,)."""
+    slack = take(bounds[:, c] + bounds[:, k], polygons.source)[polygons.owners]
+    return polygons.values[:, c] - polygons.values[:, k] - slack
+
+
+def _certain_part(whole: ConvexPolygons, bounds: Tensor, c: int) -> tuple[ConvexPolygons, Tensor]:
+    """The part of regions on which a class is certain, and the rivals that limit it, (R, m)."""
+    piece, cutting = whole, torch.zeros_like(bounds, dtype=torch.bool)
+    for k in range(bounds.shape[1]):
+        if k != c and len(piece):
+            piece, other = piece.split(_lead(piece, bounds, c, k))
+            cutting[other.source, k] = True
+    return piece, cutting
+
+
+def _without(
+    left: ConvexPolygons, bounds: Tensor, c: int, certain: ConvexPolygons, cutting: Tensor
+) -> ConvexPolygons:
+    """What is left of polygons without the part on which a class is certain.
+
+    It is cut off rival by rival, by those that limit it: (R, m).
+    """
+    some = torch.zeros(len(bounds), dtype=torch.bool, device=bounds.device)
+    some[certain.source] = True
+    touched = some[left.source]
+    rest, piece = [left.select((~touched).nonzero()[:, 0])], left.select(touched.nonzero()[:, 0])
+    for k in range(bounds.shape[1]):
+        limits = cutting[:, k][piece.source]
+        if bool(limits.any()):
+            lead = _lead(piece, bounds, c, k)
+            piece, other = piece.split(torch.where(limits[piece.owners], lead, 1.0))
+            rest.append(other)
+    return joined(rest)

@@ -126,8 +126,8 @@ class ClassRegions:
         part = self.partition
         if part.smoothing is None:
             return self.areas
-        possible = self._certainty.possible_areas(self.n_classes)
-        return self.areas_at_least + possible * part.frame.scale**2
+        local = part.areas / part.frame.scale**2
+        return self._certainty.possible_areas(local, self.n_classes) * part.frame.scale**2
 
     @property
     def undecided(self) -> float:

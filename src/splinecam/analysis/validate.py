@@ -83,7 +83,8 @@ def validate(
 
     Returns a report of the checks, or raises a ``ValidationError`` with those that failed. A
     private copy of the model runs in float64. A model that cannot run in float64 is compared in its
-    own precision, and the names of these checks say so.
+    own precision, and the names of these checks say so. If smooth functions of the model were
+    replaced, maps are compared with the replaced network, and with the model within their bounds.
 
     By default the model is run at as many points as the partition has vertices, but at least at
     1,000 and at most at 4,000. For a large network whose partition has fewer vertices, this takes

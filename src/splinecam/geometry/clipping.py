@@ -69,6 +69,9 @@ class ConvexPolygons:
         owner, zero = self.owners, torch.zeros_like(self.source)
         above = zero.index_add(0, owner, (h > 0).long()) > 0
         below = (zero.index_add(0, owner, (h < 0).long()) > 0) | ~above
+        if not bool(above.any()) or not bool(below.any()):
+            none = self.select(self.source.new_zeros(0))
+            return (self, none) if bool(above.any()) else (none, self)
         both = (above & below).nonzero()[:, 0]
         cut, inside = self.select(both), take(h, take_rows(self.offsets, both)[0])
         sides = zip((above & ~below, below & ~above), (inside, -inside), strict=True)
