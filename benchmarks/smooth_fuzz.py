@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import math
 import random
 import signal
 import statistics
@@ -307,13 +308,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--count", type=int, default=100, help="networks in all (100)")
     parser.add_argument("--seed", type=int, default=0, help="of the first network (0)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="draw no more after these")
     parser.add_argument("--verbose", action="store_true", help="print every network's seed")
     given = parser.parse_args(argv)
     torch.set_num_threads(1)
     sc.register_op(Snake, curvature=2.0)
     counts: dict[int, Count] = {}
+    start = perf_counter()
     try:
         for seed in range(given.seed, given.seed + given.count):
+            if perf_counter() - start > 60 * given.minutes:
+                break
             case = drawn(seed)
             count = counts.setdefault(case.depth, Count(str(case.depth)))
             before = count.seconds, count.limited, len(count.failures)

@@ -87,6 +87,11 @@ SMOOTH: dict[str, tuple[Callable[[], nn.Module], Function]] = {
     "celu": (lambda: nn.CELU(0.5), lambda z: _elu(z, mpf(0.5), 2, 1)),
     "tanh": (nn.Tanh, mpmath.tanh),
     "sigmoid": (nn.Sigmoid, _sigmoid),
+    "erf": (lambda: Call("erf", torch.erf), mpmath.erf),
+    "scaled": (
+        lambda: Call("quick gelu", lambda x: x * torch.sigmoid(1.702 * x)),
+        lambda z: z * _sigmoid(mpf(1.702) * z),
+    ),
     "hardswish": (nn.Hardswish, lambda z: z * min(max(z + 3, mpf(0)), mpf(6)) / 6),
     "softsign": (nn.Softsign, lambda z: z / (1 + abs(z))),
     "logsigmoid": (nn.LogSigmoid, lambda z: -mpmath.log1p(mpmath.exp(-z))),

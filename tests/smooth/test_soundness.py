@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from high_precision import SMOOTH, Call, Residual, Snake, largest_share, maps_at
+from splinecam.geometry.frame import Frame
 from splinecam.network.capture import capture
 from splinecam.smooth import region_bounds
 from splinecam.smooth.boundary_refinement import _enclosing_circles
-from splinecam.smooth.followed import Followed
+from splinecam.smooth.followed import Boxes, Followed
+from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, Grid
 from splinecam.smooth.layer_bounds import through_layer
 from splinecam.testing import assert_same_cells, exact_partition
@@ -229,3 +231,32 @@ def test_offsets_much_larger_than_weights():
     x, region = points(part, 200)
     assert largest_share(part, model, x, region, range(0, len(x), 20)) <= 1
     assert math.isfinite(part.bound.max())
+
+
+@pytest.mark.usefixtures("taught")
+@pytest.mark.parametrize("name", SMOOTH)
+def test_derivatives_stay_within_their_bounds_in_boxes(name):
+    """Values, gradients and second derivatives anywhere in boxes that are tiny to huge."""
+    torch.manual_seed(7)
+    steps = [nn.Linear(2, 4), SMOOTH[name][0](), nn.Linear(4, 3), SMOOTH[name][0]()]
+    model = nn.Sequential(*steps, nn.Linear(3, 1)).double()
+    domain = sc.Domain.box(-2, 2)
+    frame = Frame.of(domain)
+    center, place = 1.5 * torch.rand(2, 400, 2, dtype=torch.float64) - 0.75
+    half = 10 ** (-4 * torch.rand(400, 2, dtype=torch.float64)) / 2
+    found = follow(capture(model, (2,), smooth=True), domain, Boxes(center, half))
+
+    uv = (center + half * (2 * place / 1.5).clamp(-1, 1)).requires_grad_()
+    value = model(frame.to_plane(uv))[:, 0]
+    (gradient,) = torch.autograd.grad(value.sum(), uv, create_graph=True)
+    rows = [torch.autograd.grad(row.sum(), uv, retain_graph=True)[0] for row in gradient.unbind(1)]
+    value, gradient, second = value.detach(), gradient.detach(), torch.stack(rows, 1)
+    slack = 1e-9 * (1 + value.abs().max() + second.abs().max())
+    size = torch.linalg.matrix_norm(second, 2)
+    assert ((value - found.value[:, 0]).abs() <= found.reach(half)[:, 0] + slack).all()
+    turned = (gradient - found.tangents[:, :, 0].T).norm(dim=1)
+    assert (turned <= found.turn[:, 0] + slack).all()
+    assert (size <= found.curvature[:, 0] + slack).all()
+    if name != "taught":  # of which nothing is known but one bound
+        small = half.amax(1) < 1e-3
+        assert (found.curvature[small, 0] <= size[small] + 0.1 * size.max()).all()
