@@ -352,6 +352,15 @@ def test_a_script_waits_until_ctrl_c_and_ends_with_a_viewer_open() -> None:
     assert (process.returncode, out, err) == (0, "went on\n", "")
 
 
+def test_ctrl_c_before_it_waits(part: sc.Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(text: str) -> None:
+        if "Ctrl-C" in text:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(viewing, "_say", interrupted)
+    assert "closed" in repr(sc.view(part, browser=False, block=True))
+
+
 def test_a_package_that_is_missing(part: sc.Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, door in (("server", "browser"), ("widget", "widget")):
         monkeypatch.setitem(sys.modules, f"splinecam.viewer.{name}", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from splinecam.viewer.assets import asset, live_page
@@ -106,8 +107,9 @@ def opened(
     if waits or (browser and not shown):
         _say(f"The viewer is open at {server.url}")
     if waits:
-        _say("Close its page or press Ctrl-C to end it.")
-        viewer.wait()
+        with suppress(KeyboardInterrupt):  # as soon as it has been told
+            _say("Close its page or press Ctrl-C to end it.")
+            viewer.wait()
         viewer.close()
     return viewer
 
