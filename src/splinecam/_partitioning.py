@@ -102,8 +102,8 @@ def partition(  # noqa: PLR0913
     range of each. With it, smooth functions of one variable (GELU, SiLU, tanh, ...) are replaced by
     piecewise-linear ones, and ``part.region_bounds`` says how far the model is from each map at
     most. refine: with ``"boundary"``, regions are only refined where their class would be
-    uncertain, until that is so on no more than the share ``undecided`` of the domain; elsewhere
-    errors may be larger.
+    uncertain; elsewhere errors may be larger. undecided: the share of the domain on which the class
+    may still be uncertain then.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))

@@ -61,7 +61,10 @@ class Band:
         return self.area / self.partition.domain.area
 
     def select(self, chosen: Tensor) -> Band:
-        """Some of the polygons, by their numbers or a mask."""
+        """Some of the polygons.
+
+        chosen: their numbers, or a mask (P,).
+        """
         index = torch.arange(len(self), device=self.regions.device)[chosen]
         entries, counts = take_rows(self.offsets, index)
         rest = take(self.regions, index), take(self.label, index)

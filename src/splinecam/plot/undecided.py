@@ -22,9 +22,9 @@ def plot_band(
 ) -> Axes:
     """Hatch a band, by default on a new figure that shows it in the frame of the domain.
 
-    ax: where to draw, such as the axes of ``part.plot``. hatch: the hatching in the words of
-    matplotlib, or None for a veil alone. color: of the hatching, by default dark, or light on dark
-    paper.
+    band: what to hatch. ax: where to draw, such as the axes of ``part.plot``. hatch: the hatching
+    in the words of matplotlib, or None for a veil alone. color: of the hatching, by default dark,
+    or light on dark paper.
 
     >>> import splinecam as sc, torch
     >>> part = sc.partition(torch.nn.Linear(2, 1), sc.Domain.box(-1, 1), progress=False)
