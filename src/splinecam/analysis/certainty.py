@@ -7,7 +7,7 @@ Both are half-planes for every other class, so that regions are divided along st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -43,15 +43,16 @@ class Contest:
 
     def possible(self, polygons: ConvexPolygons, chosen: Tensor) -> ConvexPolygons:
         """The parts of polygons on which a class may be the model's, by its column (R,)."""
-        for k in range(self.classes.shape[1]):
-            if not len(polygons):
-                break
-            row = polygons.source[polygons.owners]
+        mine = self.bounds.gather(1, chosen[:, None])
+
+        def leads(some: ConvexPolygons, columns: Tensor) -> Tensor:
+            row = some.source[some.owners]
             own = chosen[row][:, None]
-            lead = polygons.values.gather(1, own)[:, 0] - polygons.values[:, k]
-            slack = self.bounds[row].gather(1, own)[:, 0] + self.bounds[row, k]
-            polygons = polygons.split(torch.where(own[:, 0] == k, 1.0, lead + slack))[0]
-        return polygons
+            slack = mine[row] + self.bounds[:, columns][row]
+            lead = some.values.gather(1, own) - some.values[:, columns] + slack
+            return torch.where(own == columns, 1.0, lead)
+
+        return _limited(polygons, leads, *self.bounds.shape)[0]
 
 
 @dataclass(frozen=True)
@@ -219,11 +220,39 @@ def _lead(polygons: ConvexPolygons, bounds: Tensor, c: int, k: int) -> Tensor:
 
 def _certain_part(whole: ConvexPolygons, bounds: Tensor, c: int) -> tuple[ConvexPolygons, Tensor]:
     """The part of regions on which a class is certain, and the rivals that limit it, (R, m)."""
-    piece, cutting = whole, torch.zeros_like(bounds, dtype=torch.bool)
-    for k in range(bounds.shape[1]):
-        if k != c and len(piece):
-            piece, other = piece.split(_lead(piece, bounds, c, k))
-            cutting[other.source, k] = True
+    slack = bounds + bounds[:, c : c + 1]
+
+    def leads(some: ConvexPolygons, columns: Tensor) -> Tensor:
+        lead = some.values[:, c : c + 1] - some.values[:, columns]
+        lead = lead - slack[:, columns][some.source[some.owners]]
+        return torch.where(columns == c, 1.0, lead)
+
+    return _limited(whole, leads, *bounds.shape)
+
+
+def _limited(
+    polygons: ConvexPolygons,
+    leads: Callable[[ConvexPolygons, Tensor], Tensor],
+    rows: int,
+    columns: int,
+) -> tuple[ConvexPolygons, Tensor]:
+    """The parts of regions on which all of m functions are positive, and those that cut, (R, m).
+
+    leads: gives some of the functions, by their numbers (k,), at the corners of polygons, (N, k).
+    Only those that are positive and negative on a region divide it. rows, columns: R and m.
+    """
+    number = torch.arange(columns, device=polygons.source.device)
+    values = leads(polygons, number)
+    index = polygons.owners[:, None].expand_as(values)
+    none = values.new_full((len(polygons), columns), torch.inf)
+    low = none.scatter_reduce(0, index, values, "amin")
+    high = (-none).scatter_reduce(0, index, values, "amax")
+    cutting = torch.zeros((rows, columns), dtype=torch.bool, device=number.device)
+    kept = (high > 0).all(1).nonzero()[:, 0]
+    piece = polygons.select(kept)
+    for k in (low[kept] < 0).any(0).nonzero()[:, 0].tolist():
+        piece, other = piece.split(leads(piece, number[k : k + 1])[:, 0])
+        cutting[other.source, k] = True
     return piece, cutting
 
 
