@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,8 +64,9 @@ class Driver:
 
     def until_python(self, condition: Callable[[], bool]) -> None:
         """Wait until the page has told Python something."""
-        end = monotonic() + PATIENCE / 1000
-        while not condition() and monotonic() < end:
+        for _ in range(PATIENCE // 20):
+            if condition():
+                break
             self.page.wait_for_timeout(20)
         assert condition()
 
@@ -132,7 +132,8 @@ class Driver:
 
     def double_click(self, x: float, y: float) -> None:
         """Click twice at a place on the page, 50 ms apart however busy the machine is."""
-        client, now = self.context.new_cdp_session(self.page), time()
+        client = self.context.new_cdp_session(self.page)
+        now = self.page.evaluate("Date.now() / 1000")
         for count in (1, 2):
             for kind in ("mousePressed", "mouseReleased"):
                 event = {"type": kind, "x": x, "y": y, "button": "left", "clickCount": count}
