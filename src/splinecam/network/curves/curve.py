@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 
 import torch
 from torch import Tensor
@@ -29,23 +28,13 @@ class Shape:
 
     extrema, inflections, curvature_extrema: levels at which f', f'' and f''' are zero.
     slope_limits, curvature_limits: levels at which f' or f'' jumps, with the limits on both sides.
-    borders, signs: the sign of f'' before, between and after the levels ``borders``; by default
-    those are the inflections.
     """
 
-    signs: tuple[int, ...]
     extrema: tuple[float, ...] = ()
     inflections: tuple[float, ...] = ()
     curvature_extrema: tuple[float, ...] = ()
     slope_limits: tuple[Point, ...] = ()
     curvature_limits: tuple[Point, ...] = ()
-    borders: tuple[float, ...] | None = None
-
-    @property
-    def parts(self) -> list[tuple[float, float, int]]:
-        """Intervals on which f'' has one sign, each with the sign."""
-        levels = self.inflections if self.borders is None else self.borders
-        return list(zip((-inf, *levels), (*levels, inf), self.signs, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,11 +96,6 @@ class Curve(ABC):
         """The same function for tensors on a device."""
         return self
 
-    def inflections(self, low: float, high: float) -> tuple[float, ...]:
-        """The levels between two numbers at which the second derivative changes its sign."""
-        parts = self.shape.parts
-        return tuple(level for level, _, _ in parts[1:] if low < level < high)
-
     # -- bounds on intervals [low, high], for tensors of ends
 
     def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
@@ -147,18 +131,6 @@ class Curve(ABC):
         curvature = self.curvature(at)
         rounding = _NOISE * torch.maximum(-least, most) + self._noise[1]
         return torch.maximum(most - curvature, curvature - least) * _UPWARDS + rounding
-
-    def bends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether the second derivative is negative somewhere, and whether it is positive.
-
-        A kink inside the interval counts as one: its slope falls or rises.
-        """
-        found = {sign: torch.zeros_like(low, dtype=torch.bool) for sign in (-1, 0, 1)}
-        for begin, end, sign in self.shape.parts:
-            found[sign] |= (low < end) & (high > begin)
-        for level, jump in self.kinks:
-            found[1 if jump > 0 else -1] |= (low < level) & (high > level)
-        return found[-1], found[1]
 
     # -- the least and the largest number on each interval, up to rounding
 

@@ -33,7 +33,7 @@ class Exp(Curve):
 
     @cached_property
     def shape(self) -> Shape:
-        return Shape((1,))
+        return Shape()
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,7 @@ class ExponentialLinear(Curve):
     @cached_property
     def shape(self) -> Shape:
         bend = self.below * self.rate
-        sign = (bend > 0) - (bend < 0)
         return Shape(
-            (sign, 0),
-            borders=(0.0,),
             slope_limits=((0.0, bend), (0.0, self.above)),
             curvature_limits=((0.0, bend * self.rate), (0.0, 0.0)),
         )

@@ -58,7 +58,6 @@ class Gelu(Curve):
     @cached_property
     def shape(self) -> Shape:
         return Shape(
-            (-1, 1, -1),
             extrema=(_GELU_MINIMUM,),
             inflections=(-sqrt(2), sqrt(2)),
             curvature_extrema=(-2.0, 0.0, 2.0),
@@ -121,7 +120,6 @@ class GeluTanh(_Logistic):
     @cached_property
     def shape(self) -> Shape:
         return Shape(
-            (-1, 1, -1),
             extrema=(_TANH_MINIMUM,),
             inflections=(-_TANH_INFLECTION, _TANH_INFLECTION),
             curvature_extrema=(-_TANH_TURN, 0.0, _TANH_TURN),
@@ -145,7 +143,6 @@ class Silu(_Logistic):
     @cached_property
     def shape(self) -> Shape:
         return Shape(
-            (-1, 1, -1),
             extrema=(_SILU_MINIMUM,),
             inflections=(-_SILU_INFLECTION, _SILU_INFLECTION),
             curvature_extrema=(-_SILU_TURN, 0.0, _SILU_TURN),
@@ -185,7 +182,6 @@ class Mish(Curve):
     @cached_property
     def shape(self) -> Shape:
         return Shape(
-            (-1, 1, -1),
             extrema=(_MISH_MINIMUM,),
             inflections=_MISH_INFLECTIONS,
             curvature_extrema=_MISH_TURNS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, floor, pi
+from math import pi
 
 import torch
 from torch import Tensor
@@ -36,15 +36,6 @@ class _Wave(Curve):
     @cached_property
     def _noise(self) -> tuple[float, float]:
         return 0.0, 0.0  # no terms cancel
-
-    def bends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        least, most = self.curvature_range(low, high)
-        return least < 0, most > 0
-
-    def inflections(self, low: float, high: float) -> tuple[float, ...]:
-        first = self._peak - pi / 2
-        turns = range(ceil((low - first) / pi), floor((high - first) / pi) + 1)
-        return tuple(level for k in turns if low < (level := first + k * pi) < high)
 
 
 @dataclass(frozen=True)

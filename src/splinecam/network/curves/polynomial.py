@@ -36,7 +36,6 @@ class Power(Curve):
     def shape(self) -> Shape:
         even = self.exponent % 2 == 0
         return Shape(
-            (1,) if even else (-1, 1),
             extrema=(0.0,),
             inflections=() if even else (0.0,),
             curvature_extrema=(0.0,),
@@ -68,9 +67,7 @@ class Hardswish(Curve):
     @cached_property
     def shape(self) -> Shape:
         return Shape(
-            (0, 1, 0),
             extrema=(-1.5,),
-            borders=(-3.0, 3.0),
             slope_limits=((-3.0, 0.0), (-3.0, -0.5), (3.0, 1.5), (3.0, 1.0)),
             curvature_limits=((-3.0, 0.0), (-3.0, 1 / 3), (3.0, 1 / 3), (3.0, 0.0)),
         )

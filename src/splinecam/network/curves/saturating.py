@@ -37,7 +37,7 @@ class Tanh(Curve):
 
     @cached_property
     def shape(self) -> Shape:
-        return Shape((1, -1), inflections=(0.0,), curvature_extrema=(-_THIRD, _THIRD))
+        return Shape(inflections=(0.0,), curvature_extrema=(-_THIRD, _THIRD))
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Sigmoid(Curve):
 
     @cached_property
     def shape(self) -> Shape:
-        return Shape((1, -1), inflections=(0.0,), curvature_extrema=(-2 * _THIRD, 2 * _THIRD))
+        return Shape(inflections=(0.0,), curvature_extrema=(-2 * _THIRD, 2 * _THIRD))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Erf(Curve):
 
     @cached_property
     def shape(self) -> Shape:
-        return Shape((1, -1), inflections=(0.0,), curvature_extrema=(-sqrt(0.5), sqrt(0.5)))
+        return Shape(inflections=(0.0,), curvature_extrema=(-sqrt(0.5), sqrt(0.5)))
 
 
 def _bell(size: Tensor) -> Tensor:
@@ -151,4 +151,4 @@ class Softsign(Curve):
 
     @cached_property
     def shape(self) -> Shape:
-        return Shape((1, -1), inflections=(0.0,), curvature_limits=((0.0, 2.0), (0.0, -2.0)))
+        return Shape(inflections=(0.0,), curvature_limits=((0.0, 2.0), (0.0, -2.0)))

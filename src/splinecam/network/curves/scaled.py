@@ -49,10 +49,6 @@ class Scaled(Curve):
     def curvature(self, z: Tensor) -> Tensor:
         return self.factor * self.rate * self.rate * self.base.curvature(self._inner(z))
 
-    def inflections(self, low: float, high: float) -> tuple[float, ...]:
-        ends = sorted((self.rate * low, self.rate * high))
-        return tuple(sorted(level / self.rate for level in self.base.inflections(*ends)))
-
     def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         return _times(self.factor, self.base.value_range(*self._ends(low, high)))
 
@@ -68,10 +64,6 @@ class Scaled(Curve):
         slope, curvature = self.base._noise
         steepness = abs(self.factor * self.rate)
         return steepness * slope, steepness * abs(self.rate) * curvature
-
-    def bends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        below, above = self.base.bends(*self._ends(low, high))
-        return (below, above) if self.factor > 0 else (above, below)
 
     def _inner(self, z: Tensor) -> Tensor:
         """The base's argument, which stays finite."""

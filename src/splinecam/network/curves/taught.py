@@ -69,9 +69,6 @@ class TaughtCurve(Curve):
                 (found,) = torch.autograd.grad(found.sum(), x, create_graph=left > 1)
         return found.detach().reshape(z.shape)
 
-    def inflections(self, low: float, high: float) -> tuple[float, ...]:
-        return ()  # they are not known
-
     def curvature_bound(self, low: Tensor, high: Tensor) -> Tensor:
         found = torch.as_tensor(self.limit(low, high, self.constants)).to(low)
         return found.expand(low.shape) * _UPWARDS
@@ -98,10 +95,6 @@ class TaughtCurve(Curve):
     @cached_property
     def _noise(self) -> tuple[float, float]:
         return 0.0, 0.0  # rounding is in the ranges
-
-    def bends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        either = torch.ones_like(low, dtype=torch.bool)
-        return either, either
 
 
 def _around(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
