@@ -296,8 +296,8 @@ def rewritten(path: Path, about: dict[str, Any] | None = None, **arrays: Any) ->
 
 
 def test_newer_files(saved: Path) -> None:
-    with pytest.raises(sc.FileError, match=r"version 2 .* reads version 1.*newer splinecam"):
-        sc.load(rewritten(saved, {"version": 2}))
+    with pytest.raises(sc.FileError, match=r"version 3 .* versions 1 and 2.*newer splinecam"):
+        sc.load(rewritten(saved, {"version": 3}))
 
 
 def test_contents_that_do_not_fit(saved: Path) -> None:

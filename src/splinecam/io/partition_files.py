@@ -185,7 +185,8 @@ def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
             if about.get("version") not in (_VERSION, _SMOOTH_VERSION):
                 raise FileError(
                     f"{name} has version {about.get('version')} of the format; this SplineCam "
-                    f"reads version {_SMOOTH_VERSION}. Install a newer splinecam to read it."
+                    f"reads versions {_VERSION} and {_SMOOTH_VERSION}. Install a newer splinecam "
+                    "to read it."
                 )
             return {key: content[key] for key in content.files}, about
     except (EOFError, zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
