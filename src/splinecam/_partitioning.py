@@ -121,8 +121,11 @@ def partition(  # noqa: PLR0913
     memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
     if smooth is not None:
         accuracy = Accuracy.of(smooth, refine, undecided)
-        if n_jobs not in (None, 1) or store is not None or not isinstance(domain, Domain):
-            raise TypeError("smooth= is for a domain in memory and one process: leave out the rest")
+        if not isinstance(domain, Domain):
+            raise TypeError("smooth= is for a domain; along a path only exact networks are divided")
+        if n_jobs not in (None, 1) or store is not None:
+            extra = "n_jobs=" if store is None else "store="
+            raise TypeError(f"smooth= works in memory and in one process: leave out {extra}")
         return smooth_partition(
             network,
             domain,

@@ -16,6 +16,7 @@ from splinecam.analysis.class_names import names_of
 from splinecam.analysis.smoothing import Smoothing, SmoothLayer
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, run
+from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture import capture
 from splinecam.network.capture.outputs import Output
@@ -45,7 +46,7 @@ class Accuracy:
         """From what callers give."""
         if refine not in (None, "boundary"):
             raise ValueError(f'refine is {refine!r}: give "boundary", or leave it out')
-        if refine is not None and not 0 < undecided < 1:
+        if refine is not None and not (isinstance(undecided, int | float) and 0 < undecided < 1):
             raise ValueError(
                 f"undecided is {undecided!r}: give a share of the domain, such as 1e-3"
             )
@@ -78,7 +79,10 @@ def smooth_partition(
             def partitioned(program: Program) -> Outcome:
                 limit = None if accuracy.undecided is not None else max_regions
                 plan = Plan.of(program, last, memory)
-                return run(program, domain, max_regions=limit, report=report, plan=plan)
+                try:
+                    return run(program, domain, max_regions=limit, report=report, plan=plan)
+                except LimitError as error:
+                    raise LimitError(f"{error} A larger smooth= makes fewer regions.") from None
 
             if not any(isinstance(layer, SmoothScalar) for layer in real.layers):
                 outcome = partitioned(real)

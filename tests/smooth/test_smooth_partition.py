@@ -127,8 +127,17 @@ def test_options_that_do_not_go_together():
         sc.partition(model, BOX, refine="boundary")
     with pytest.raises(ValueError, match="leave it out"):
         sc.partition(model, BOX, smooth=1e-2, refine="everywhere")
-    with pytest.raises(TypeError, match="one process"):
+    with pytest.raises(TypeError, match="one process: leave out n_jobs="):
         sc.partition(model, BOX, smooth=1e-2, n_jobs=2)
+    with pytest.raises(TypeError, match="leave out store="):
+        sc.partition(model, BOX, smooth=1e-2, store="atlas")
+    with pytest.raises(TypeError, match="path"):
+        sc.partition(model, sc.Domain.segment([0.0, 0.0], [1.0, 1.0]), smooth=1e-2)
+    for share in (2, 0.0, "1%"):
+        with pytest.raises(ValueError, match="share of the domain"):
+            sc.partition(model, BOX, smooth=1e-2, refine="boundary", undecided=share)
+    with pytest.raises(sc.LimitError, match="larger smooth="):
+        sc.partition(model, BOX, smooth=1e-6, max_regions=9, progress=False)
     with pytest.raises(sc.SplineCamError, match="kinks"):
         sc.partition(network(nn.SELU(), 2, 4, 1), BOX, smooth=1e-2, refine="boundary")
     with pytest.raises(sc.UnsupportedOpError, match="smooth="):

@@ -56,10 +56,12 @@ register(
 register("tanh", Terminal("tanh", True, lambda call: Tanh(), notes=_ALSO_SMOOTH))
 
 register(
-    "exp2 expm1 log log2 log10 log1p sqrt rsqrt tan asin acos atan atan2 sinh cosh asinh acosh "
-    "atanh erfc reciprocal "
-    "glu sinc logit special_log_softmax cosine_similarity",
+    "exp2 expm1 atan atan2 sinh cosh asinh erfc glu sinc special_log_softmax cosine_similarity",
     Rejected(SMOOTH),
+)
+register(
+    "log log2 log10 log1p sqrt rsqrt reciprocal tan asin acos acosh atanh logit",
+    Rejected(f"{SMOOTH}, and its second derivative has no bound"),
 )
 register("logsumexp logaddexp", Rejected(SOFT))
 register("smooth_l1_loss huber_loss mse_loss", Rejected(QUADRATIC))
