@@ -22,6 +22,7 @@ TITLES = {
     "digits_cnn": "A convolutional network on digits",
     "generator": "A generator of images",
     "image_fitting": "An image as a network",
+    "gelu_band": "The boundary of a smooth classifier, within a proved band",
     "siren": "A network of sines, within a proved error",
     "signed_distance": "A signed distance field",
     "pooling": "Max-pooling against average pooling",

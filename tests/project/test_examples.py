@@ -142,6 +142,17 @@ def test_siren(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert numbers(r"([\d,]+) regions", text)[0] > 1
 
 
+def test_gelu_band(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    options = "--width 4 --steps 60 --smooth 0.3 0.1 --zooms 10"
+    text = run("gelu_band", options, tmp_path, capsys)
+    assert numbers(r"([\d.]+)% of the points right", text)[0] > 50
+    wide, narrow = numbers(r"within (\S+) of the model", text)
+    assert 0 < wide <= 0.3
+    assert 0 < narrow <= 0.1
+    wide, narrow = numbers(r"([\d.]+) % of the domain", text)
+    assert 0 < narrow < wide
+
+
 def test_signed_distance(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = run("signed_distance", "--width 12 --steps 300", tmp_path, capsys)
     learnt, truth = numbers(r"area ([\d.]+)", text)
