@@ -12,12 +12,15 @@ from splinecam._util.deprecation import renamed
 from splinecam._util.options import device_of
 from splinecam.importing.loading import loaded
 from splinecam.network.capture import capture as _capture
+from splinecam.network.capture import naming_option
 from splinecam.network.capture.outputs import Output, check_output
 from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
 from splinecam.parallel.pickling import Block, join, load, parts_of
 
 __all__ = ["Captured", "capture", "model_of"]
+
+_OPTION = "capture(..., smooth=True) takes it"
 
 
 class Captured:
@@ -26,9 +29,9 @@ class Captured:
     ``captured(x)`` runs it in float64 on inputs (B, ...), without a final softmax, sigmoid or tanh.
     The copy stays as it is when the model changes, until ``update()``.
 
-    model, input_shape, output: as they were given. device: where the copy is; wanted: the device
-    that was asked for, which a partition takes over. program: the stages. layers: the names of the
-    non-linearities, in order.
+    model, input_shape, output, smooth: as they were given. device: where the copy is; wanted: the
+    device that was asked for, which a partition takes over. program: the stages. layers: the names
+    of the non-linearities, in order.
     """
 
     def __init__(
@@ -37,10 +40,12 @@ class Captured:
         input_shape: tuple[int, ...],
         output: Output,
         device: str | torch.device,
+        smooth: bool = False,
     ) -> None:
         self.model = model
         self.input_shape = _shape_of(input_shape)
         self.output = output
+        self.smooth = smooth
         self.device = device_of(device)
         self.wanted = device
         self.program: Program = self.update().program
@@ -51,9 +56,13 @@ class Captured:
         New weights alone take about a millisecond. If more has changed (a layer, the code of
         forward, an attribute that it reads), the model is captured anew.
         """
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), naming_option(_OPTION):
             self.program = _capture(
-                self.model, self.input_shape, device=self.device, output=self.output
+                self.model,
+                self.input_shape,
+                device=self.device,
+                output=self.output,
+                smooth=self.smooth,
             )
         return self
 
@@ -70,7 +79,8 @@ class Captured:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the stages as they are, and the model by its own rules."""
         parts = parts_of(self.program.to("cpu"))
-        return _unpickled, (self.model, self.input_shape, self.output, self.wanted, join(parts))
+        about = self.model, self.input_shape, self.output, self.wanted
+        return _unpickled, (*about, join(parts), self.smooth)
 
     def __repr__(self) -> str:
         shapes = f"{self.input_shape} -> {self.program.output_shape}"
@@ -85,9 +95,11 @@ def _unpickled(
     output: Output,
     device: str | torch.device,
     block: Block,
+    smooth: bool = False,
 ) -> Captured:
     captured = object.__new__(Captured)
     captured.model, captured.input_shape, captured.output = model, input_shape, output
+    captured.smooth = smooth
     captured.device, captured.wanted = device_of(device), device
     captured.program = load(block).to(captured.device)
     return captured
@@ -109,6 +121,7 @@ def capture(
     *,
     output: Output = None,
     device: str | torch.device = "auto",
+    smooth: bool = False,
 ) -> Captured:
     """A network as ``partition`` sees it: its operations, and a copy of its weights in float64.
 
@@ -120,7 +133,8 @@ def capture(
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode, which is not
     changed; or the path of a file for ``load_model``. input_shape: of one input, without the batch.
-    output, device: as for ``partition``.
+    output, device: as for ``partition``. smooth: whether the model may have smooth functions such
+    as GELU, which ``partition(captured, domain, smooth=1e-3)`` and ``sweep`` replace.
 
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> captured = capture(model, (2,), device="cpu")
@@ -134,7 +148,12 @@ def capture(
     if not isinstance(network, nn.Module):
         raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
     check_output(output)
-    return Captured(network, input_shape, output, device)
+    if not isinstance(smooth, bool):
+        raise TypeError(
+            f"smooth is {smooth!r}: give True to allow smooth functions; the error that outputs "
+            "may have is for partition(captured, domain, smooth=1e-3)"
+        )
+    return Captured(network, input_shape, output, device, smooth)
 
 
 def model_of(

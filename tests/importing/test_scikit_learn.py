@@ -247,7 +247,7 @@ def test_own_classes_that_are_derived_from_estimators() -> None:
 def test_smooth_activations_are_refused_unless_they_are_replaced(activation: str) -> None:
     estimator = fitted(perceptron(activation=activation), LABELS)
     model = sc.from_sklearn(estimator)
-    with pytest.raises(CaptureError, match="smooth=1e-3"):
+    with pytest.raises(CaptureError, match="smooth=True"):
         sc.capture(model, (X.shape[1],))
     layers = capture(model, (X.shape[1],), smooth=True).layers
     curves = [layer.curve.name for layer in layers]

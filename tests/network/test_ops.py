@@ -329,7 +329,7 @@ def test_smooth(name: str, index: int) -> None:
     check_bounds(program, case, x)
     with pytest.raises(TypeError, match="smooth"):
         layer.pieces(x)
-    with pytest.raises(UnsupportedOpError, match=r"smooth=1e-3\) replaces it"):
+    with pytest.raises(UnsupportedOpError, match="smooth=1e-3 replaces it"):
         capture(Calls(case), case.shape)
 
 

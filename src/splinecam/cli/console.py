@@ -33,7 +33,10 @@ _OPTIONS = (
     (r"\braise memory\b", "raise --memory"),
     (r"\boutput=(\d+)", r"--output \1"),
     (r"\bdevice '([\w:]+)'", r"--device \1"),
-    (r"\bpartition\(\.\.\., smooth=1e-3\)", "splinecam partition --smooth 1e-3"),
+    (
+        r"\b(smooth=1e-3 replaces|capture\(\.\.\., smooth=True\) takes) it\b",
+        "splinecam partition --smooth 1e-3 replaces it",
+    ),
     (r"\bsmooth=", "--smooth"),
     (r'\brefine="boundary"', "--refine boundary"),
     (r"\bLeave refine out\b", "Leave --refine out"),
@@ -56,7 +59,7 @@ def in_options(text: str) -> str:
 
     >>> in_options("Raise max_regions. For more inputs than two use Domain.through or around")
     'Raise --max-regions. For more inputs than two use --through or --around'
-    >>> in_options("it is not piecewise linear: partition(..., smooth=1e-3) replaces it")
+    >>> in_options("it is not piecewise linear: smooth=1e-3 replaces it")
     'it is not piecewise linear: splinecam partition --smooth 1e-3 replaces it'
     """
     for pattern, option in _OPTIONS:

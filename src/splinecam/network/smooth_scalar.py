@@ -93,5 +93,5 @@ class SmoothScalar(Nonlinearity):
     def _refuse(self) -> NoReturn:
         raise TypeError(
             f"{self.name} ({self.target}) is smooth and has no linear pieces: it is replaced by "
-            "pieces with partition(..., smooth=1e-3)"
+            "pieces with smooth=1e-3"
         )

@@ -16,11 +16,13 @@ from splinecam.analysis.class_names import names_of
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import run
 from splinecam.geometry.domain import Domain
-from splinecam.network.capture import capture
+from splinecam.network.capture import capture, naming_option
 from splinecam.network.capture.outputs import Output, check_output
 from splinecam.network.program import Program
 
 __all__ = ["GivenUp", "Network"]
+
+_OPTION = "view(sc.partition(model, domain, smooth=1e-3)) shows a network near it"
 
 
 class GivenUp(Exception):
@@ -60,7 +62,7 @@ class Network:
         module, output, device = model_of(model, output, device)
         check_output(output)
         place = device_of(device)
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), naming_option(_OPTION):
             program = capture(module, domain.input_shape, device=place, output=output)
         return cls(module, program, place, output, names_of(names, prod(program.output_shape)))
 

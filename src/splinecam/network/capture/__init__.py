@@ -6,6 +6,6 @@ the ``fingerprint`` of its model is the same. ``isolation`` leaves the model as 
 ``outputs`` selects one of several outputs.
 """
 
-from splinecam.network.capture.capturing import Both, FirstLayers, capture
+from splinecam.network.capture.capturing import Both, FirstLayers, capture, naming_option
 
-__all__ = ["Both", "FirstLayers", "capture"]
+__all__ = ["Both", "FirstLayers", "capture", "naming_option"]

@@ -7,7 +7,7 @@ the module of two networks of one input.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,9 +30,17 @@ from splinecam.network.capture.tracing.known_values import named_tensors
 from splinecam.network.capture.tracing.opaque_modules import opaque_modules
 from splinecam.network.capture.tracing.walk import walk
 from splinecam.network.layer_graph import LayerGraph
+from splinecam.network.ops import OPTION
 from splinecam.network.program import Program
 
-__all__ = ["Both", "FirstLayers", "capture", "captured_by_export", "captured_by_walk"]
+__all__ = [
+    "Both",
+    "FirstLayers",
+    "capture",
+    "captured_by_export",
+    "captured_by_walk",
+    "naming_option",
+]
 
 
 class FirstLayers(nn.Module):
@@ -140,6 +148,16 @@ def capture(
         given = (model, input_shape, device, output)
         program = captured_by_walk(*given, smooth=smooth) if followed else None
         return program or captured_by_export(*given, smooth=smooth)
+
+
+@contextlib.contextmanager
+def naming_option(text: str) -> Iterator[None]:
+    """Let errors about smooth functions say this in place of ``OPTION``, which callers may lack."""
+    try:
+        yield
+    except UnsupportedOpError as error:
+        ops = [replace(op, reason=op.reason.replace(OPTION, text)) for op in error.ops]
+        raise UnsupportedOpError(ops, error.advice) from error.__cause__
 
 
 def captured_by_walk(

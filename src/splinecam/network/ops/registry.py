@@ -180,8 +180,8 @@ class Rejected:
     notes: str = ""
 
 
-OPTION = "partition(..., smooth=1e-3) replaces it"
-"""What an error says of a smooth operation, which can be replaced."""
+OPTION = "smooth=1e-3 replaces it"
+"""What an error says of a smooth operation, which ``partition`` and others can replace."""
 
 
 @dataclass(frozen=True)
