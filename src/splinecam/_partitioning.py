@@ -25,7 +25,7 @@ from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import run
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path, SegmentBatch
-from splinecam.network.capture import capture
+from splinecam.network.capture import capture, naming_option
 from splinecam.network.capture.isolation import dtype_of
 from splinecam.network.capture.outputs import Output, check_output
 from splinecam.parallel import Job, engine_for, run_domain
@@ -33,7 +33,9 @@ from splinecam.parallel import Job, engine_for, run_domain
 if TYPE_CHECKING:
     from splinecam.atlas.atlas import Atlas
 
-__all__ = ["partition"]
+__all__ = ["ALONG_PATHS", "partition"]
+
+ALONG_PATHS = "smooth= replaces it on domains, but not along paths"  # an error says so
 
 
 @overload
@@ -119,8 +121,8 @@ def partition(  # noqa: PLR0913
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_output(output)
     memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
-    if smooth is not None:
-        accuracy = Accuracy.of(smooth, refine, undecided)
+    accuracy = Accuracy.of(smooth, refine, undecided)
+    if accuracy is not None:
         if not isinstance(domain, Domain):
             raise TypeError("smooth= is for a domain; along a path only exact networks are divided")
         if n_jobs not in (None, 1) or store is not None:
@@ -137,8 +139,6 @@ def partition(  # noqa: PLR0913
             names=names,
             progress=progress,
         )
-    if refine is not None:
-        raise TypeError("refine= needs smooth=, the error that outputs may have")
     if n_jobs not in (None, 1) and isinstance(domain, Path):
         raise TypeError("n_jobs is for partitions of a domain: leave it out for that of a path")
     if store is not None:
@@ -200,7 +200,8 @@ def _along(
     """The partition of a path."""
     with torch.inference_mode(False), torch.no_grad():
         place = first_device(device, model, path.input_shape)
-        program = capture(model, path.input_shape, device=place, output=output)
+        with naming_option(ALONG_PATHS):
+            program = capture(model, path.input_shape, device=place, output=output)
         points = path.points.to(program.device)
         breaks = run_segments(
             program,

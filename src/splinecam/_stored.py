@@ -13,17 +13,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
-from splinecam._partition import Partition, assemble
+from splinecam._partition import Partition
+from splinecam._smooth_partitioning import NearOutcome, near_partition
 from splinecam._sweeping import Sweep, checked
 from splinecam._util.options import device_of
 from splinecam.analysis.class_names import names_of
 from splinecam.analysis.partition_data import Unresolved
+from splinecam.analysis.smoothing import Smoothing
 from splinecam.engine.run import Outcome
-from splinecam.errors import LimitError
+from splinecam.errors import LimitError, SplineCamError
 from splinecam.geometry.domain import Domain
-from splinecam.network.capture import capture
+from splinecam.io.smoothing_arrays import smoothing_read, smoothing_written
 from splinecam.network.program import Program
 from splinecam.parallel.flat import FlatOutcomes, flat_outcomes, outcomes_of
 from splinecam.stores.encoding import VALUES, Codec, decode, encode
@@ -53,7 +55,8 @@ def stored_sweep(
         return
     about = {
         "kind": "sweep",
-        **model_facts(how.model, first, how.output),
+        "smooth": None if how.accuracy is None else how.accuracy.facts,
+        **model_facts(how.model, first, how.output, smooth=how.accuracy is not None),
         "reduce": function_name(how.reduce),
     }
     coming, start = chain([first], coming), 0
@@ -78,12 +81,13 @@ def _computing(
         try:
             for place, result in run(taken):
                 yield taken.numbers[place], result
-        except LimitError as error:  # which names the domain by its place
+        except SplineCamError as error:  # which may name the domain by its place
             named = re.match(r"domains\[(\d+)\]", str(error))
             if named is None:
                 raise
             name = f"domains[{taken.numbers[int(named[1])]}]"
-            raise LimitError(name + str(error)[named.end() :]) from None
+            kind = LimitError if isinstance(error, LimitError) else SplineCamError
+            raise kind(name + str(error)[named.end() :]) from None
 
     return compute
 
@@ -101,8 +105,7 @@ class _Restored:
     @classmethod
     def of(cls, how: Sweep, first: Domain) -> _Restored:
         device = device_of(how.device)
-        with torch.inference_mode(False):
-            program = capture(how.model, first.input_shape, device=device, output=how.output)
+        program = how.captured(first, device)
         names = names_of(how.names, prod(program.output_shape))
         return cls(how.model, program, how, names, device)
 
@@ -112,13 +115,16 @@ class _Restored:
         return Codec(_encode, self._decode, _bytes)
 
     def _decode(self, arrays: Mapping[str, NDArray[Any]]) -> list[Any]:
-        flat, unresolved = decode(arrays)
+        flat, unresolved, *records = decode(arrays)
         columns = {name: _widened(array) for name, array in flat[0].items()}
         outcomes = outcomes_of(FlatOutcomes(columns, *flat[1:]), self.device)
+        for k, written in records[0].items() if records else ():
+            record = _smoothing(*written).to(self.device)
+            outcomes[k] = NearOutcome(**vars(outcomes[k]), record=record)
         return [(outcome, unresolved.get(k, ())) for k, outcome in enumerate(outcomes)]
 
     def partition(self, domain: Domain, outcome: Outcome, unresolved: Iterable[Any]) -> Partition:
-        part = assemble(
+        part = near_partition(
             self.model,
             self.program,
             domain,
@@ -138,7 +144,17 @@ def _encode(parts: Sequence[Partition]) -> dict[str, NDArray[Any]]:
     columns, *rest = flat_outcomes(outcomes)
     narrow = {name: _narrowed(column) for name, column in columns.items()}
     unresolved = {k: list(part.unresolved) for k, part in enumerate(parts) if part.unresolved}
-    return encode([(narrow, *rest), unresolved])
+    records = {k: smoothing_written(part) for k, part in enumerate(parts) if part.smoothing}
+    return encode([(narrow, *rest), unresolved, *([records] if records else [])])
+
+
+def _smoothing(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Smoothing:
+    """The record of replaced functions that ``smoothing_written`` has made."""
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    found = smoothing_read(about, arrays, tensors.__getitem__)
+    if found is None:
+        raise ValueError("there is no record of replaced functions")
+    return found
 
 
 def _bytes(part: Partition) -> int:

@@ -12,6 +12,8 @@ from torch import nn
 from splinecam._captured import Captured, model_of
 from splinecam._options import Model, Options
 from splinecam._partition import Partition, require_module
+from splinecam._partitioning import ALONG_PATHS
+from splinecam._smooth_partitioning import Accuracy
 from splinecam._stored import stored_sweep
 from splinecam._sweeping import Sweep, in_order
 from splinecam._util.files import folder_of
@@ -22,7 +24,7 @@ from splinecam.analysis.segment_partitions import SegmentPartitions
 from splinecam.engine.along_segments import run_segments
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path, SegmentBatch
-from splinecam.network.capture import capture
+from splinecam.network.capture import capture, naming_option
 from splinecam.network.capture.isolation import dtype_of
 from splinecam.network.capture.outputs import Output, check_output
 from splinecam.parallel import engine_for
@@ -40,6 +42,9 @@ class _DomainOptions(Options, total=False):
     n_jobs: int | None
     chunk: int | None
     store: str | os.PathLike[str] | None
+    smooth: float | str | None
+    refine: Literal["boundary"] | None
+    undecided: float
 
 
 @overload
@@ -119,6 +124,9 @@ def sweep(  # noqa: PLR0913
     order: bool = True,
     chunk: int | None = None,
     store: str | os.PathLike[str] | None = None,
+    smooth: float | str | None = None,
+    refine: Literal["boundary"] | None = None,
+    undecided: float = 1e-3,
 ) -> Any:
     """The partitions of many domains by one network, in order: what ``partition`` gives for each.
 
@@ -143,7 +151,9 @@ def sweep(  # noqa: PLR0913
     pairs of a domain's number and its result as they are done. chunk: how many domains a process
     gets at a time, by default as many as take about a second. store: a folder in which every
     result is kept as soon as it is computed. The same call computes only what is missing there,
-    whatever has interrupted the last one; several processes can work on one store.
+    whatever has interrupted the last one; several processes can work on one store. smooth, refine,
+    undecided: the accuracy for networks with smooth functions such as GELU, as for ``partition``;
+    their domains are computed one after the other.
 
     >>> model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> domains = [Domain.around(torch.randn(5), side=2.0, seed=i) for i in range(20)]
@@ -158,10 +168,11 @@ def sweep(  # noqa: PLR0913
     if not order and not stream:
         raise ValueError("order=False is for a stream: add stream=True")
     if isinstance(domains, SegmentBatch):
-        given = reduce is not None or chunk is not None or store is not None
+        given = any(option is not None for option in (reduce, chunk, store, smooth, refine))
         if given or n_jobs not in (None, 1) or not order:
             raise TypeError(
-                "reduce, n_jobs, order, chunk and store are for domains, not for segments"
+                "reduce, n_jobs, order, chunk, store, smooth and refine are for domains, not for "
+                "segments"
             )
         limits = memory_of(memory), limit_of("max_regions", max_regions)
         most = _SEGMENTS if stream else len(domains)
@@ -187,6 +198,7 @@ def sweep(  # noqa: PLR0913
         names=names,
         reduce=reduce,
         progress=progress,
+        accuracy=Accuracy.of(smooth, refine, undecided),
     )
     size = limit_of("chunk", chunk)
 
@@ -215,7 +227,7 @@ def _sweep_segments(
     chunk: int,
 ) -> Iterator[SegmentPartitions]:
     """Yield the partitions of ``chunk`` segments at a time."""
-    with torch.inference_mode(False):
+    with torch.inference_mode(False), naming_option(ALONG_PATHS):
         place = device_of(device)
         program = capture(model, segments.input_shape, device=place, output=output)
     dtype = dtype_of(model)

@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from splinecam._partition import Partition, assemble
+from splinecam._partition import Partition
+from splinecam._smooth_partitioning import Accuracy, NearWindow, is_smooth, near_partition
 from splinecam._util.options import device_of, kind_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis.class_names import names_of
 from splinecam.engine.first_device import first_device, is_light
-from splinecam.engine.plan import Plan
+from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Outcome
 from splinecam.engine.windows import run_window
 from splinecam.errors import SplineCamError
@@ -42,7 +43,10 @@ _TOGETHER = 128  # partitions that a function takes at once, if it takes several
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """A sweep: the model, and the options of ``sc.sweep`` that do not say where it is computed."""
+    """A sweep: the model, and the options of ``sc.sweep`` that do not say where it is computed.
+
+    accuracy: of a model that may have smooth functions; None for an exact one.
+    """
 
     model: nn.Module
     output: Output
@@ -52,6 +56,7 @@ class Sweep:
     names: Sequence[str] | None
     reduce: Callable[[Partition], Any] | None
     progress: bool
+    accuracy: Accuracy | None = None
 
     def here(self, domains: Iterable[Domain]) -> Iterator[Any]:
         """Yield the results in order, which are computed as they are asked for."""
@@ -61,15 +66,16 @@ class Sweep:
         if first is None:
             return
         begin = first_device(self.device, self.model, first.input_shape)
-        with torch.inference_mode(False):
-            program = capture(self.model, first.input_shape, device=begin, output=self.output)
+        program = self.captured(first, begin)
+        run = self._window(program)
+        most = _MOST if run is run_window else 1
         plan = Plan.of(program, device_of(self.device), self.memory)
         finish = self._finish(program)
-        coming, size, done = chain([first], coming), _FIRST, 0
+        coming, size, done = chain([first], coming), min(_FIRST, most), 0
         with progress_bar(total, "domain", self.progress) as bar:
             while window := list(islice(coming, size)):
                 used: list[int] = []
-                outcomes = run_window(
+                outcomes = run(
                     plan,
                     window,
                     max_regions=self.max_regions,
@@ -82,7 +88,7 @@ class Sweep:
                 done += len(window)
                 # The next window has as many domains as fit, if they are like these.
                 fits = int(_SHARE * plan.last.memory * len(window) / sum(used))
-                size = max(1, min(fits, 4 * size, _MOST))
+                size = max(1, min(fits, 4 * size, most))
 
     def by(
         self, engine: Engine, domains: Iterable[Domain], chunk: int | None = None
@@ -96,8 +102,7 @@ class Sweep:
         first = next(coming, None)
         if first is None:
             return
-        with torch.inference_mode(False):
-            program = capture(self.model, first.input_shape, output=self.output)
+        program = self.captured(first, torch.device("cpu"))
         finish, job = self._finish(program), self._job(program)
         place = _place(self.device)
         there = program if place is None else program.to(place)
@@ -118,7 +123,22 @@ class Sweep:
                     if self.reduce is not None:
                         yield number, result
                     else:
-                        yield number, finish.partition(waiting.pop(number), result, there)
+                        found = to_device(result, there.device) if job.value.finish else result
+                        yield number, finish.partition(waiting.pop(number), found, there)
+
+    def captured(self, domain: Domain, device: torch.device) -> Program:
+        """The network for inputs as those of a domain, on a device."""
+        smooth = self.accuracy is not None
+        with torch.inference_mode(False):
+            return capture(
+                self.model, domain.input_shape, device=device, output=self.output, smooth=smooth
+            )
+
+    def _window(self, program: Program) -> Callable[..., Iterator[Outcome]]:
+        """What runs the network over some domains."""
+        if self.accuracy is None or not is_smooth(program):
+            return run_window
+        return NearWindow(self.accuracy)
 
     def _finish(self, program: Program) -> _Finish:
         names = names_of(self.names, prod(program.output_shape))
@@ -126,16 +146,19 @@ class Sweep:
 
     def _job(self, program: Program) -> Packed:
         """What workers need: the program, and the model if partitions are finished there."""
-        shape, finish = program.input_shape, None
+        shape, window = program.input_shape, self._window(program)
+        finish: Any = None if window is run_window else _sent
+        lost = finish
         if self.reduce is not None:
             finish = self._finish(program)
+            lost = replace(finish, model=None)
         light = is_light(self.model, shape)
         rest = (self.output, shape, self.device, light, self.memory, self.max_regions)
-        lost = None if finish is None else replace(finish, model=None)
+        how = self.accuracy is not None, window
         return Packed.first_of(
-            lambda: Job(program, None, *rest, finish),
-            lambda: Job(None, self.model, *rest, finish),
-            lambda: Job(program, None, *rest, lost),
+            lambda: Job(program, None, *rest, finish, *how),
+            lambda: Job(None, self.model, *rest, finish, *how),
+            lambda: Job(program, None, *rest, lost, *how),
         )
 
 
@@ -170,7 +193,7 @@ class _Finish:
 
     def partition(self, domain: Domain, outcome: Outcome, program: Program) -> Partition:
         """The partition of a domain."""
-        return assemble(
+        return near_partition(
             self.model,
             program,
             domain,
@@ -179,6 +202,11 @@ class _Finish:
             names=self.names,
             dtype=self.dtype,
         )
+
+
+def _sent(domains: Iterable[Domain], outcomes: Iterable[Outcome], plan: Plan) -> Iterator[Outcome]:
+    """The outcomes as they are sent to another process, which have more than flat arrays hold."""
+    return (to_device(outcome, torch.device("cpu")) for outcome in outcomes)
 
 
 def in_order(found: Iterable[tuple[int, Any]]) -> Iterator[Any]:

@@ -26,6 +26,20 @@ def test_the_same_partitions_come_from_workers() -> None:
     assert there[0].validate().ok
 
 
+def test_smooth_networks_are_sent_with_their_bounds() -> None:
+    model = torch.nn.Sequential(network()[0], torch.nn.GELU(), torch.nn.Linear(16, 2))
+    places, options = domains(2), {"smooth": 0.1, "refine": "boundary"}
+    here = sc.sweep(model, places, **options)
+    there = sc.sweep(model, places, n_jobs=2, **options)
+    same_partitions(there, here)
+    for a, b in zip(there, here, strict=True):
+        assert torch.equal(a.region_bounds, b.region_bounds)
+        assert torch.equal(a.values, b.values)
+        assert a.layers == b.layers
+    counts = sc.sweep(model, places, n_jobs=2, reduce=len, **options)
+    assert counts == [len(part) for part in here]
+
+
 def test_the_same_chunks_give_the_same_bits() -> None:
     model, places = network(), domains()
     once, again = (sc.sweep(model, places, n_jobs=2, chunk=5) for _ in range(2))

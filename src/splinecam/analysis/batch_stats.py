@@ -15,10 +15,11 @@ from splinecam._util.csr import lengths, owners_of
 from splinecam.analysis.boundary import decision_boundary
 from splinecam.analysis.measures import shapes
 from splinecam.analysis.partition_data import PartitionData
+from splinecam.analysis.undecided import class_band
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["BATCHED", "batch_stats"]
+__all__ = ["BATCHED", "BOUNDS", "batch_stats"]
 
 BATCHED = (
     "NR",
@@ -31,6 +32,12 @@ BATCHED = (
 )
 """The statistics that are computed together; ``density`` is the number of regions per area."""
 
+BOUNDS = ("bound", "undecided_area")
+"""How far any output of the model may be from the maps, and the area on which no class is certain.
+
+Both are zero for an exact partition.
+"""
+
 _BLOCK = 1 << 22  # outputs at vertices in a block
 _ALIKE = 4.0  # rounding errors that are shared: none may be so much larger than another
 
@@ -40,7 +47,7 @@ def batch_stats(
 ) -> dict[str, list[float]]:
     """Some statistics of each partition, as ``part.stats()`` gives them, and the density.
 
-    names: those of ``BATCHED`` that are wanted.
+    names: those of ``BATCHED`` and ``BOUNDS`` that are wanted.
 
     >>> import splinecam as sc
     >>> relu = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
@@ -105,6 +112,11 @@ def _measured(parts: Sequence[PartitionData], names: Sequence[str]) -> dict[str,
         a, b = curves.points[curves.segments].unbind(1)
         owner = face[curves.regions.amax(1)]
         found["boundary_length"] = sums(lengths(b - a), owner) * scale
+    if "bound" in names:
+        found["bound"] = torch.stack([part.bound.amax() for part in parts])
+    if "undecided_area" in names:
+        bands = (class_band(part, smallest=False, level=0.0) for part in parts)
+        found["undecided_area"] = scale.new_tensor([band.area for band in bands])
     return {name: found[name].tolist() for name in names}
 
 

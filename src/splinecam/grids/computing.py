@@ -15,11 +15,12 @@ from typing import Any
 from torch import nn
 
 from splinecam._partition import Partition
+from splinecam._smooth_partitioning import Accuracy
 from splinecam._sweep import sweep
 from splinecam._util.files import folder_of
 from splinecam._util.options import kind_of
 from splinecam._util.progress import progress_bar
-from splinecam.analysis.batch_stats import BATCHED
+from splinecam.analysis.batch_stats import BATCHED, BOUNDS
 from splinecam.errors import FileError
 from splinecam.geometry.domain import Domain
 from splinecam.grids.checkpoints import Label, count_of, networks_of
@@ -42,7 +43,7 @@ def grid(
     domains: Mapping[str, Sequence[Domain]] | Iterable[Domain],
     *,
     checkpoints: Any = None,
-    statistics: str | Sequence[str] = BATCHED,
+    statistics: str | Sequence[str] | None = None,
     reduce: Callable[[Partition], Any] | None = None,
     store: str | os.PathLike[str] | None = None,
     progress: bool = True,
@@ -69,7 +70,9 @@ def grid(
 
     statistics: names of what is measured, as in ``part.stats()``, or ``"density"``, the number of
     regions per area. The default ones are computed for a hundred partitions at once; other ones
-    take longer than the partition itself if it is small. reduce: a function of a partition that
+    take longer than the partition itself if it is small. With ``smooth=``, the default ones also
+    have ``"bound"``, how far any output of the network may be from the maps, and
+    ``"undecided_area"``, on which no class is certain. reduce: a function of a partition that
     gives more numbers, in a dict by name.
 
     store: a folder in which every result is kept as soon as it is computed. The same call computes
@@ -77,7 +80,7 @@ def grid(
     Several processes can work on one store. ``sc.open_grid`` opens it.
 
     progress: show a progress bar in interactive use. options: those of ``sc.sweep``, such as
-    n_jobs, device, memory, max_regions or output.
+    n_jobs, device, memory, max_regions, output, or smooth for networks with GELU and the like.
 
     >>> import splinecam as sc, torch
     >>> model = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
@@ -91,11 +94,12 @@ total_edge_length)
     >>> found.values("NR", "train").shape
     (3, 3)
     """
-    groups = _groups(domains)
+    groups, accuracy = _groups(domains), Accuracy.among(options)
+    if statistics is None:
+        statistics = BATCHED if accuracy is None else (*BATCHED, *BOUNDS)
     names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
-    work = _Work(
-        [domain for some in groups.values() for domain in some], Measures(names, reduce), options
-    )
+    every = [domain for some in groups.values() for domain in some]
+    work = _Work(every, Measures(names, reduce), options, accuracy)
     sizes = {name: len(some) for name, some in groups.items()}
     folder = None if store is None else folder_of(store)
     if folder is not None:
@@ -147,6 +151,7 @@ class _Work:
     domains: list[Domain]
     measures: Measures
     options: Mapping[str, Any]
+    accuracy: Accuracy | None  # which is among the options
     chunk: int | None = None  # domains that a worker gets at a time
 
     def measured(
@@ -181,7 +186,8 @@ class _Work:
         report: Callable[[int], Any],
     ) -> Rows:
         """The numbers of all domains; those that the store lacks are computed."""
-        facts = model_facts(network, self.domains[0], self.options.get("output"))
+        smooth, output = self.accuracy is not None, self.options.get("output")
+        facts = model_facts(network, self.domains[0], output, smooth=smooth)
         about = {"kind": "checkpoint", "label": label, **self._facts(), **facts}
         digests = dict(enumerate(map(domain_digest, self.domains)))
         with ResultStore(folder / _name(label), about, {"position": position}) as store:
@@ -198,6 +204,7 @@ class _Work:
     def _facts(self) -> dict[str, Any]:
         """What is measured, for a manifest."""
         return {
+            "smooth": None if self.accuracy is None else self.accuracy.facts,
             "statistics": self.measures.names,
             "reduce": function_name(self.measures.reduce),
             "output": output_name(self.options.get("output")),

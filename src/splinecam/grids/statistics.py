@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from splinecam._partition import Partition
-from splinecam.analysis.batch_stats import BATCHED, batch_stats
+from splinecam.analysis.batch_stats import BATCHED, BOUNDS, batch_stats
 
 __all__ = ["Measures"]
 
@@ -21,7 +21,8 @@ Row = dict[str, float]
 class Measures:
     """Measures a partition; ``many`` measures several at once, which is much faster.
 
-    names: of statistics, as in ``part.stats()``, or ``"density"``. reduce: gives more numbers.
+    names: of statistics, as in ``part.stats()``, or ``"density"``; ``"bound"`` is the largest one
+    of all outputs. reduce: gives more numbers.
     """
 
     names: tuple[str, ...]
@@ -38,8 +39,9 @@ class Measures:
         >>> Measures(("NR", "area.max"), lambda part: {"layers": len(part.layers)}).many([part])
         [{'NR': 4, 'area.max': 1.0, 'layers': 1}]
         """
-        quick = batch_stats(parts, [name for name in self.names if name in BATCHED])
-        slow = [name for name in self.names if name not in BATCHED]
+        together = (*BATCHED, *BOUNDS)
+        quick = batch_stats(parts, [name for name in self.names if name in together])
+        slow = [name for name in self.names if name not in together]
         rows = []
         for k, part in enumerate(parts):
             stats = part.stats() if slow else {}

@@ -42,7 +42,8 @@ class Job:
 
     program: the network on the CPU; None to capture the model where it is needed. light: whether a
     run begins on the CPU if the caller leaves the choice of the device. finish: yields the results
-    of domains from their outcomes, in the worker; None for the outcomes themselves.
+    of domains from their outcomes, in the worker; None for the outcomes themselves. smooth: whether
+    the network may have smooth functions. window: runs it over domains.
     """
 
     program: Program | None
@@ -54,6 +55,8 @@ class Job:
     memory: int | None
     max_regions: int | None
     finish: Callable[[Iterable[Domain], Iterable[Outcome], Plan], Iterable[Any]] | None = None
+    smooth: bool = False
+    window: Callable[..., Iterator[Outcome]] = run_window
 
     def captured(self) -> Program:
         """The program; without one, the model is captured."""
@@ -62,7 +65,7 @@ class Job:
         if self.model is None:
             raise ValueError("a job needs a program or a model")
         with torch.inference_mode(False):
-            return capture(self.model, self.input_shape, output=self.output)
+            return capture(self.model, self.input_shape, output=self.output, smooth=self.smooth)
 
     def plan(self, worker: Worker) -> Plan:
         """Where the worker computes."""
@@ -118,7 +121,7 @@ def _run_chunk(worker: Worker, task: Task) -> tuple[float, Any]:
         plan = worker.kept["plan"] = job.plan(worker)
     begin = perf_counter()
     domains = flat.domains()
-    outcomes = run_window(plan, domains, max_regions=job.max_regions, first=first)
+    outcomes = job.window(plan, domains, max_regions=job.max_regions, first=first)
     result: Any
     if job.finish is None:
         result = flat_outcomes(list(outcomes))

@@ -27,6 +27,7 @@ _WORDS = {
     "output": "results for another output of the model (output=)",
     "reduce": "results of another function (reduce=)",
     "statistics": "other statistics (statistics=)",
+    "smooth": "results of another accuracy (smooth=, refine=, undecided=)",
     "groups": "results for other groups of domains",
 }
 

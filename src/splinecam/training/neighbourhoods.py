@@ -74,7 +74,7 @@ class Neighbourhoods:
     def count(self, model: nn.Module, **options: Any) -> dict[str, tuple[int, ...]]:
         """For each group, the number of regions in the square around each of its points."""
         every = [domain for group in self.groups.values() for domain in group]
-        found = iter([len(part) for part in sweep(model, every, **options)])
+        found = iter(sweep(model, every, reduce=len, **options))
         return {name: tuple(next(found) for _ in group) for name, group in self.groups.items()}
 
 

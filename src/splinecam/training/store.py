@@ -32,6 +32,12 @@ __all__ = ["FolderStore", "MemoryStore", "open_run"]
 
 INDEX = "run.jsonl"
 _FORMAT, _VERSION = "splinecam run", 1
+# What a run may differ in from the one that is in its folder, in words.
+_WORDS = {
+    "domain": "on another domain",
+    "side": "on squares of another size",
+    "smooth": "with another accuracy (smooth=, refine=, undecided=)",
+}
 _MEMORY = 2 << 30  # bytes of partitions that are kept in memory
 
 Scalars = Mapping[str, float]
@@ -72,21 +78,31 @@ class MemoryStore:
 
 
 class FolderStore:
-    """Keeps snapshots in a folder, which is created, or continued if it has a run."""
+    """Keeps snapshots in a folder, which is created, or continued if it has a run.
+
+    side: of squares around points; smooth: what tells the accuracy of partitions from another one.
+    """
 
     def __init__(
-        self, folder: Path, domain: Domain, side: float | None, *, weights: bool = False
+        self,
+        folder: Path,
+        domain: Domain,
+        side: float | None,
+        *,
+        weights: bool = False,
+        smooth: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder, self.weights = folder, weights
-        self.head = {"format": _FORMAT, "version": _VERSION}
+        self.head: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
         self.head |= {"domain": _fingerprint(domain), "side": side}
+        self.head |= {"smooth": smooth} if smooth else {}
         self.snapshots: list[Snapshot] = []
         if (folder / INDEX).exists():
             head, self.snapshots = _read(folder)
-            for name, what in (("domain", "another domain"), ("side", "squares of another size")):
-                if head and head.get(name) != self.head[name]:
+            for name, what in _WORDS.items():
+                if head and head.get(name) != self.head.get(name):
                     raise ValueError(
-                        f"The run in {folder} was recorded on {what}. Choose another folder."
+                        f"The run in {folder} was recorded {what}. Choose another folder."
                     )
 
     def keep(

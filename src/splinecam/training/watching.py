@@ -13,8 +13,10 @@ from torch import nn
 
 from splinecam._partition import Partition, require_module
 from splinecam._partitioning import partition
+from splinecam._smooth_partitioning import Accuracy
 from splinecam._util.files import folder_of
 from splinecam._util.options import kind_of
+from splinecam.analysis.batch_stats import BOUNDS, batch_stats
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture.isolation import unwrap
@@ -50,7 +52,7 @@ def watch(
     store: str | os.PathLike[str] | None = None,
     weights: bool = False,
     writer: Any = None,
-    statistics: Sequence[str] = _STATISTICS,
+    statistics: str | Sequence[str] | None = None,
     **options: Any,
 ) -> Watch:
     """Watch a network while it trains; call ``watch.step(loss=loss)`` once for each training step.
@@ -86,9 +88,12 @@ def watch(
     or a logger of Lightning.
 
     statistics: names of numbers of ``part.stats()`` that become scalars; a dot leads into a
-    summary, as in ``"area.median"``.
+    summary, as in ``"area.median"``. With ``smooth=``, the default ones also have ``"bound"``, how
+    far any output of the network may be from the maps, and ``"undecided_area"``, on which no class
+    is certain.
 
-    options: for ``sc.partition``, such as device, memory or max_regions.
+    options: for ``sc.partition``, such as device, memory, max_regions, or smooth for networks with
+    GELU and the like.
 
     >>> import splinecam as sc
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 1))
@@ -109,15 +114,17 @@ def watch(
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_writer(writer)
     near = Neighbourhoods.of(domain, points, radius)
+    accuracy = Accuracy.among(options)
+    if statistics is None:
+        statistics = _STATISTICS if accuracy is None else (*_STATISTICS, *BOUNDS)
     names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
     observer = _Observer(model, domain, near, names, {"progress": False, **options})
     if weights and store is None:
         raise ValueError("weights=True is for a store: give store= as well")
-    kept = (
-        MemoryStore()
-        if store is None
-        else FolderStore(folder_of(store), domain, observer.side, weights=weights)
-    )
+    kept: MemoryStore | FolderStore = MemoryStore()
+    if store is not None:
+        facts = None if accuracy is None else accuracy.facts
+        kept = FolderStore(folder_of(store), domain, observer.side, weights=weights, smooth=facts)
     return Watch(observer, step_filter(every), kept, writer)
 
 
@@ -286,6 +293,9 @@ def _numbers(part: Partition, names: tuple[str, ...]) -> dict[str, float]:
         return dict.fromkeys(names, len(part))
     stats, found = part.stats(), {}
     for name in names:
+        if name in BOUNDS:
+            (found[name],) = batch_stats([part], [name])[name]
+            continue
         key, _, inner = name.partition(".")
         found[name] = _number(name, stats[key][inner] if inner else stats[key])
     return found
