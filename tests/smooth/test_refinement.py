@@ -17,6 +17,7 @@ from splinecam.geometry.point_location import Locator
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
 from splinecam.smooth.certainty import band_shares
+from splinecam.smooth.circles import squared_radii
 from splinecam.smooth.refinement import bisected, closed, stitched, triangulated
 
 HALF = 0.7  # of the side of the domain, with which local coordinates are plane coordinates
@@ -24,13 +25,14 @@ LAYER = 7
 
 
 class Everywhere:
-    """The same bounds on the second derivatives in every box."""
+    """The same bounds on the second derivatives in every triangle."""
 
     def __init__(self, curvature: Tensor, branch: float = 0.0):
-        self.two = torch.stack([curvature, torch.full_like(curvature, branch)])
+        self.curvature, self.branch = curvature, branch
 
-    def largest(self, boxes: Tensor) -> Tensor:
-        return self.two.expand(len(boxes), *self.two.shape)
+    def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
+        curved = squared_radii(corners)[:, None] / 2 * self.curvature
+        return curved, torch.full_like(curved, self.branch)
 
 
 def sines(outputs: int, units: int = 6, seed: int = 0) -> tuple[nn.Module, Tensor]:

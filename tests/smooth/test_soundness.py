@@ -13,10 +13,11 @@ from high_precision import SMOOTH, Call, Residual, Snake, largest_share, maps_at
 from splinecam.geometry.frame import Frame
 from splinecam.network.capture import capture
 from splinecam.smooth import region_bounds
-from splinecam.smooth.boundary_refinement import _enclosing_circles
+from splinecam.smooth.circles import squared_radii
 from splinecam.smooth.followed import Boxes, Followed
 from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, Grid
+from splinecam.smooth.inside import KinkedInside
 from splinecam.smooth.layer_bounds import through_layer
 from splinecam.testing import assert_same_cells, exact_partition
 
@@ -91,25 +92,39 @@ def test_a_percentage_is_of_the_range_on_a_thin_domain():
     assert part.bound <= 0.11 * extent
 
 
-@pytest.mark.parametrize(
-    ("act", "z", "apart"), [(nn.ELU(0.3), 0.5, 1.0), (nn.Hardswish(), 2.5, 1.5), (nn.ReLU(), 1, 2)]
-)
-def test_a_piece_that_goes_on_beyond_its_kink(act, z, apart):
-    """The replaced network may be above a kink where the real one is below it, by ``apart``."""
+@pytest.mark.parametrize("act", [nn.ELU(0.3), nn.Hardswish(), nn.ReLU(), nn.Hardtanh()], ids=str)
+@pytest.mark.parametrize("z", [-2.75, -0.5, 0.0, 0.5, 2.5, 3.0])
+def test_a_piece_that_goes_on_beyond_its_kinks(act, z):
     layer = capture(nn.Sequential(nn.Linear(2, 1), act, nn.Linear(1, 1)), (2,), smooth=True)
     layer = layer.layers[0]
     middle = torch.tensor([[float(z)]], dtype=torch.float64)
     none, rows = torch.zeros_like(middle), torch.zeros(5, 1, 1, dtype=torch.float64)
-    argument = Followed(middle, rows[:2], rows[2:], none, none, none, none)
-    reach = torch.full_like(middle, 0.75)
-    found = through_layer(layer, argument, reach, torch.full_like(middle, apart))
-    kink = 3.0 if isinstance(act, nn.Hardswish) else 0.0
-    side = torch.tensor([[kink + 1e-9], [kink - 1e-9]], dtype=torch.float64)
-    slopes = (layer.apply(side + 1e-9) - layer.apply(side - 1e-9)) / 2e-9
-    for sign, slope in zip((-1, 1), slopes, strict=True):
-        beyond = kink + sign * torch.linspace(0, apart, 50, dtype=torch.float64)[:, None]
-        straight = layer.apply(torch.full_like(beyond, kink)) + slope * (beyond - kink)
-        assert (straight - layer.apply(beyond)).abs().max() <= found.branch[0, 0] + 1e-6
+    argument = Followed(middle, rows[:2], rows[2:], none, none, none, none, none)
+    for wide in (0.0, 0.3, 1.0, 6.0):
+        reach = torch.full_like(middle, wide)
+        found = through_layer(layer, argument, reach, torch.zeros(1, 2), None)
+        around = middle + wide * torch.linspace(-1, 1, 101, dtype=torch.float64)[:, None]
+        off = layer.apply(around) - _on_one_piece(act, layer.apply, around, middle)
+        assert off.amax().clamp(min=0) - off.amin().clamp(max=0) <= found.spread[0, 0] + 1e-9
+
+
+KINKS = {nn.ELU: [0.0], nn.SELU: [0.0], nn.ReLU: [0.0], nn.Hardswish: [-3.0, 3.0]}
+KINKS[nn.Hardtanh] = [-1.0, 1.0]
+_FAR = 1e9
+
+
+def _on_one_piece(act: nn.Module, apply, z: Tensor, middle: Tensor) -> Tensor:
+    """The piece of a function at ``middle``, going on straight beyond its kinks, at z."""
+    low, high = torch.full_like(middle, -_FAR), torch.full_like(middle, _FAR)
+    for level in KINKS.get(type(act), []):
+        low = torch.where(middle > level, level, low)
+        high = torch.where((middle <= level) & (high == _FAR), level, high)
+    inside = torch.minimum(torch.maximum(z, low), high).detach()
+    straight = apply(inside)
+    for end, step in ((low, 1e-7), (high, -1e-7)):
+        slope = (apply(end + step) - apply(end)) / step
+        straight = straight + torch.where(inside == end, slope * (z - end), 0.0)
+    return torch.where((low < z) & (z < high), apply(z), straight)
 
 
 def test_bounds_hold_at_the_border_of_every_cell():
@@ -120,7 +135,7 @@ def test_bounds_hold_at_the_border_of_every_cell():
     none = torch.zeros(len(boxes), 1, dtype=torch.float64)
     own = torch.arange(1.0, len(boxes) + 1, dtype=torch.float64)[:, None]
     rows = torch.zeros(5, len(boxes), 1, dtype=torch.float64)
-    table = CellBounds.of(grid, Followed(none, rows[:2], rows[2:], none, own, none, none))
+    table = CellBounds.of(grid, Followed(none, rows[:2], rows[2:], none, own, none, none, none))
     corner = torch.cat([boxes.center - boxes.half, boxes.center + boxes.half], 1)
     sides = torch.cat([corner[:, :2], corner[:, :2]], 1)
     assert (table.largest(sides)[:, 0] >= own).all()
@@ -136,7 +151,7 @@ def test_circles_around_needles_are_no_smaller_than_their_sides():
     width = 10 ** (-14 * torch.rand(1000, 1, generator=generator, dtype=torch.float64))
     across = width * torch.stack([-along[:, 1], along[:, 0]], 1)
     uv = torch.stack([apex, apex + along + across, apex + along - across], 1)
-    square = _enclosing_circles(uv)[0]
+    square = squared_radii(uv)
     assert (square >= (uv.roll(1, 1) - uv).square().sum(2).amax(1) / 4).all()
 
 
@@ -247,16 +262,72 @@ def test_derivatives_stay_within_their_bounds_in_boxes(name):
     found = follow(capture(model, (2,), smooth=True), domain, Boxes(center, half))
 
     uv = (center + half * (2 * place / 1.5).clamp(-1, 1)).requires_grad_()
-    value = model(frame.to_plane(uv))[:, 0]
-    (gradient,) = torch.autograd.grad(value.sum(), uv, create_graph=True)
+    value = model(frame.to_plane(uv)).detach()[:, 0]
+    smooth = _with_pieces_of(model, frame.to_plane(uv), frame.to_plane(center))[:, 0]
+    (gradient,) = torch.autograd.grad(smooth.sum(), uv, create_graph=True)
     rows = [torch.autograd.grad(row.sum(), uv, retain_graph=True)[0] for row in gradient.unbind(1)]
-    value, gradient, second = value.detach(), gradient.detach(), torch.stack(rows, 1)
+    smooth, gradient, second = smooth.detach(), gradient.detach(), torch.stack(rows, 1)
     slack = 1e-9 * (1 + value.abs().max() + second.abs().max())
     size = torch.linalg.matrix_norm(second, 2)
     assert ((value - found.value[:, 0]).abs() <= found.reach(half)[:, 0] + slack).all()
+    assert ((value - smooth).abs() <= found.spread[:, 0] + slack).all()
     turned = (gradient - found.tangents[:, :, 0].T).norm(dim=1)
     assert (turned <= found.turn[:, 0] + slack).all()
     assert (size <= found.curvature[:, 0] + slack).all()
     if name != "taught":  # of which nothing is known but one bound
         small = half.amax(1) < 1e-3
         assert (found.curvature[small, 0] <= size[small] + 0.1 * size.max()).all()
+
+
+def _with_pieces_of(model: nn.Sequential, x: Tensor, middle: Tensor) -> Tensor:
+    """The network at points x, with the pieces that its functions have at others."""
+    for step in model:
+        if type(step) in KINKS and not (isinstance(step, nn.ELU) and step.alpha == 1):
+            x = _on_one_piece(step, step, x, middle)
+        else:
+            x = step(x)
+        middle = step(middle).detach()
+    return x
+
+
+KINKED = {
+    "relu": [nn.Linear(2, 6), nn.GELU(), nn.Linear(6, 5), nn.ReLU()],
+    "relu first": [nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 5), nn.GELU()],
+    "selu": [nn.Linear(2, 6), nn.SELU(), nn.Linear(6, 5), nn.SELU()],
+    "hardswish": [nn.Linear(2, 6), nn.Hardswish(), nn.Linear(6, 5), nn.Hardswish()],
+    "negative slopes": [nn.Linear(2, 6), nn.PReLU(6, -0.5), nn.Linear(6, 5), nn.Tanh()],
+    "two kinks": [nn.Linear(2, 6), nn.SiLU(), nn.Linear(6, 5), nn.Hardtanh(-0.5, 0.5)],
+    "maximum": [nn.Linear(2, 15), nn.GELU(), nn.Unflatten(1, (1, 15)), nn.MaxPool1d(3)],
+    "smallest": [
+        nn.Linear(2, 20),
+        nn.GELU(),
+        nn.Unflatten(1, (5, 4)),
+        Call("amin", lambda x: x.amin(2)),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", KINKED)
+def test_triangles_that_are_crossed_by_kinks(name):
+    """The network in triangles, tiny to huge, is near the plane of its values at the corners."""
+    torch.manual_seed(5)
+    steps = [*KINKED[name], nn.Flatten(), nn.Linear(5, 2), nn.Tanh(), nn.Linear(2, 2)]
+    model = nn.Sequential(*steps).double()
+    for step in (step for step in model if isinstance(step, nn.Linear)):
+        nn.init.normal_(step.weight)
+    domain = sc.Domain.box(-2, 2)
+    program, frame = capture(model, (2,), smooth=True), Frame.of(domain)
+    corners = torch.randn(600, 3, 2, dtype=torch.float64)
+    corners = torch.randn(600, 1, 2, dtype=torch.float64) / 3 + corners * (
+        10 ** (-4 * torch.rand(600, 1, 1, dtype=torch.float64)) / 2
+    )
+    corners[:100, 1] = corners[:100, 0] + 1e-7 * torch.randn(100, 2, dtype=torch.float64)
+    bend, branch = KinkedInside(program, domain)(corners)
+    share = torch.rand(60, 600, 3, dtype=torch.float64)
+    share = (share / share.sum(2, keepdim=True))[..., None]
+    with torch.no_grad():
+        inside = model(frame.to_plane((share * corners).sum(2).flatten(0, 1))).view(60, 600, 2)
+        plane = (share * model(frame.to_plane(corners.flatten(0, 1))).view(600, 3, 2)).sum(2)
+    off = (inside - plane).abs().amax(0)
+    assert (off <= bend + 2 * branch + 1e-14).all()
+    assert (off / (bend + 2 * branch)).median() > 0.05

@@ -2,14 +2,14 @@
 
 Faces whose class is certain keep their maps. Others are divided into triangles, whose maps have the
 values of the network itself at their corners. So their error is that of linear interpolation,
-which falls with the square of their size.
+which falls with the square of their size, or with their size where the network has a kink.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,8 +24,9 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.smooth.certainty import band_shares, slacks, slacks_of_faces, undecided_areas
 from splinecam.smooth.followed import UPWARDS
 from splinecam.smooth.refinement import Triangulation, bisected, closed, stitched, triangulated
+from splinecam.smooth.region_bounds import Inside
 
-__all__ = ["Bounded", "Cells", "Goal", "refined"]
+__all__ = ["Bounded", "Goal", "refined"]
 
 Real = Callable[[Tensor], Tensor]
 """The outputs (N, n) of a network at local coordinates (N, 2)."""
@@ -37,14 +38,6 @@ _WASTE = 0.05  # the part of a bound below which curvature is not what keeps a t
 _PROGRESS = 0.9  # the part of the undecided area that divided triangles may keep
 _PATIENCE = 2  # rounds without progress after which the rest is left undecided
 _OUTPUTS = 16  # outputs whose values and bounds take as much memory as the mesh
-
-
-class Cells(Protocol):
-    """Bounds on the second derivative of a network, and on its distance from a smooth one."""
-
-    def largest(self, boxes: Tensor) -> Tensor:
-        """The bounds on boxes (N, 4), lowest u and v and highest u and v: (N, 2 or more, n)."""
-        ...
 
 
 class Bounded(NamedTuple):
@@ -84,7 +77,7 @@ class _Task:
     """
 
     real: Real
-    cells: Cells
+    inside: Inside
     goal: Goal
     whole: float
     area: float
@@ -128,10 +121,11 @@ class _Triangles:
     band: Tensor
 
 
-def refined(found: Bounded, real: Real, cells: Cells, goal: Goal, layer: int) -> Bounded:
+def refined(found: Bounded, real: Real, inside: Inside, goal: Goal, layer: int) -> Bounded:
     """Refine the faces whose class is uncertain, until the goal is reached or cannot be.
 
-    layer: the number that new edges and vertices get as their layer.
+    inside: bounds the network in triangles; layer: the number that new edges and vertices get as
+    their layer.
     """
     known = _Known(real, found.mesh.uv, torch.full_like(found.values, torch.nan))
     sizes = found.mesh.areas_and_centroids()[0]
@@ -140,7 +134,7 @@ def refined(found: Bounded, real: Real, cells: Cells, goal: Goal, layer: int) ->
     chosen = _uncertain(found, areas > 0, known, goal) & ~_too_thin(found.mesh, sizes)
     while bool((chosen & (areas > 0)).any()):
         area = goal.share * whole - float(areas[~chosen].sum())
-        task = _Task(real, cells, goal, whole, area)
+        task = _Task(real, inside, goal, whole, area)
         made = _divided(_begun(found, chosen, known, task), task, len(chosen) - int(chosen.sum()))
         found = _stitched(found, made, layer)
         more = made.truth[len(made.shape.vertex_ids) :]
@@ -208,30 +202,16 @@ def _judged_block(
     corners = shape.corners(triangles)
     flat = corners.view(-1)
     uv = take(shape.uv, flat).view(-1, 3, 2)
-    square, areas = _enclosing_circles(uv)
-    boxes = torch.cat([uv.amin(1), uv.amax(1)], 1)
-    curvature, branch = task.cells.largest(boxes).unbind(1)[:2]
-    curved = curvature * (square[:, None] / 2)
+    curved, branch = task.inside(uv)
+    side = uv[:, 1:] - uv[:, :1]
+    areas = (side[:, 0, 0] * side[:, 1, 1] - side[:, 0, 1] * side[:, 1, 0]).abs() / 2
     z, true = (take(each, flat).view(*corners.shape, each.shape[1]) for each in (values, truth))
     bounds = ((true - z).abs().amax(1) + curved + 2 * branch) * UPWARDS
-    undecided = slacks(z, bounds, task.goal.level) <= 0
+    undecided = ~(slacks(z, bounds, task.goal.level) > 0)  # also where bounds are no numbers
     some = undecided.nonzero()[:, 0]
     band = torch.zeros_like(areas)
     band[some] = areas[some] * band_shares(z[some], bounds[some], task.goal.level)
     return bounds, curved, undecided, areas, band
-
-
-def _enclosing_circles(uv: Tensor) -> tuple[Tensor, Tensor]:
-    """The squared radius of the smallest circle around triangles (N, 3, 2), and their areas."""
-    side = uv.roll(-1, 1) - uv
-    squares = side.square().sum(2)
-    area = (side[:, 0, 0] * side[:, 1, 1] - side[:, 0, 1] * side[:, 1, 0]).abs() / 2
-    largest = squares.amax(1)
-    # The circle through all three corners is the smallest one if no angle is obtuse.
-    acute = 2 * largest < squares.sum(1)
-    around = squares.prod(1) / (16 * torch.where(acute, area, 1.0).square())
-    # The area of a thin triangle is rounded, but its circle is no smaller than the longest side.
-    return torch.where(acute, torch.maximum(around, largest / 4), largest / 4), area
 
 
 def _divided(made: _Triangles, task: _Task, others: int) -> _Triangles:

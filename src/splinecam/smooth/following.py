@@ -8,23 +8,26 @@ of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
 from splinecam._util.backend import backend_of
+from splinecam._util.csr import take
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.program import Program
+from splinecam.smooth.circles import squared_radii
 from splinecam.smooth.followed import UPWARDS, Boxes, Followed
-from splinecam.smooth.layer_bounds import through_layer
+from splinecam.smooth.layer_bounds import Corners, through_layer
 
 __all__ = ["follow"]
 
+_MIXING = -7046029254386353131, 2685821657736338717  # odd numbers without a pattern
 _ROUNDING = 2.0**-36  # of the derivatives that a stage makes, relative to their terms
 
 Live = dict[str, Followed]
@@ -36,35 +39,73 @@ def follow(
     program: Program,
     domain: Domain,
     boxes: Boxes,
-    apart: Mapping[str, Tensor] | None = None,
+    corners: Tensor | None = None,
     visit: Visit = lambda layer, argument, reach: None,
 ) -> Followed:
     """What is known of a network's output on boxes.
 
-    apart: by the name of a layer, (C, *shape) how far its argument is at most from that of a
-    replaced network whose pieces count, at the corners of regions in the boxes. Without it, kinks
-    do not count.
+    corners: (C, k, 2) of a convex polygon that touches all sides of each box. If they are given,
+    bounds hold on the polygon alone, and are closer.
     """
     widest = max([domain.dim, *program.widths])
-    step = max(1, 4 * backend_of(program.device).activations // widest)
+    wide = widest if corners is None else widest * corners.shape[1]
+    step = max(1, 4 * backend_of(program.device).activations // wide)
     found = []
     for some in torch.split(torch.arange(len(boxes), device=program.device), step):
         live = {program.input_name: _entry(domain, boxes[some])}
+        points = None if corners is None else _Points.of(program, domain, corners[some])
+        half = boxes.half[some]
         for index, stage in enumerate(program.stages):
             live = _through_stage(program, index, live, boxes[some])
             layer = stage.layer
             if layer is None:
                 continue
             argument = live[layer.argument]
-            reach = argument.reach(boxes.half[some])
+            reach = argument.reach(half)
             visit(layer, argument, reach)
-            off = None if apart is None else apart[layer.name][some]
-            if off is not None:
-                square = argument.along(boxes.half[some].square().sum(1))
-                off = off + argument.curvature * (square / 2) + 2 * argument.branch
-            live[layer.result] = through_layer(layer, argument, reach, off)
+            at = None if points is None else points.before(program, index)
+            live[layer.result] = through_layer(layer, argument, reach, half, at)
         found.append(live[program.output_name])
     return _joined(found)
+
+
+@dataclass
+class _Points:
+    """A network at the corners of polygons, (C, k) of its points, stage after stage.
+
+    square: (C,) the squared radius of a circle around each polygon; live: the values there.
+    """
+
+    index: Tensor
+    square: Tensor
+    live: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, program: Program, domain: Domain, corners: Tensor) -> _Points:
+        uv, index = _distinct(corners.flatten(0, 1))
+        x = domain.embed(Frame.of(domain).to_plane(uv))
+        return cls(index.view(corners.shape[:2]), squared_radii(corners), {program.input_name: x})
+
+    def before(self, program: Program, index: int) -> Corners:
+        """The argument of the layer after a stage; stages are asked for in their order."""
+        layer = program.stages[index - 1].layer if index else None
+        if layer is not None:
+            self.live[layer.result] = layer.apply(self.live[layer.argument])
+        self.live = program.advance(index, self.live)
+        layer = program.stages[index].layer
+        assert layer is not None
+        z = self.live[layer.argument]
+        return Corners([take(z, column) for column in self.index.unbind(1)], self.square)
+
+
+def _distinct(uv: Tensor) -> tuple[Tensor, Tensor]:
+    """The points among (N, 2) that differ, and which of them each one is, (N,)."""
+    u, v = uv.contiguous().view(torch.int64).unbind(1)
+    own = torch.unique(u * _MIXING[0] + v * _MIXING[1], return_inverse=True)[1]
+    points = uv.new_empty((int(own.max()) + 1, 2)).index_copy_(0, own, uv)
+    if torch.equal(take(points, own), uv):
+        return points, own
+    return uv, torch.arange(len(uv), device=uv.device)  # two points have the same key
 
 
 def _entry(domain: Domain, boxes: Boxes) -> Followed:
@@ -74,7 +115,7 @@ def _entry(domain: Domain, boxes: Boxes) -> Followed:
     axes = (frame.scale * domain.basis.to(x)).view(2, 1, *domain.input_shape)
     none, straight = torch.zeros_like(x), x.new_zeros(()).expand(3, *x.shape)
     rounding = 8 * EPS * (x.abs() + axes.abs().sum(0))
-    return Followed(x, axes.expand(2, *x.shape), straight, none, none, none, rounding)
+    return Followed(x, axes.expand(2, *x.shape), straight, none, none, none, none, rounding)
 
 
 def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Live:
@@ -92,8 +133,9 @@ def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Li
             each.value.abs() + each.reach(boxes.half),
             each.turn + _ROUNDING * each.tangents.abs().sum(0),
             each.bend + _ROUNDING * each.seconds.abs().sum(0),
-            each.switch + _ROUNDING * each.tangents.abs().sum(0),
-            each.branch,
+            each.tilt + _ROUNDING * each.tangents.abs().sum(0),
+            each.spread,
+            each.rounding,
         )
         for name, each in taken.items()
     }
@@ -102,18 +144,20 @@ def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Li
     found = {}
     for name in stage.live_out:
         zero, value, *derivatives = _parts(made[name], 6)
-        least, size, *largest = _parts(moduli[name], 5)
+        least, size, *largest = _parts(moduli[name], 6)
         u, v, *second = (derivative - zero for derivative in derivatives)
         # Rounding is relative to the sum of the moduli of all terms, the offset among them.
-        turn, bend, switch, branch = (
-            (each - least).clamp(min=0) * UPWARDS + (terms + 8) * EPS * least for each in largest
+        slack = (terms + 8) * EPS
+        turn, bend, tilt, spread, rounding = (
+            (each - least).clamp(min=0) * UPWARDS for each in largest
         )
-        branch = branch + (terms + 4) * EPS * size
+        turn, bend, tilt = (each + slack * least for each in (turn, bend, tilt))
+        rounding = rounding + slack * (2 * least + size)
         tangents, seconds = torch.stack([u, v]), torch.stack(second)
-        each = Followed(value, tangents, seconds, turn, bend, switch, branch)
+        each = Followed(value, tangents, seconds, turn, bend, tilt, spread, rounding)
         radius = each.along(boxes.half.square().sum(1).sqrt())
         # Two bounds hold: that of the terms, and that of the second derivative.
-        turn = torch.minimum(turn, each.curvature * radius * UPWARDS + switch)
+        turn = torch.minimum(turn, each.curvature * radius * UPWARDS + tilt)
         found[name] = replace(each, turn=turn)
     return found
 

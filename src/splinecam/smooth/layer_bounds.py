@@ -1,33 +1,48 @@
-"""Bounds on the cells of a grid are carried through the layers of a network."""
+"""Bounds on boxes, or on polygons in them, are carried through the layers of a network."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 from torch import Tensor
 
+from splinecam._util.csr import take
 from splinecam._util.tolerances import EPS
 from splinecam.errors import SplineCamError
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
 from splinecam.network.smooth_scalar import SmoothScalar
 from splinecam.smooth.followed import UPWARDS, Followed, norm
 
-__all__ = ["through_layer"]
+__all__ = ["Corners", "through_layer"]
+
+_BESIDE = 2.0**-1000  # beside a kink at zero
+
+
+@dataclass(frozen=True)
+class Corners:
+    """A live value at the corners of a polygon in each box, on which bounds are to hold.
+
+    values: k times (C, *shape); square: (C,) the squared radius of a circle around the polygon.
+    """
+
+    values: list[Tensor]
+    square: Tensor
 
 
 def through_layer(
-    layer: Nonlinearity, argument: Followed, reach: Tensor, apart: Tensor | None
+    layer: Nonlinearity, argument: Followed, reach: Tensor, half: Tensor, corners: Corners | None
 ) -> Followed:
-    """What is known of a layer's result on each box.
+    """What is known of a layer's result on each box, or on the polygons with these corners.
 
-    reach: how far the argument may be from its value at the centre. apart: how far it may be from
-    that of the replaced network, whose pieces count; None if kinks do not count.
+    reach: how far the argument may be from its value at the centre; half: (C, 2) half of the widths
+    of the boxes.
     """
     if isinstance(layer, SmoothScalar | PiecewiseScalar):
-        return _through_scalar(layer, argument, reach, apart)
+        return _through_scalar(layer, argument, reach, corners)
     if isinstance(layer, MaxNonlinearity):
-        return _through_maximum(layer, argument, reach, apart)
+        return _through_maximum(layer, argument, reach, half, corners)
     raise SplineCamError(
         f"{layer.name}: {layer.target} cannot be bounded in a network with smooth functions. "
         "Functions of one variable, maxima and minima can."
@@ -38,9 +53,11 @@ def through_layer(
 class _Slopes:
     """Slopes of functions of one variable on intervals, (C, *shape) each.
 
-    at, second: the first and the second derivative in the middle; largest, curvature: their largest
-    moduli; variation, bend: how far they are from those in the middle; jumps: by how much slopes
-    change at kinks altogether; rounding: how far ``at`` is from the slope in the middle.
+    at, second: the first and the second derivative in the middle. Of the piece that the function
+    has there, going on straight beyond its kinks: largest, curvature: their largest moduli;
+    variation, bend: how far they are from those in the middle; rounding: how far ``at`` is from the
+    slope in the middle. Of the function: beyond: the width of an interval around zero, in which it
+    is beside this piece; jumps: by how much it is steeper.
     """
 
     at: Tensor
@@ -49,16 +66,23 @@ class _Slopes:
     curvature: Tensor
     variation: Tensor
     bend: Tensor
-    jumps: Tensor
     rounding: Tensor
+    beyond: Tensor
+    jumps: Tensor
 
 
 def _through_scalar(
-    layer: SmoothScalar | PiecewiseScalar, argument: Followed, reach: Tensor, apart: Tensor | None
+    layer: SmoothScalar | PiecewiseScalar,
+    argument: Followed,
+    reach: Tensor,
+    corners: Corners | None,
 ) -> Followed:
-    z, off = argument.value, torch.zeros_like(reach) if apart is None else apart
-    wide = reach + off
-    low, high = z - wide, z + wide
+    z = argument.value
+    low, high = z - reach, z + reach
+    if corners is not None:
+        further = argument.beyond_corners(corners.square)
+        low = torch.maximum(low, reduce(torch.minimum, corners.values) - further)
+        high = torch.minimum(high, reduce(torch.maximum, corners.values) + further)
     if isinstance(layer, SmoothScalar):
         slopes = _smooth_slopes(layer, low, z, high)
     else:
@@ -68,21 +92,25 @@ def _through_scalar(
     length, turn = argument.length, argument.turn
     seconds = slopes.at * argument.seconds
     seconds = seconds + slopes.second * torch.stack([u * u, u * v, v * v])
-    # Of results anywhere in the box.
-    size, far = value.abs() + slopes.largest * wide, z.abs() + wide
-    rounding = EPS * (layer.rounding * size + (slopes.largest + layer.noise) * far)
-    other = slopes.jumps + slopes.curvature * argument.branch + slopes.rounding
-    # A piece that goes on straight beyond its kink leaves the function by the jump of the slope,
-    # and by as much as the function is bent there.
-    beyond = off * (slopes.jumps + torch.where(slopes.jumps > 0, slopes.curvature * off / 2, 0.0))
+    # Of arguments and results anywhere in the box.
+    far, steepest = torch.maximum(low.abs(), high.abs()), slopes.largest + slopes.jumps
+    size = value.abs() + steepest * torch.maximum(high - z, z - low)
+    rounding = EPS * (layer.rounding * size + (steepest + layer.noise) * far)
+    # Differences of both signs have their largest width if slopes have both signs.
+    rising, falling = (
+        torch.minimum(slopes.variation + slope, slopes.largest).clamp(min=0)
+        for slope in (slopes.at, -slopes.at)
+    )
     bounds = (
         slopes.largest * turn + slopes.variation * length,
         slopes.largest * argument.bend
         + slopes.variation * norm(argument.seconds)
         + slopes.bend * length.square()
         + slopes.curvature * (2 * length + turn) * turn,
-        slopes.largest * argument.switch + other * length,
-        slopes.largest * argument.branch + beyond + rounding,
+        slopes.largest * argument.tilt
+        + (slopes.curvature * argument.rounding + slopes.rounding) * length,
+        (rising + falling) * argument.spread + slopes.beyond,
+        slopes.largest * argument.rounding + rounding,
     )
     return Followed(
         value, slopes.at * argument.tangents, seconds, *(UPWARDS * bound for bound in bounds)
@@ -91,19 +119,45 @@ def _through_scalar(
 
 def _smooth_slopes(layer: SmoothScalar, low: Tensor, z: Tensor, high: Tensor) -> _Slopes:
     curve = layer.curve
-    jumps = torch.zeros_like(z)
+    none = torch.zeros_like(z)
+    beyond, jumps, furthest = none, none, none
+    first, middle, last, beside = low, z, high, 0.0
     for level, jump in curve.kinks:
-        jumps = jumps + abs(jump) * ((low <= level) & (high >= level))
-    at = curve.slope(z)
-    return _Slopes(
+        above, gap = z > level, 8 * EPS * abs(level) + _BESIDE
+        passed = torch.where(above, level - low, high - level).clamp(min=0)
+        beyond, jumps = beyond + abs(jump) * passed, jumps + abs(jump) * (passed > 0)
+        furthest, beside = torch.maximum(furthest, passed), max(beside, gap)
+        # What is close to the kink on its other side would count with slopes of that side.
+        first, middle, last = (
+            torch.where(above, end.clamp(min=level + gap), end.clamp(max=level - gap))
+            for end in (first, middle, last)
+        )
+    at, second = curve.slope(middle), curve.curvature(middle)
+    curvature = curve.curvature_bound(first, last)
+    found = _Slopes(
         at,
-        curve.curvature(z),
-        curve.slope_bound(low, high),
-        curve.curvature_bound(low, high),
-        curve.slope_variation(low, z, high),
-        curve.curvature_variation(low, z, high),
-        jumps,
+        second,
+        curve.slope_bound(first, last),
+        curvature,
+        curve.slope_variation(first, middle, last),
+        curve.curvature_variation(first, middle, last),
         curve.slope_rounding(at),
+        beyond,
+        jumps,
+    )
+    if not curve.kinks:
+        return found
+    # Beyond its kink the piece is straight, and the function may be bent.
+    bent = curve.curvature_bound(low, high) * furthest
+    off = curvature * beside
+    return replace(
+        found,
+        largest=found.largest + off,
+        variation=found.variation + off,
+        rounding=found.rounding + off,
+        bend=torch.where(furthest > 0, torch.maximum(found.bend, second.abs()), found.bend),
+        beyond=beyond + bent * furthest,
+        jumps=jumps + bent,
     )
 
 
@@ -114,63 +168,43 @@ def _piecewise_slopes(layer: PiecewiseScalar, low: Tensor, z: Tensor, high: Tens
         )
     shape = (-1, 1, *layer.shape)
     levels, slopes = layer.levels.view(shape), layer.slopes.view(shape)
-    at = slopes[0].expand_as(z)
-    steepest, flattest = slopes[0].expand_as(z).clone(), slopes[0].expand_as(z).clone()
-    reached = low <= levels[0] if len(levels) else torch.ones_like(z, dtype=torch.bool)
-    steepest[~reached], flattest[~reached] = -torch.inf, torch.inf
-    jumps = torch.zeros_like(z)
+    at, none = slopes[0].expand_as(z), torch.zeros_like(z)
+    beyond, jumps = none, none
     for k, level in enumerate(levels):
-        at = torch.where(z > level, slopes[k + 1], at)
-        after = levels[k + 1] if k + 1 < len(levels) else torch.inf
-        reached = (high >= level) & (low <= after)
-        steepest = torch.where(reached, torch.maximum(steepest, slopes[k + 1]), steepest)
-        flattest = torch.where(reached, torch.minimum(flattest, slopes[k + 1]), flattest)
-        jump = (slopes[k + 1] - slopes[k]).abs()
-        jumps = jumps + torch.where((low <= level) & (high >= level), jump, 0.0)
-    largest = torch.maximum(steepest.abs(), flattest.abs())
-    variation = torch.maximum(steepest - at, at - flattest)
-    none = torch.zeros_like(z)
-    return _Slopes(at, none, largest, none, variation, none, jumps, 4 * EPS * largest)
+        above, jump = z > level, (slopes[k + 1] - slopes[k]).abs()
+        passed = torch.where(above, level - low, high - level).clamp(min=0)
+        beyond, jumps = beyond + jump * passed, jumps + jump * (passed > 0)
+        at = torch.where(above, slopes[k + 1], at)
+    largest = at.abs()
+    return _Slopes(at, none, largest, none, none, none, 4 * EPS * largest, beyond, jumps)
 
 
 def _through_maximum(
-    layer: MaxNonlinearity, argument: Followed, reach: Tensor, apart: Tensor | None
+    layer: MaxNonlinearity, argument: Followed, reach: Tensor, half: Tensor, corners: Corners | None
 ) -> Followed:
-    """The winner at the centre, and bounds over all units that may win on the box.
-
-    Where several may, the winner of the network and that of the replaced network are no more than
-    twice as far from each other as the units of both networks.
-    """
+    """The winner at the centre, and by how much others may be ahead of it."""
     groups, count = layer.members, len(argument.value)
     sign = -1.0 if layer.smallest else 1.0
-    shape = layer.apply(argument.value[:1]).shape[1:]
-
-    def members(value: Tensor) -> Tensor:
-        return value.reshape(count, -1)[:, groups]
-
-    off = torch.zeros_like(reach) if apart is None else apart
-    value, wide = sign * members(argument.value), members(reach + off)
-    may_win = value + wide >= (value - wide).amax(2, keepdim=True)
+    value, wide = (each.reshape(count, -1)[:, groups] for each in (sign * argument.value, reach))
     winner = value.argmax(2, keepdim=True)
-    others = may_win & (groups != groups.expand(count, -1, -1).gather(2, winner))
+    unit = groups.expand(count, -1, -1).gather(2, winner)
+    may_win = (value + wide >= (value - wide).gather(2, winner)) & (groups != unit)
+    box, group, place = may_win.nonzero().unbind(1)
+    first = torch.arange(count, device=box.device) * argument.value[0].numel()
+    winners = first[:, None] + unit[:, :, 0]
+    own, other = winners[box, group], first[box] + groups[group, place]
+    lead = argument.units(other).minus(argument.units(own))
+    ahead = sign * lead.value + lead.reach(half[box])
+    if corners is not None:
+        leads = (sign * (take(z, other) - take(z, own)) for z in map(_flat, corners.values))
+        most = reduce(torch.maximum, leads) + lead.beyond_corners(corners.square[box])
+        ahead = torch.minimum(ahead, most)
+    found = argument.units(winners.view(-1))
+    entry = box * len(groups) + group
+    by = torch.zeros_like(found.spread).scatter_reduce_(0, entry, ahead.clamp(min=0), "amax")
+    shape = count, *layer.apply(argument.value[:1]).shape[1:]
+    return replace(found, spread=(found.spread + by) * UPWARDS).shaped(*shape)
 
-    def largest(bound: Tensor) -> Tensor:
-        return torch.where(may_win, bound, 0.0).amax(2) * UPWARDS
 
-    tangents, seconds = (
-        torch.stack([members(each) for each in rows])
-        for rows in (argument.tangents, argument.seconds)
-    )
-    ahead = tangents.gather(3, winner.expand(2, *winner.shape))
-    bent = seconds.gather(3, winner.expand(3, *winner.shape))
-    between = (tangents - ahead).square().sum(0).sqrt()
-    found = (
-        sign * value.gather(2, winner)[..., 0],
-        ahead[..., 0],
-        bent[..., 0],
-        largest(between + members(argument.turn)),
-        largest(norm(seconds - bent) + members(argument.bend)),
-        largest(between + members(argument.switch)),
-        largest(members(argument.branch)) + 2 * others.any(2) * largest(members(off)),
-    )
-    return Followed(*(each.reshape(*each.shape[:-1], *shape) for each in found))
+def _flat(value: Tensor) -> Tensor:
+    return value.reshape(-1)

@@ -100,7 +100,7 @@ def smoothed(
     bounded = refined(
         Bounded(coarse.outcome.mesh, coarse.outcome.output, coarse.bounds),
         network,
-        found.bounds,
+        _inside(real, domain, found),
         Goal(allowed, undecided, max_regions=max_regions, memory=memory),
         len(real.layers),
     )
@@ -113,7 +113,8 @@ def _surveyed(real: Program, domain: Domain) -> Survey:
     resolution = _COARSEST
     while True:
         found = survey(real, domain, Grid.of(domain, resolution, real.device))
-        if resolution == _FINEST or found.bluntness < _BLUNT:
+        # Bounds of networks with kinks are those of regions, not of cells.
+        if resolution == _FINEST or found.kinked or found.bluntness < _BLUNT:
             _require_finite(found)
             return found
         resolution *= 2
@@ -143,10 +144,7 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
         tables = choose_tables(layers, scale)
         program = replaced(real, tables)
         outcome = run(program)
-        inside: Inside = SmoothInside(found.bounds)
-        if found.kinked:
-            rounding = {name: SAFETY * error for name, error in outcome.layer_errors.items()}
-            inside = KinkedInside(real, program, domain, rounding)
+        inside = _inside(real, domain, found)
         network = partial(outputs_at, real, domain)
         compared = Compared(outcome.mesh, outcome.output, network, inside, _GOAL * allowed)
         # Maps follow from values at vertices, which are rounded.
@@ -162,6 +160,11 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
         f"The error stays {best:.3g} times as large as smooth= allows, with {len(bounds):,} "
         "regions in the last attempt. Allow a larger error, or choose a smaller domain."
     )
+
+
+def _inside(real: Program, domain: Domain, found: Survey) -> Inside:
+    """How far the network may be from a plane inside of polygons."""
+    return KinkedInside(real, domain) if found.kinked else SmoothInside(found.bounds)
 
 
 def _scale(layers: dict[str, LayerSurvey], real: Program, domain: Domain, allowed: Tensor) -> float:

@@ -53,9 +53,8 @@ class Survey:
     """A network on the cells of a grid.
 
     layers: the smooth ones by name; values: (C, n) the outputs at the centres; bounds: on the
-    outputs of the cells, as far as they do not depend on the tables. bluntness: how many times
-    larger than second derivatives at the centres bounds on them are; kinked: whether layers have
-    kinks, so that bounds depend on the tables.
+    outputs of the cells, close ones if there are no kinks. bluntness: how many times larger than
+    second derivatives at the centres bounds on them are; kinked: whether layers have kinks.
     """
 
     layers: dict[str, LayerSurvey]
