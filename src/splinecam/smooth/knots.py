@@ -14,6 +14,7 @@ __all__ = ["Tables", "tables_of"]
 _SAMPLES = 1 << 14  # points at which the density of knots is known
 _MOST = 1 << 14  # pieces of a unit
 _TINY = 2.0**-500
+_UNEVEN = 0.6180339887498949  # steps that fill the numbers from 0 to 1 evenly
 _MARGIN = 2.0**-7  # of a unit's range, by which its table is wider
 
 
@@ -59,7 +60,9 @@ def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tab
     # Where units have no influence, any error is allowed, but functions may be steep far outside.
     margin = _MARGIN * width + torch.minimum(2 * tolerance, width)
     margin = torch.maximum(margin, 2.0**-20 * torch.maximum(low.abs(), high.abs()) + 2.0**-40)
-    low, high = low - margin, high + margin
+    # Knots in the middle of all ranges would make lines that meet in the middle of the domain.
+    more = torch.arange(len(low), device=low.device) * _UNEVEN % 1
+    low, high = low - margin, high + (1 + more) * margin
     knots = _knots(curve, low, high, tolerance)
     pieces = torch.isfinite(knots).sum(0) - 1
     last = pieces.view(1, -1)
