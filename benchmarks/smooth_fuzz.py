@@ -94,17 +94,8 @@ def drawn(seed: int) -> Case:
         model = model.double()
     domain = _domain(rng, size, image)
     share = rng.choice([1, 3, 10]) if depth <= 2 else rng.choice([5, 10, 30])
-    refine = "boundary" if rng.random() < 0.1 and not _kinked(model) else None
+    refine = "boundary" if rng.random() < 0.2 else None
     return Case(seed, 2 if image else depth, model.eval(), domain, f"{share}%", refine)
-
-
-def _kinked(model: nn.Module) -> bool:
-    straight = nn.PReLU, nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh, nn.MaxPool2d
-    bent = nn.ELU, nn.SELU, nn.CELU, nn.Hardswish
-    return any(
-        isinstance(step, (*straight, *bent)) or (isinstance(step, Call) and step.name == "abs")
-        for step in model.modules()
-    )
 
 
 def _activation(rng: random.Random, pure: str | None) -> nn.Module:

@@ -87,12 +87,6 @@ def smoothed(
     allowed = tolerance.allowed(torch.cat([inner, more]))
     if undecided is None:
         return _replaced(real, domain, found, allowed, run)
-    if found.kinked:
-        raise SplineCamError(
-            'refine="boundary" needs a network of smooth functions without kinks, such as GELU, '
-            "SiLU or tanh: this one also has layers such as ReLU, ELU or max-pooling. Leave refine "
-            "out."
-        )
     extent = found.values.amax(0) - found.values.amin(0)
     rough = torch.maximum(_COARSE * allowed, _ROUGH * extent)
     coarse = _replaced(real, domain, found, rough, run)
