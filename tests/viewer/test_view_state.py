@@ -25,6 +25,7 @@ WHOLE: dict[str, Any] = {
     "hiddenLayers": [0, 2],
     "edgeWidth": 1.5,
     "boundary": False,
+    "band": False,
     "levelSet": True,
     "level": -0.5,
     "points": True,

@@ -22,7 +22,7 @@ import { Camera } from "./geometry/camera";
 import type { Actions } from "./panels/actions";
 import { legendOf } from "./panels/legend";
 import type { StatusKind } from "./panels/messages";
-import { counted, formatNumber } from "./panels/numbers";
+import { counted, formatBound, formatNumber } from "./panels/numbers";
 import { Panels } from "./panels/panels";
 import type { Message, Notice, Pair, SceneHeader, Source } from "./protocol/messages";
 import { svgOf } from "./share/svg";
@@ -265,7 +265,8 @@ export class App implements Stage {
     const level = pane.shown(camera);
     if (!level) return ["", "exact"];
     const { regionCount, window } = level.mesh.header;
-    const words = counted(regionCount, "region") + (window ? " in this window" : "");
+    const words =
+      counted(regionCount, "region") + (window ? " in this window" : "") + promise(control);
     return [words, this.isBusyForLong() ? "busy" : "exact"];
   }
 
@@ -407,4 +408,13 @@ export class App implements Stage {
     }
     this.view.fly(Camera.fit(boxAround(points), pane.pixels, 0.25));
   }
+}
+
+/** What is proved of a model with smooth functions; nothing if it is exact. */
+function promise({ pane, overlays }: PaneControl): string {
+  const { within } = pane.whole?.mesh.header ?? {};
+  if (within === undefined) return "";
+  const { undecided } = overlays;
+  const share = undecided === null ? "" : `, ${formatBound(100 * undecided, 2)} % undecided`;
+  return `, ${within}${share}`;
 }

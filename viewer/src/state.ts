@@ -16,6 +16,8 @@ export interface ViewState {
   /** The width of edges, as a multiple of the usual one. */
   edgeWidth: number;
   boundary: boolean;
+  /** Hatch where the class of a model with smooth functions is not certain. */
+  band: boolean;
   /** Draw the level set of the chosen output (or the first) at `level`. */
   levelSet: boolean;
   level: number;
@@ -37,6 +39,7 @@ export const INITIAL: ViewState = {
   hiddenLayers: [],
   edgeWidth: 1,
   boundary: true,
+  band: true,
   levelSet: false,
   level: 0,
   points: true,

@@ -46,6 +46,7 @@ const PARTS: { [K in keyof ViewState]: Part<K> } = {
   hiddenLayers: { name: "hide", write: writeRanges, read: readRanges },
   edgeWidth: { name: "line", write: String, read: (text) => positive(text, 1e-3) },
   boundary: { name: "boundary", ...flag },
+  band: { name: "band", ...flag },
   levelSet: { name: "levelset", ...flag },
   level: { name: "level", write: String, read: finite },
   points: { name: "points", ...flag },

@@ -4,6 +4,7 @@ import { clippedPolygon, clippedSegments } from "../src/draw/clip";
 import { level, normalized, paintOf, rgb } from "../src/draw/colours";
 import { Edges } from "../src/draw/edges";
 import { Fill } from "../src/draw/fills";
+import { trianglesOf } from "../src/draw/hatching";
 import { outside } from "../src/draw/pictures";
 import type { Programs } from "../src/draw/programs";
 import { straightened } from "../src/draw/straighten";
@@ -405,4 +406,19 @@ test("work is done in slices", () => {
   assert.equal(work.run(1), 3);
   assert.equal(work.run(100), 21);
   assert.ok(work.done && done.length === 10);
+});
+
+test("polygons of a band are triangles of their area, cut where they leave the picture", () => {
+  const squares = [0.1, 0.9, 5].flatMap((x) => [x, 0, x + 0.2, 0, x + 0.2, 0.2, x, 0.2]);
+  const center = [1e6, -1e6] as const;
+  const band = { data: Float64Array.from(squares), counts: [4, 4, 4], center, scale: 1e-9 };
+  const view = new View(center, [0, 0], 1e-12, [2000, 2000], 1);
+  const found = trianglesOf(band, view);
+  let area = 0;
+  for (let k = 0; k < found.length; k += 6) {
+    const [ax, ay, bx, by, cx, cy] = found.subarray(k, k + 6) as unknown as number[];
+    area += ((bx! - ax!) * (cy! - ay!) - (cx! - ax!) * (by! - ay!)) / 2;
+  }
+  // The second one reaches 100 pixels beyond the picture, of which a margin of 64 is kept.
+  assert.ok(Math.abs(area - (200 * 200 + 164 * 200)) < 1, String(area));
 });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
   counted,
+  formatBound,
   formatColumn,
   formatCount,
   formatDifference,
@@ -41,6 +42,18 @@ test("what is written is the number, up to its digits", () => {
     const digits = 1 + Math.floor(8 * Math.random());
     const error = Math.abs(readBack(formatNumber(value, digits)) - value);
     assert.ok(error <= 0.5000001 * 10 ** (1 - digits) * Math.abs(value), `${value} ${digits}`);
+  }
+});
+
+test("bounds are rounded up in their last digit", () => {
+  assert.equal(formatBound(0.0009951), "9.96×10⁻⁴");
+  assert.equal(formatBound(0.00099951), "0.001");
+  assert.equal(formatBound(0.001), "0.001");
+  assert.equal(formatBound(0), "0");
+  for (let k = 0; k < 2000; k += 1) {
+    const value = Math.random() * 10 ** (20 * Math.random() - 10);
+    const written = readBack(formatBound(value));
+    assert.ok(written >= value && written <= 1.0101 * value, `${value}`);
   }
 });
 

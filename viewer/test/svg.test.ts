@@ -141,3 +141,16 @@ test("too many cells are an error that says what to do", () => {
   const camera = Camera.fit([-1, -1, 1, 1], [400, 300]);
   assert.throws(() => picture([paneOf(mesh, camera)]), /More than 50,000 regions .* save a PNG/);
 });
+
+test("the band of a smooth network is hatched", () => {
+  const mesh = gridMesh(4);
+  const camera = Camera.fit([-1, -1, 1, 1], [400, 300]);
+  const { center, scale } = mesh;
+  const data = Float64Array.of(0, 0, 0.1, 0, 0.1, 0.1, 5, 5, 6, 5, 6, 6);
+  const band = { data, counts: [3, 3], center, scale };
+  const text = picture([paneOf(mesh, camera, { band })]);
+  assert.ok(isWellFormed(text));
+  assert.equal(text.match(/<pattern id="p0-band"/g)!.length, 1);
+  assert.match(text, /<path fill="url\(#p0-band\)" d="M[^M]*Z"\/>/); // the second is out of view
+  assert.ok(!picture([paneOf(mesh, camera)]).includes("pattern"));
+});

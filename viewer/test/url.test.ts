@@ -26,6 +26,7 @@ function anyState(): ViewState {
     hiddenLayers: Array.from({ length: 20 }, (_, k) => k).filter(() => Math.random() < 0.5),
     edgeWidth: 1e-3 + Math.abs(random()),
     boundary: pick(true, false),
+    band: pick(true, false),
     levelSet: pick(true, false),
     level: random(),
     points: pick(true, false),

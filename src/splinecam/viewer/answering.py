@@ -15,7 +15,7 @@ __all__ = ["TELLING", "Answer", "Answering", "failure", "parsed"]
 
 _LOG = logging.getLogger("splinecam")
 # A newer request of one of these kinds for the same pane makes an older one outdated.
-_REPLACED = ("mesh", "window", "plane")
+_REPLACED = ("mesh", "window", "plane", "band")
 # These only tell Python something, so that they need not wait for what is being computed.
 TELLING = ("select", "state")
 _MOST = 256  # requests that one client may have waiting

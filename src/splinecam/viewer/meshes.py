@@ -16,6 +16,7 @@ from splinecam.plot.arrays import to_numpy
 from splinecam.plot.colors import output_name
 from splinecam.plot.regions import default_color
 from splinecam.viewer.answers import Answer
+from splinecam.viewer.bounds import region_bounds
 
 __all__ = ["MAX_CLASSES", "Sizes", "has_classes", "mesh_answer", "outputs_of"]
 
@@ -78,7 +79,8 @@ def mesh_answer(
         "edgeUnit": _as(mesh.edge_unit, np.int32),
         "values": _real(values, sizes.precise),
     }
-    return Answer(header, arrays)
+    bounds = region_bounds(part, outputs)
+    return Answer(header | bounds.message, arrays | bounds.arrays)
 
 
 def _as(values: Tensor, dtype: Any) -> Any:

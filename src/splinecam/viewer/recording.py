@@ -9,7 +9,7 @@ from splinecam.errors import SplineCamError
 from splinecam.viewer.answers import Answer, Request
 from splinecam.viewer.container import key_of, pack
 from splinecam.viewer.gradients import quantized_gradients
-from splinecam.viewer.meshes import Sizes, outputs_of
+from splinecam.viewer.meshes import Sizes, has_classes, outputs_of
 from splinecam.viewer.scene import COLUMNS
 from splinecam.viewer.session import Session
 from splinecam.viewer.windows import TooMuch
@@ -63,6 +63,9 @@ class Recording:
             if self._with_gradients(part, regions * part.domain.dim):
                 answer = Answer(answer.message, answer.arrays | quantized_gradients(part))
             found[key_of(request)] = _packed(answer)
+            if part.smoothing is not None and has_classes(part, self.session.options.level):
+                request = {"ask": "band", "pane": pane, "mesh": answer.message["id"], "level": None}
+                found[key_of(request)] = _packed(self.session.reply(request))
             for name in list(names):
                 try:
                     found |= self._colorings(part, answer.message["id"], name, single=single)

@@ -17,6 +17,7 @@ from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
 from splinecam.plot.colors import Coloring, Limits
 from splinecam.viewer.answers import Answer, Request, RequestError, box_of, integer, text
+from splinecam.viewer.bounds import band_answer
 from splinecam.viewer.colorings import (
     BY_OUTPUT,
     check_name,
@@ -27,7 +28,7 @@ from splinecam.viewer.colorings import (
 from splinecam.viewer.container import pack
 from splinecam.viewer.frames import GivenFrames
 from splinecam.viewer.gradients import gradient_answer
-from splinecam.viewer.meshes import Sizes, mesh_answer, outputs_of
+from splinecam.viewer.meshes import Sizes, has_classes, mesh_answer, outputs_of
 from splinecam.viewer.panes import Pane
 from splinecam.viewer.plane_requests import moved_plane, plane_of
 from splinecam.viewer.rasters import raster_pixels
@@ -75,6 +76,7 @@ class Session:
             "scene": self._scene,
             "mesh": self._mesh,
             "coloring": self._coloring,
+            "band": self._band,
             "gradient": self._gradient,
             "window": self._window,
             "plane": self._plane,
@@ -292,6 +294,15 @@ class Session:
                 given = given[frame]
             given = given_colors(given, part, whole)
         return coloring_of(part, name, output, self.options, like=like, given=given)
+
+    def _band(self, request: Request) -> Answer:
+        mesh, level = text(request, "mesh"), request.get("level")
+        part = self.partition_of(mesh)
+        if part.smoothing is None or not has_classes(part, self.options.level):
+            raise RequestError("There is no band: the partition is exact, or has no classes.")
+        if level is None:  # that which the view begins with
+            level = self.options.state.get("level", self.options.level or 0.0)
+        return band_answer(part, {"mesh": mesh}, level)
 
     def _gradient(self, request: Request) -> Answer:
         mesh = text(request, "mesh")

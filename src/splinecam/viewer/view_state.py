@@ -144,6 +144,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "hidden_layers": ("a list of numbers of layers", lambda each: [_count(k) for k in _list(each)]),
     "edge_width": (_AMOUNT, _not_negative),
     "boundary": (_YES_NO, _switch),
+    "band": (_YES_NO, _switch),
     "level_set": (_YES_NO, _switch),
     "level": (_NUMBER, _number),
     "points": (_YES_NO, _switch),

@@ -128,7 +128,7 @@ class Viewer:
         """How the view is: camera, colours, switches; assign a dict to change some of it.
 
         center: plane coordinates of the middle; width: in plane coordinates, 0 for the whole
-        domain; color, output, level: as in ``view``; frame: of a slider; edges, boundary,
+        domain; color, output, level: as in ``view``; frame: of a slider; edges, boundary, band,
         level_set, points, thumbnails: switches; hidden_layers: numbers of layers whose edges are
         hidden; edge_width: a factor; theme: "auto", "light" or "dark"; selected, compared: places
         ``{"pane": 0, "at": (u, v)}``. Only what was set or reported by the view is there.

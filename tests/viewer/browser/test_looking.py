@@ -7,7 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+import splinecam as sc
 from viewer.browser.checks import pixels_of
 from viewer.browser.driver import Driver
 from viewer.browser.models import classifier, spirals, square
@@ -200,3 +203,27 @@ def test_light_and_dark(drive: Drive, page: Path) -> None:
     driver.idle()
     assert driver.state["theme"] == "light"
     assert pixels_of(driver.page.screenshot())[4:40, 300:900].mean() > 200
+
+
+def test_the_promise_of_a_smooth_network(drive: Drive, page: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 8), nn.GELU(), nn.Linear(8, 3))
+    part = sc.partition(model, sc.Domain.box(-1, 1), smooth=0.02, progress=False)
+    path = page.with_name("smooth.html")
+    part.to_html(path)
+    driver = drive(SIZE).open(path)
+    assert part.smooth is not None
+    status = driver.page.locator(".sc-status").first.inner_text()
+    assert f"{part.smooth.within}, " in status
+    assert "% undecided" in status
+    driver.page.mouse.move(*driver.at(*driver.place(0.1, 0.2)))
+    driver.idle()
+    assert "off by at most" in driver.page.locator(".sc-facts").inner_text()
+    hatched = driver.pixels()
+    driver.page.keyboard.press("u")
+    driver.idle()
+    assert not driver.state["band"]
+    assert changed(hatched, driver.pixels()) > 0.3 * part.class_regions().undecided / 4
+    exact = drive(SIZE).open(page)
+    assert "within" not in exact.page.locator(".sc-status").first.inner_text()
+    assert not exact.page.get_by_text("Undecided band", exact=True).is_visible()

@@ -1,11 +1,14 @@
 // What lies over the regions: the ones that are pointed at and kept, curves of units, level sets.
 
 import type { Local } from "../draw/clip";
+import type { Polygons } from "../draw/hatching";
 import type { HighlightStyle } from "../draw/highlight";
 import type { LineStyle } from "../draw/lines";
 import { neighbours, segmentsOf, unitCurve } from "../geometry/curves";
 import { levelSet } from "../geometry/level_sets";
 import type { Mesh } from "../geometry/mesh";
+import type { BandHeader, Message } from "../protocol/messages";
+import { askFor } from "./asking";
 import type { Hit } from "./hover";
 import { unitOf } from "./hover";
 import type { PaneView } from "./panes";
@@ -36,6 +39,11 @@ export class Overlays {
   /** What is shown now, by name, from below. */
   readonly highlights = new Map<string, { cells: Uint32Array; style: HighlightStyle }>();
   readonly lines = new Map<string, { segments: Local; style: LineStyle }>();
+  /** Where no class is certain, as it is drawn, and what share of the domain this is. */
+  band: Polygons | null = null;
+  undecided: number | null = null;
+  private polygons: Polygons | null = null;
+  private asked = "";
   private shown = new Map<string, { mesh: Mesh | null; key: string }>();
 
   constructor(
@@ -54,6 +62,46 @@ export class Overlays {
     this.highlight("hovered", mesh, hovered);
     this.curve(mesh, marks);
     this.levelSet(mesh);
+    this.updateBand();
+  }
+
+  /** Ask for the band of the frame if it is another one; draw it if this is wanted.
+   *
+   * It is that of the whole mesh also where a window of it is looked at. */
+  private updateBand(): void {
+    const { pane, stage } = this;
+    const { mesh } = pane.whole ?? {};
+    const smooth = mesh?.header.within !== undefined && pane.header.classes !== null;
+    const level = smooth && mesh.outputs.length === 1 ? this.chosenLevel : null;
+    const key = smooth ? `${mesh.id} ${level}` : "";
+    if (key !== this.asked) {
+      this.asked = key;
+      this.take(null);
+      const request = { ask: "band", pane: pane.index, mesh: mesh?.id ?? "", level } as const;
+      const answer = smooth ? askFor(stage.source, request, "band") : null;
+      // A file holds the band of the level with which it begins.
+      const found = stage.scene.live ? answer : answer?.catch(() => null);
+      const taken = found?.then((message) => {
+        if (message && this.asked === key && !stage.disposed) this.take(message);
+      });
+      if (taken) stage.track(taken);
+    }
+    const drawn = stage.store.state.band ? this.polygons : null;
+    if (drawn === this.band) return;
+    this.band = drawn;
+    pane.renderer.setBand(drawn);
+  }
+
+  /** The level that decides the class of a single output; null if it is that of the scene. */
+  private get chosenLevel(): number | null {
+    const { level } = this.stage.store.state;
+    return level === (this.stage.scene.state.level ?? 0) ? null : level;
+  }
+
+  private take(message: Message<BandHeader> | null): void {
+    this.polygons = message && polygonsOf(message);
+    this.undecided = message ? message.header.share : null;
+    this.stage.redraw();
   }
 
   /** The region of a hit in this pane, -1 if there is none; a cursor is seen in all panes. */
@@ -111,6 +159,16 @@ export class Overlays {
     this.shown.set(name, { mesh, key });
     return false;
   }
+}
+
+/** The polygons of a band; an Error says if its arrays contradict each other. */
+function polygonsOf({ header, arrays }: Message<BandHeader>): Polygons {
+  const [data, counts] = [arrays.points?.data, arrays.counts?.data];
+  const corners = counts ? Array.from(counts).reduce((sum, count) => sum + count, 0) : -1;
+  if (!(data instanceof Float64Array) || !counts || data.length !== 2 * corners) {
+    throw new Error("The band of the boundary is damaged. Load it again, or write it anew.");
+  }
+  return { data, counts, center: header.center, scale: header.scale };
 }
 
 function cellsOf(mesh: Mesh, region: number): Uint32Array {

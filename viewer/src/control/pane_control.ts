@@ -114,6 +114,7 @@ export class PaneControl {
       layers: this.pane.header.layers.length,
       highlights: [...this.overlays.highlights.values()],
       lines: [...this.overlays.lines.values()],
+      band: this.overlays.band,
       points: this.stage.store.state.points ? this.pane.points() : null,
     };
   }

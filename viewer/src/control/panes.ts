@@ -31,6 +31,7 @@ export class Level {
   mesh: Mesh;
   picker: Picker;
   readonly precise: boolean;
+  private readonly bounds: ArrayLike<number> | null;
   coloring: Message<ColoringHeader> | null = null;
   /** The mesh before it was cut; null where there are no classes. */
   private readonly plain: Mesh | null;
@@ -42,6 +43,14 @@ export class Level {
     this.mesh = this.plain ? cutByClass(mesh, level) : mesh;
     this.picker = new Picker(this.mesh);
     this.precise = message.arrays.points?.data instanceof Float64Array;
+    this.bounds = message.arrays.regionBounds?.data ?? null;
+  }
+
+  /** How far each output of the model can be off on a region; undefined if it is exact. */
+  boundsOf(region: number): number[] | undefined {
+    const { bounds, mesh } = this;
+    const count = mesh.outputs.length;
+    return bounds ? mesh.outputs.map((_, k) => bounds[count * region + k]!) : undefined;
   }
 
   /** Cut the mesh at another level; returns whether it depends on the level. */

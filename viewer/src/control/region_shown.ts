@@ -3,6 +3,7 @@
 import { regionInfo } from "../geometry/maps";
 import type { RegionInfo } from "../geometry/region_info";
 import type { Hit } from "./hover";
+import type { Level } from "./panes";
 
 /** Slopes of the same map may differ by this share of the steepest, beside their own errors. */
 const SAME = 1e-4;
@@ -10,19 +11,27 @@ const SAME = 1e-4;
 /** What is known of the region of a hit; null outside.
  *
  * A region that a window cuts off has its number, area and corners from the mesh of the whole
- * domain, if that has the same affine map at the place. */
+ * domain, if that has the same affine map at the place; so does every region its bounds. */
 export function regionShown(hit: Hit | null): RegionInfo | null {
   if (!hit || hit.cell < 0) return null;
   const { pane, level, at, cell } = hit;
   const info = regionInfo(level.mesh, cell, at, pane.header);
   const { whole } = pane;
-  if (!info.cutOff || !whole || whole === level) return info;
+  if (!whole || whole === level) return withBounds(info, level, info.region);
+  if (!info.cutOff && whole.mesh.header.within === undefined) return info;
   const home = whole.picker.cell(at);
   if (home < 0) return info;
   const known = regionInfo(whole.mesh, home, at, pane.header);
   if (!haveSameMap(info, known)) return info;
   const { mesh, region, area, corners, layer, neighbours } = known;
-  return { ...info, mesh, region, area, corners, layer, neighbours, cutOff: false };
+  const bounded = withBounds(info, whole, region);
+  if (!info.cutOff) return bounded;
+  return { ...bounded, mesh, region, area, corners, layer, neighbours, cutOff: false };
+}
+
+function withBounds(info: RegionInfo, level: Level, region: number): RegionInfo {
+  const bounds = level.boundsOf(region);
+  return bounds ? { ...info, bounds } : info;
 }
 
 /** Whether the maps of two regions are the same, as far as they are known. */

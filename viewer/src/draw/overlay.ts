@@ -3,6 +3,8 @@
 import type { Mesh } from "../geometry/mesh";
 import type { Pair } from "../protocol/messages";
 import type { Local } from "./clip";
+import type { Rgb } from "./colours";
+import { Hatching, type Polygons } from "./hatching";
 import { Highlight, type HighlightStyle } from "./highlight";
 import { type LineStyle, Lines } from "./lines";
 import { Points } from "./points";
@@ -22,6 +24,7 @@ export interface OverlayLook {
 export class Overlay {
   private readonly lines = new Map<string, Lines>();
   private readonly highlights = new Map<string, Highlight>();
+  private band: Hatching | null = null;
   private border: Lines | null = null;
   private points: Points | null = null;
   private thumbnails: ThumbnailLayer | null = null;
@@ -36,6 +39,11 @@ export class Overlay {
     this.lines.get(name)?.forget();
     if (segments && style) this.lines.set(name, new Lines(segments, style));
     else this.lines.delete(name);
+  }
+
+  setBand(polygons: Polygons | null): void {
+    this.version++;
+    this.band = polygons && new Hatching(polygons);
   }
 
   setHighlight(
@@ -87,7 +95,9 @@ export class Overlay {
     return changed;
   }
 
-  draw(programs: Programs, view: View, look: OverlayLook): void {
+  /** ink: of what lies on the colours of the cells. */
+  draw(programs: Programs, view: View, look: OverlayLook, ink: Rgb): void {
+    this.band?.draw(programs, view, ink);
     for (const each of this.highlights.values()) each.drawFill(programs, view);
     if (this.border) {
       this.border.style.color = INKS[look.theme];

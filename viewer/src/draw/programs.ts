@@ -1,6 +1,6 @@
 // What is made on the graphics card: programs, buffers, textures.
 
-import { DASHES, FLAT, IMAGE, LINES, PLAIN, POINTS, SHADED } from "./shaders";
+import { DASHES, FLAT, HATCHED, IMAGE, LINES, PLAIN, POINTS, SHADED } from "./shaders";
 
 export type GL = WebGL2RenderingContext;
 
@@ -116,6 +116,10 @@ export class Programs {
 
   get plain(): Program {
     return this.other(PLAIN);
+  }
+
+  get hatched(): Program {
+    return this.other(HATCHED);
   }
 
   get points(): Program {

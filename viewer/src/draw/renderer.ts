@@ -5,6 +5,7 @@ import type { Mesh } from "../geometry/mesh";
 import type { ColoringHeader, Message, Pair, RasterHeader } from "../protocol/messages";
 import type { Local } from "./clip";
 import { type Rgb, rgb } from "./colours";
+import type { Polygons } from "./hatching";
 import type { HighlightStyle } from "./highlight";
 import type { LineStyle } from "./lines";
 import { Overlay, type OverlayLook } from "./overlay";
@@ -108,6 +109,11 @@ export class Renderer {
     this.overlay.setLines(name, segments, style);
   }
 
+  /** Hatch the area on which the decision is not certain. */
+  setBand(polygons: Polygons | null): void {
+    this.overlay.setBand(polygons);
+  }
+
   /** Mark cells of a mesh. */
   setHighlight(
     name: string,
@@ -148,7 +154,7 @@ export class Renderer {
     this.begun = true;
     const view = this.pictures.aligned(wanted);
     const { more, shown, current } = this.pictures.draw(scene, view, { moving, again, calm });
-    if (shown) this.overlay.draw(this.programs, view, look);
+    if (shown) this.overlay.draw(this.programs, view, look, this.ink(look));
     // The frame after the first complete one has time for it.
     if (this.current && !this.warm) {
       this.warm = true;
@@ -174,7 +180,7 @@ export class Renderer {
     this.resize(view);
     gl.bindFramebuffer(gl.FRAMEBUFFER, null);
     Pictures.drawNow(programs, this.scene(look), view);
-    this.overlay.draw(this.programs, view, look);
+    this.overlay.draw(this.programs, view, look, this.ink(look));
     page.width = width;
     page.height = height;
     context.imageSmoothingQuality = "high";
@@ -205,6 +211,11 @@ export class Renderer {
   private patience(moving: boolean): number {
     if (!this.begun || this.pictures.abrupt) return AWAITED;
     return moving ? MOVING : STILL;
+  }
+
+  /** The ink that is seen on the cells of the finest slot. */
+  private ink({ slots }: Look): Rgb {
+    return this.slot(slots.at(-1) ?? "whole").ink;
   }
 
   private slot(name: string): Slot {

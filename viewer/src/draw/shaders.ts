@@ -147,6 +147,23 @@ out vec4 result;
 void main() { result = color; }`,
 };
 
+/** One colour on triangles, with lines across them: `hatch` is their width, from line to line, and
+ * where one of them is; `opacity` that of the area between the lines, and of the lines. */
+export const HATCHED = {
+  vertex: PLAIN.vertex,
+  fragment: `
+uniform vec3 color;
+uniform vec2 opacity;
+uniform vec3 hatch;
+out vec4 result;
+void main() {
+  float across = (gl_FragCoord.x - gl_FragCoord.y) * 0.70710678 - hatch.z;
+  float off = abs(fract(across / hatch.y + 0.5) - 0.5) * hatch.y;
+  float line = clamp(0.5 * hatch.x + 0.5 - off, 0.0, 1.0);
+  result = vec4(color, 1) * mix(opacity.x, opacity.y, line);
+}`,
+};
+
 /** Discs with a rim; hollow ones have the paper's colour inside and their own on the rim. */
 export const POINTS = {
   vertex: `

@@ -142,6 +142,12 @@ export class Slot {
     return this.shown?.fill.box ?? this.message?.header.window ?? null;
   }
 
+  /** The ink that is seen on the cells. */
+  get ink(): Rgb {
+    const paint = this.content?.paint;
+    return inkOn(paint ? brightness(paint) : 1);
+  }
+
   /** Whether nothing can be shown. */
   get empty(): boolean {
     return !this.shown && !this.raster;

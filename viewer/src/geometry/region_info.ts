@@ -20,6 +20,8 @@ export interface RegionInfo {
   biases: ArrayLike<number>;
   /** How far each weight can be off, because values are rounded: large in very small regions. */
   weightErrors: ArrayLike<number>;
+  /** How far each output of a model with smooth functions can be off; none if it is exact. */
+  bounds?: ArrayLike<number>;
   area: number;
   corners: number;
   /** The last layer that bounds the region; -1 if none does. */

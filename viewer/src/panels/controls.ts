@@ -21,6 +21,7 @@ export class Controls {
   private readonly boundary = switchField("Decision boundary", "B", (boundary) =>
     this.store.set({ boundary }),
   );
+  private readonly band = switchField("Undecided band", "U", (band) => this.store.set({ band }));
   private readonly points = switchField("Data points", "P", (points) => this.store.set({ points }));
   private readonly thumbnails = switchField("Thumbnails", "", (thumbnails) =>
     this.store.set({ thumbnails }),
@@ -34,8 +35,14 @@ export class Controls {
   ) {
     this.edges = new EdgeControls(store);
     this.level = new LevelControls(store);
-    const switches = box("sc-section", this.boundary.row, this.points.row, this.thumbnails.row);
-    layout.controls.append(this.colors, this.edges.section, switches, this.level.section);
+    const { boundary, band, points, thumbnails } = this;
+    const switches = [boundary, band, points, thumbnails].map(({ row }) => row);
+    layout.controls.append(
+      this.colors,
+      this.edges.section,
+      box("sc-section", ...switches),
+      this.level.section,
+    );
     layout.onSize((size) =>
       (size === "wide" ? this.colors : layout.topMiddle).prepend(this.fields),
     );
@@ -48,6 +55,7 @@ export class Controls {
     this.color.choices(pane.colorings.map(({ name, label }) => [name, label] as const));
     this.edges.showLayers(pane.layers);
     show(this.boundary.row, pane.classes !== null);
+    show(this.band.row, false);
     show(this.points.row, pane.points !== null);
     show(this.thumbnails.row, pane.points?.thumbnail != null);
     show(this.level.section, pane.outputCount > 0);
@@ -58,6 +66,7 @@ export class Controls {
   showMesh(mesh: MeshHeader): void {
     if (mesh.window && this.mesh?.window === null && this.mesh.frame === mesh.frame) return;
     this.mesh = mesh;
+    show(this.band.row, this.pane?.classes != null && mesh.within !== undefined);
     this.update();
   }
 
@@ -72,6 +81,7 @@ export class Controls {
     show(this.output.row, needed && pane.outputCount > 1);
     this.edges.update(state);
     this.boundary.set(state.boundary);
+    this.band.set(state.band);
     this.points.set(state.points);
     this.thumbnails.set(state.thumbnails);
     const output = chosenOutput(state);

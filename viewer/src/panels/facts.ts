@@ -3,7 +3,7 @@
 import type { RegionInfo } from "../geometry/region_info";
 import type { PaneHeader } from "../protocol/messages";
 import { box, element, repeat, setText } from "./dom";
-import { formatCount, formatNumber } from "./numbers";
+import { formatBound, formatCount, formatNumber } from "./numbers";
 import { layerName } from "./outputs";
 
 export class Facts {
@@ -18,6 +18,7 @@ export class Facts {
       ["neighbours", (region) => atLeast(region) + formatCount(region.neighbours)],
       ["last layer", (region) => lastLayer(panes[region.pane]!, region.layer)],
     ];
+    if (regions.some(({ bounds }) => bounds)) facts.push(["off by at most", boundOf]);
     const rows = repeat(this.body, facts.length, () =>
       element("tr", {}, element("th", { scope: "row" })),
     );
@@ -36,6 +37,11 @@ export class Facts {
 /** A sign before numbers of a region that goes on beyond what is known. */
 function atLeast(region: RegionInfo): string {
   return region.cutOff ? "≥ " : "";
+}
+
+/** How far the outputs of a model with smooth functions are from those of its region. */
+function boundOf({ bounds }: RegionInfo): string {
+  return bounds ? formatBound(Math.max(...Array.from(bounds))) : "0";
 }
 
 function lastLayer(pane: PaneHeader, layer: number): string {

@@ -23,6 +23,14 @@ export function formatNumber(value: number, digits = 4): string {
   return `${sign}${trimmed(mantissa)}×${tenTo(Number(power))}`.replace(/^(−?)1×/, "$1");
 }
 
+/** A bound with some significant digits, of which the last is rounded up: it stays a bound. */
+export function formatBound(value: number, digits = 3): string {
+  const near = Number(value.toPrecision(digits));
+  if (!(near < value) || !Number.isFinite(value)) return formatNumber(near, digits);
+  const last = 10 ** (Math.floor(Math.log10(value)) - digits + 1);
+  return formatNumber(near + last, digits);
+}
+
 /** A number with a fixed count of decimals, for columns and ticks that belong together. */
 export function formatFixed(value: number, decimals: number): string {
   const written = Math.abs(value).toFixed(decimals);

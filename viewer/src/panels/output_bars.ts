@@ -3,7 +3,7 @@
 import type { RegionInfo } from "../geometry/region_info";
 import type { PaneHeader } from "../protocol/messages";
 import { box, repeat, setText, show, text } from "./dom";
-import { formatColumn, formatCount } from "./numbers";
+import { formatBound, formatColumn, formatCount } from "./numbers";
 import { outputColor, outputLabel } from "./outputs";
 
 /** How many outputs are shown at most. */
@@ -54,6 +54,7 @@ export class OutputBars {
       row.view.classList.toggle("sc-largest", values[0] === largest && rows.length > 1);
       row.showBars(values, [low, high], second ? "" : outputColor(pane, output));
       row.showNumbers(values, written.slice(j * values.length), second ? changes[j]! : "");
+      row.showBounds([first.bounds?.[columns[j]!], second?.bounds?.[partners[j]!]]);
     }
     this.list.classList.toggle("sc-twin", second !== undefined);
     const left = Math.max(pane.outputCount, first.values.length) - rows.length;
@@ -96,5 +97,12 @@ class Row {
     for (const [k, value] of values.entries()) setText(cells[k]!, written[k]!, String(value));
     show(this.difference, values.length > 1);
     setText(this.difference, difference.startsWith("−") ? difference : `+${difference}`);
+  }
+  /** Add to the title of each number how far the output of the model can be from it. */
+  showBounds(bounds: readonly (number | undefined)[]): void {
+    for (const [k, cell] of Array.from(this.numbers.children).entries()) {
+      const bound = bounds[k];
+      if (bound !== undefined) (cell as HTMLElement).title += ` ± ${formatBound(bound)}`;
+    }
   }
 }

@@ -26,7 +26,7 @@ export interface Shortcut {
 const STEP = 0.15; // of the picture, that an arrow key moves it by
 
 export function shortcutsOf(store: Store, actions: Actions, targets: KeyTargets): Shortcut[] {
-  const toggle = (name: "edges" | "boundary" | "points") => () =>
+  const toggle = (name: "edges" | "boundary" | "band" | "points") => () =>
     store.set({ [name]: !store.state[name] });
   const moves: Record<string, [number, number]> = {
     ArrowLeft: [-STEP, 0],
@@ -48,6 +48,7 @@ export function shortcutsOf(store: Store, actions: Actions, targets: KeyTargets)
     shortcut("c", "C", "next colouring", () => targets.nextColoring()),
     shortcut("e", "E", "edges", toggle("edges")),
     shortcut("b", "B", "decision boundary", toggle("boundary")),
+    shortcut("u", "U", "undecided band of a smooth network", toggle("band")),
     shortcut("l", "L", "level set", () => targets.toggleLevelSet()),
     shortcut("p", "P", "data points", toggle("points")),
     shortcut("[", "[", "frame before", () => targets.step(-1)),

@@ -13,6 +13,8 @@ export type Request =
   /** The exact partition of a window of the plane; pixels: the width of the picture on screen. */
   | { ask: "window"; pane: number; frame: number; window: Box; pixels: number }
   | { ask: "coloring"; mesh: string; name: string; output: number | null }
+  /** Where no class is certain; level: that of a single output, null for that of the scene. */
+  | { ask: "band"; pane: number; mesh: string; level: number | null }
   /** The derivative of an output (null: the winning one) in input space, on a region. */
   | { ask: "gradient"; mesh: string; region: number; output: number | null }
   | PlaneRequest
@@ -130,7 +132,8 @@ export interface ColoringChoice {
  * u2 (F) corners of each region; edgeLayer i2 (E) the layer that drew an edge, -1 on the border of
  * the domain; edgeUnit i4 (E) its unit, -1 as above; values f8 or f4 (V, K) the outputs at the
  * vertices, K = outputs.length; gradients i1 (F, D) and gradientScale f4 (F) of the output
- * that wins in the middle of each region, gradientOutput u4 (F), in files only. */
+ * that wins in the middle of each region, gradientOutput u4 (F), in files only; regionBounds f4 (F, K)
+ * how far the outputs of a model with smooth functions are from those of each region, at most. */
 export interface MeshHeader {
   kind: "mesh";
   id: string;
@@ -149,6 +152,19 @@ export interface MeshHeader {
   /** Smallest and largest value of each of them. */
   ranges: Pair[];
   unresolved: number;
+  /** How near a model with smooth functions is: "within 0.01 of the model"; none if it is exact. */
+  within?: string;
+}
+
+/** Convex polygons on which no class is certain. Arrays: points f8 (N, 2) in local coordinates,
+ * polygon after polygon, counter-clockwise; counts u2 (P) the corners of each. */
+export interface BandHeader {
+  kind: "band";
+  mesh: string;
+  center: Pair;
+  scale: number;
+  /** The share of the domain that they cover, from 0 to 1. */
+  share: number;
 }
 
 /** Colours of a mesh. By region: arrays colors u1 (F, 3), or numbers f4 (F) and lut u1 (256, 3). By
@@ -230,6 +246,7 @@ export type Header =
   | ColoringHeader
   | RasterHeader
   | GradientHeader
+  | BandHeader
   | PlaneHeader
   | OkHeader
   | DroppedHeader

@@ -2,6 +2,7 @@
 
 import type { Local } from "../draw/clip";
 import { brightness, paintOf } from "../draw/colours";
+import { HATCHING, type Polygons } from "../draw/hatching";
 import { type HighlightStyle, outlineOf } from "../draw/highlight";
 import type { LineStyle } from "../draw/lines";
 import {
@@ -43,6 +44,8 @@ export interface SvgPane {
   highlights?: readonly { cells: Uint32Array; style: HighlightStyle }[];
   /** Lines over the cells: level sets, curves of units. */
   lines?: readonly { segments: Local; style: LineStyle }[];
+  /** Where no class is certain. */
+  band?: Polygons | null;
   /** Data points, u v u v and so on, with the colour of each. */
   points?: { at: ArrayLike<number>; color: (point: number) => string } | null;
 }
@@ -105,10 +108,11 @@ function paneOf(
   const [w, h] = camera.pixels.map(coordinate);
   return [
     `<defs><clipPath id="${name}"><rect width="${w}" height="${h}"/></clipPath>`,
-    `${fills.definitions}</defs>`,
+    `${fills.definitions}${pane.band ? hatch(`${name}-band`, lineInk) : ""}</defs>`,
     `<g transform="translate(${coordinate(left)} 0)"><g clip-path="url(#${name})">`,
     fills.body,
     ...edgesOf(pane, cells, page, fills.area, { state, ink: lineInk, rim }),
+    pane.band ? bandOf(pane.band, pageOf(camera, pane.band), `${name}-band`) : "",
     ...marksOf(pane, page),
     "</g></g>",
   ].join("\n");
@@ -208,6 +212,33 @@ function strokeOf(path: string, { color, width, opacity, dash }: LineStyle, cap 
     dash ? `stroke-dasharray="${dash[0]} ${dash[1] - dash[0]}"` : "",
   ];
   return `<path fill="none" ${attributes.filter(Boolean).join(" ")} d="${path}"/>`;
+}
+
+/** A pattern of lines on a veil. */
+function hatch(name: string, ink: string): string {
+  const { veil, lines, width, period } = HATCHING;
+  const size = `width="${period}" height="${period}" patternUnits="userSpaceOnUse"`;
+  return [
+    `<pattern id="${name}" ${size} patternTransform="rotate(45)">`,
+    `<rect width="${period}" height="${period}" fill="${ink}" fill-opacity="${veil}"/>`,
+    `<rect width="${width}" height="${period}" fill="${ink}" fill-opacity="${lines}"/>`,
+    "</pattern>",
+  ].join("");
+}
+
+function bandOf({ data, counts }: Polygons, { x, y, box }: Page, fill: string): string {
+  let path = "";
+  for (let p = 0, begin = 0; p < counts.length; p++) {
+    const ring = data.subarray(begin, begin + 2 * counts[p]!);
+    path += ringPath(
+      clippedPolygon(
+        ring.map((z, k) => (k & 1 ? y(z) : x(z))),
+        box,
+      ),
+    );
+    begin += ring.length;
+  }
+  return `<path fill="url(#${fill})" d="${path}"/>`;
 }
 
 function marksOf(pane: SvgPane, page: Page): string[] {
