@@ -175,6 +175,8 @@ def test_nothing_is_lost_far_out(curve: Curve, exact: Callable[[Real], Real]) ->
     ends = numbers(-torch.inf, torch.inf, -torch.inf), numbers(-50.0, torch.inf, torch.inf)
     for bound in (curve.slope_bound, curve.curvature_bound):
         assert not bound(*ends).isnan().any()
+    near = curve.derivatives(ends[0], numbers(-60.0, 0.0, 0.0), ends[1])
+    assert not any(bound.isnan().any() for bound in near[:5])
     if not polynomial and not isinstance(curve, (Sine, Cosine)):
         off = abs(mp.mpf(float(curve.value(numbers(1e8)))) - exact(mp.mpf(1e8)))
         assert off <= 8 * EPS * 1e8
@@ -183,23 +185,30 @@ def test_nothing_is_lost_far_out(curve: Curve, exact: Callable[[Real], Real]) ->
 @every_curve
 def test_bounds_on_intervals(curve: Curve, exact: Callable[[Real], Real]) -> None:
     middle, width = 4 * random(300), torch.exp(2 * random(300, seed=1) - 2)
+    width[100:] *= 10 ** (-4 * torch.rand(200, dtype=torch.float64))
     low, high = middle - width, middle + width
     at = low + (high - low) * torch.rand(300, dtype=torch.float64)
     low[:2], high[:2], at[:2] = 0.0, numbers(0.0, 3.0), 0.0  # an interval that is a point
     share = torch.linspace(0, 1, 1001, dtype=torch.float64)[:, None]
     z = torch.cat([low + (high - low) * share, low[None], high[None]])
     slope, curvature = curve.slope(z), curve.curvature(z)
-    for bound, found in (
-        (curve.value_bound(low, high), curve.value(z)),
-        (curve.slope_bound(low, high), slope),
-        (curve.curvature_bound(low, high), curvature),
-        (curve.slope_variation(low, at, high), slope - curve.slope(at)),
-        (curve.curvature_variation(low, at, high), curvature - curve.curvature(at)),
+    near = curve.derivatives(low, at, high)
+    rough = 2.0**-5 * near.slope.abs()
+    for bound, found, slack in (
+        (curve.value_bound(low, high), curve.value(z), 0.0),
+        (curve.slope_bound(low, high), slope, 0.0),
+        (curve.curvature_bound(low, high), curvature, 0.0),
+        (near.largest_slope, slope, rough),
+        (near.largest_curvature, curvature, 0.0),
+        (near.slope_variation, slope - near.slope, rough),
+        (near.curvature_variation, curvature - near.curvature, 0.0),
     ):
         largest = found.abs().amax(0)
         assert (bound >= largest).all()
-        close = bound <= 1.02 * largest + 1e-9
+        close = bound <= (1.02 if isinstance(slack, float) else 1.4) * largest + slack + 1e-9
         assert close.double().mean() > 0.9  # the others have a jump, or an extremum between samples
+    assert torch.equal(near.slope, curve.slope(at))
+    assert torch.equal(near.curvature, curve.curvature(at))
 
 
 @every_curve

@@ -132,30 +132,29 @@ def _smooth_slopes(layer: SmoothScalar, low: Tensor, z: Tensor, high: Tensor) ->
             torch.where(above, end.clamp(min=level + gap), end.clamp(max=level - gap))
             for end in (first, middle, last)
         )
-    at, second = curve.slope(middle), curve.curvature(middle)
-    curvature = curve.curvature_bound(first, last)
+    near = curve.derivatives(first, middle, last)
     found = _Slopes(
-        at,
-        second,
-        curve.slope_bound(first, last),
-        curvature,
-        curve.slope_variation(first, middle, last),
-        curve.curvature_variation(first, middle, last),
-        curve.slope_rounding(at),
-        beyond,
-        jumps,
+        at=near.slope,
+        second=near.curvature,
+        largest=near.largest_slope,
+        curvature=near.largest_curvature,
+        variation=near.slope_variation,
+        bend=near.curvature_variation,
+        rounding=curve.slope_rounding(near.slope),
+        beyond=beyond,
+        jumps=jumps,
     )
     if not curve.kinks:
         return found
     # Beyond its kink the piece is straight, and the function may be bent.
     bent = curve.curvature_bound(low, high) * furthest
-    off = curvature * beside
+    off = near.largest_curvature * beside
     return replace(
         found,
         largest=found.largest + off,
         variation=found.variation + off,
         rounding=found.rounding + off,
-        bend=torch.where(furthest > 0, torch.maximum(found.bend, second.abs()), found.bend),
+        bend=torch.where(furthest > 0, torch.maximum(found.bend, found.second.abs()), found.bend),
         beyond=beyond + bent * furthest,
         jumps=jumps + bent,
     )

@@ -6,16 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS
 
-__all__ = ["Curve", "Shape"]
+__all__ = ["Curve", "Derivatives", "Shape"]
 
 _UPWARDS = 1 + 1e-12  # covers the rounding of a few ulp, also where it grows with the argument
 _NOISE = 2.0**-49  # of the largest derivative: rounding where terms of a derivative cancel
+_UNEVEN = 4.0  # times: how much less than itself a second derivative varies on short intervals
+_SMALL = 2.0**-6  # of a slope: a change that need not be known closely
 _LARGEST = torch.finfo(torch.float64).max
 
 Point = tuple[float, float]
@@ -35,6 +38,21 @@ class Shape:
     curvature_extrema: tuple[float, ...] = ()
     slope_limits: tuple[Point, ...] = ()
     curvature_limits: tuple[Point, ...] = ()
+
+
+class Derivatives(NamedTuple):
+    """The derivatives of a function at a level, and bounds on an interval around it.
+
+    slope, curvature: at the level; largest_slope, largest_curvature: their largest moduli on the
+    interval; slope_variation, curvature_variation: how far they are from those at the level.
+    """
+
+    slope: Tensor
+    curvature: Tensor
+    largest_slope: Tensor
+    largest_curvature: Tensor
+    slope_variation: Tensor
+    curvature_variation: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,23 +132,42 @@ class Curve(ABC):
         least, most = self.curvature_range(low, high)
         return torch.maximum(-least, most) * _UPWARDS + self._noise[1]
 
-    def slope_variation(self, low: Tensor, at: Tensor, high: Tensor) -> Tensor:
-        """At least how far slopes on the interval are from that at a level."""
-        least, most = self.slope_range(low, high)
-        slope = self.slope(at)
-        rounding = _NOISE * torch.maximum(-least, most) + self._noise[0]
-        return torch.maximum(most - slope, slope - least) * _UPWARDS + rounding
-
     def slope_rounding(self, slope: Tensor) -> Tensor:
         """At least how far slopes that were computed are from the true ones."""
         return _NOISE * slope.abs() + self._noise[0]
 
-    def curvature_variation(self, low: Tensor, at: Tensor, high: Tensor) -> Tensor:
-        """At least how far second derivatives on the interval are from that at a level."""
+    def derivatives(self, low: Tensor, at: Tensor, high: Tensor) -> Derivatives:
+        """The derivatives at levels, and bounds on intervals around them.
+
+        Slopes at the ends are only asked for where the second derivative says little about them.
+        """
+        slope, curvature = self.slope(at), self.curvature(at)
         least, most = self.curvature_range(low, high)
-        curvature = self.curvature(at)
-        rounding = _NOISE * torch.maximum(-least, most) + self._noise[1]
-        return torch.maximum(most - curvature, curvature - least) * _UPWARDS + rounding
+        size = torch.maximum(-least, most)
+        largest = size * _UPWARDS + self._noise[1]
+        varies = torch.maximum(most - curvature, curvature - least)
+        varies = varies * _UPWARDS + _NOISE * size + self._noise[1]
+        off = largest * torch.maximum(high - at, at - low) * _UPWARDS
+        variation = off + self.slope_rounding(slope)
+        steepest = (slope.abs() + variation) * _UPWARDS
+        close = (_UNEVEN * varies <= largest) | (off <= _SMALL * slope.abs())
+        close &= torch.isfinite(off)
+        for level, _ in self.kinks:
+            close &= (low > level) | (high < level)
+        some = (~close).reshape(-1).nonzero()[:, 0]
+        if len(some):
+            ends = [each.reshape(-1)[some] for each in (low, high, slope)]
+            shape, steepest, variation = slope.shape, steepest.reshape(-1), variation.reshape(-1)
+            steepest[some], variation[some] = self._wide_slopes(*ends)
+            steepest, variation = steepest.view(shape), variation.view(shape)
+        return Derivatives(slope, curvature, steepest, largest, variation, varies)
+
+    def _wide_slopes(self, low: Tensor, high: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+        """The largest modulus of slopes on intervals, and how far they are from one of them."""
+        least, most = self.slope_range(low, high)
+        size = torch.maximum(-least, most)
+        variation = torch.maximum(most - slope, slope - least) * _UPWARDS
+        return size * _UPWARDS + self._noise[0], variation + _NOISE * size + self._noise[0]
 
     # -- the least and the largest number on each interval, up to rounding
 
