@@ -8,7 +8,7 @@ of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -113,9 +113,10 @@ def _entry(domain: Domain, boxes: Boxes) -> Followed:
     frame = Frame.of(domain)
     x = domain.embed(frame.to_plane(boxes.center))
     axes = (frame.scale * domain.basis.to(x)).view(2, 1, *domain.input_shape)
-    none, straight = torch.zeros_like(x), x.new_zeros(()).expand(3, *x.shape)
+    none = x.new_zeros(())
     rounding = 8 * EPS * (x.abs() + axes.abs().sum(0))
-    return Followed(x, axes.expand(2, *x.shape), straight, none, none, none, none, rounding)
+    bounds = [*[none.expand(x.shape)] * 4, rounding]
+    return Followed(x, axes.expand(2, *x.shape), none.expand(3, *x.shape), *bounds)
 
 
 def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Live:
@@ -124,27 +125,17 @@ def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Li
     taken = {name: live[name] for name in stage.live_in}
     if not stage.steps:
         return {name: taken[name] for name in stage.live_out}
-    values = {
-        name: _rows(each.value, *each.tangents, *each.seconds) for name, each in taken.items()
-    }
-    made = program.advance(index, values)
-    bounds = {
-        name: _rows(
-            each.value.abs() + each.reach(boxes.half),
-            each.turn + _ROUNDING * each.tangents.abs().sum(0),
-            each.bend + _ROUNDING * each.seconds.abs().sum(0),
-            each.tilt + _ROUNDING * each.tangents.abs().sum(0),
-            each.spread,
-            each.rounding,
-        )
-        for name, each in taken.items()
-    }
-    moduli = program.moduli(index, bounds)
+    made, sizes = _rows(
+        {name: [each.value, *each.tangents, *each.seconds] for name, each in taken.items()}
+    )
+    made = program.advance(index, made)
+    moduli, widths = _rows({name: _moduli(each, boxes) for name, each in taken.items()})
+    moduli = program.moduli(index, moduli)
     terms = sum(each.value[0].numel() for each in taken.values()) + len(stage.steps)
     found = {}
     for name in stage.live_out:
-        zero, value, *derivatives = _parts(made[name], 6)
-        least, size, *largest = _parts(moduli[name], 6)
+        zero, value, *derivatives = _parts(made[name], sizes)
+        least, size, *largest = _parts(moduli[name], widths)
         u, v, *second = (derivative - zero for derivative in derivatives)
         # Rounding is relative to the sum of the moduli of all terms, the offset among them.
         slack = (terms + 8) * EPS
@@ -154,7 +145,9 @@ def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Li
         turn, bend, tilt = (each + slack * least for each in (turn, bend, tilt))
         rounding = rounding + slack * (2 * least + size)
         tangents, seconds = torch.stack([u, v]), torch.stack(second)
-        each = Followed(value, tangents, seconds, turn, bend, tilt, spread, rounding)
+        tangents, seconds = (each.expand(-1, *value.shape) for each in (tangents, seconds))
+        bounds = (each.expand(value.shape) for each in (turn, bend, tilt, spread, rounding))
+        each = Followed(value, tangents, seconds, *bounds)
         radius = each.along(boxes.half.square().sum(1).sqrt())
         # Two bounds hold: that of the terms, and that of the second derivative.
         turn = torch.minimum(turn, each.curvature * radius * UPWARDS + tilt)
@@ -162,14 +155,41 @@ def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Li
     return found
 
 
-def _rows(*parts: Tensor) -> Tensor:
-    """A batch of zeros and of all parts: (1 + P * C, *shape)."""
-    return torch.cat([torch.zeros_like(parts[0][:1]), *parts])
+def _moduli(each: Followed, boxes: Boxes) -> list[Tensor]:
+    """The size of a value on boxes, and its bounds with the rounding of its derivatives."""
+    steep = _ROUNDING * _once(each.tangents, 1).abs().sum(0)
+    bent = _ROUNDING * _once(each.seconds, 1).abs().sum(0)
+    return [
+        each.value.abs() + each.reach(boxes.half),
+        _once(each.turn) + steep,
+        _once(each.bend) + bent,
+        _once(each.tilt) + steep,
+        each.spread,
+        each.rounding,
+    ]
 
 
-def _parts(rows: Tensor, count: int) -> list[Tensor]:
+def _once(part: Tensor, dim: int = 0) -> Tensor:
+    """A tensor that is the same for all boxes, as the derivatives of the input are, for one."""
+    return part.narrow(dim, 0, 1) if part.stride(dim) == 0 else part
+
+
+def _rows(live: Mapping[str, list[Tensor]]) -> tuple[dict[str, Tensor], list[int]]:
+    """Batches of zeros and of all parts of live values, and how many rows each part has."""
+    small = {name: [_once(part) for part in parts] for name, parts in live.items()}
+    sizes = [max(map(len, parts)) for parts in zip(*small.values(), strict=True)]
+    return {
+        name: torch.cat(
+            [torch.zeros_like(parts[0][:1])]
+            + [part.expand(size, *part.shape[1:]) for part, size in zip(parts, sizes, strict=True)]
+        )
+        for name, parts in small.items()
+    }, sizes
+
+
+def _parts(rows: Tensor, sizes: list[int]) -> list[Tensor]:
     """The result at zero, and the parts of a batch."""
-    return [rows[:1], *rows[1:].chunk(count)]
+    return [rows[:1], *torch.split(rows[1:], sizes)]
 
 
 def _joined(parts: list[Followed]) -> Followed:
