@@ -31,6 +31,7 @@ SOURCES = (
     "trace.c",
     "overlay_values.c",
     "integrals.c",
+    "tables.c",
     "loops.c",
     "pool.c",
 )

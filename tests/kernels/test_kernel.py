@@ -407,6 +407,25 @@ def test_malformed_lines_are_refused(data: st.DataObject) -> None:
             kernel.fill(table, lines, SignRange.nothing())
 
 
+@pytest.mark.parametrize(("levels", "units"), [(0, 3), (1, 8), (2, 1), (7, 13), (64, 20)])
+def test_functions_of_tables(kernel: Kernel, levels: int, units: int) -> None:
+    level = torch.randn(levels, units).double().sort(0).values
+    level[levels // 2 + 1 :, ::3] = torch.inf  # units with fewer pieces
+    start, value, slope = torch.randn(3, levels + 1, units).double()
+    z = torch.randn(300, units).double()
+    z[:levels] = level  # a piece ends with its level
+    z[-1, 0] = torch.nan
+    piece = (level < z[:, None]).sum(1)
+    wanted = value.gather(0, piece) + (z - start.gather(0, piece)) * slope.gather(0, piece)
+    out = torch.empty_like(z)
+    kernel.table_values(z, (level, start, value, slope), out)
+    known = wanted.isfinite()
+    assert out[-1, 0].isnan()
+    assert torch.allclose(out[known], wanted[known], rtol=1e-12, atol=1e-12)
+    with pytest.raises(ValueError, match="do not belong"):
+        kernel.table_values(z, (level, start, value, slope[1:]), out)
+
+
 def test_arrays_must_be_contiguous(kernel: Kernel) -> None:
     with pytest.raises(ValueError, match="contiguous"):
         kernel.scan(torch.randn(4, 4).double().T, 0, 4, SignRange.nothing())

@@ -185,6 +185,14 @@ typedef struct {
     const double *first, *second; /* (vertices of the subdivision, width) */
 } sc_affine_pair;
 
+/* Functions of one variable each: a piece begins with `start`, where it has `value`, and goes on to
+ * the next level with `slope`. Fewer levels than others are filled up with infinite ones. */
+typedef struct {
+    int64_t units, levels;
+    const double *level;                 /* (levels, units), ascending */
+    const double *start, *value, *slope; /* (levels + 1, units) */
+} sc_tables;
+
 typedef struct sc_pool sc_pool;
 
 SC_EXPORT int64_t sc_version(void);
@@ -209,5 +217,7 @@ SC_EXPORT int sc_find_along(sc_pool *pool, const sc_crossings *crossings);
 SC_EXPORT int sc_rows_between(sc_pool *pool, const double *table, int64_t rows, int64_t width,
                               const int64_t *before, const double *s, int64_t count,
                               int64_t rectified, double *out);
+SC_EXPORT int sc_table_values(sc_pool *pool, const sc_tables *tables, const double *z, int64_t rows,
+                              double *out);
 SC_EXPORT int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table,
                              sc_sign_range *sign_range);

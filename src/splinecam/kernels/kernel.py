@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from ctypes import addressof, byref
 from dataclasses import dataclass
 from math import prod
@@ -25,6 +26,7 @@ from splinecam.kernels.library import (
     RefinedStruct,
     SettingsStruct,
     SignRangeStruct,
+    TablesStruct,
     library,
 )
 from splinecam.kernels.refined import History, KernelMesh, Overlaid, mesh_struct
@@ -309,6 +311,19 @@ class Kernel:
         size = table.shape[0], width, _address(before), _address(s), before.shape[0]
         self._call("sc_rows_between", _address(table), *size, int(rectified), _address(out))
         return out
+
+    def table_values(self, z: Tensor, pieces: Sequence[Tensor], out: Tensor) -> None:
+        """Write functions of one variable each, of n units, at z (B, *shape).
+
+        pieces: levels (K, n), and of every piece where it begins, its value there and its slope,
+        (K + 1, n) each. Units with fewer levels have infinite ones at the end.
+        """
+        count, units = pieces[0].shape
+        shapes = {tuple(each.shape) for each in pieces[1:]}
+        if shapes != {(count + 1, units)} or prod(z.shape[1:]) != units or out.shape != z.shape:
+            raise ValueError("the tables do not belong to the units")
+        tables = TablesStruct(units, count, *map(_address, pieces))
+        self._call("sc_table_values", byref(tables), _address(z), z.shape[0], _address(out))
 
     def _call(self, name: str, *arguments: Any) -> str:
         status = STATUS[getattr(self._lib, name)(self._pool, *arguments)]

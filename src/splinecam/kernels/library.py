@@ -28,10 +28,11 @@ __all__ = [
     "RefinedStruct",
     "SettingsStruct",
     "SignRangeStruct",
+    "TablesStruct",
     "library",
 ]
 
-VERSION = 5  # of the interface, as sc_version() returns it
+VERSION = 6  # of the interface, as sc_version() returns it
 
 STATUS = {
     0: "done",
@@ -48,6 +49,7 @@ SettingsStruct, RefinedStruct = _STRUCTURES["sc_settings"], _STRUCTURES["sc_refi
 SignRangeStruct, LinesStruct = _STRUCTURES["sc_sign_range"], _STRUCTURES["sc_lines"]
 DenseStruct, CrossingsStruct = _STRUCTURES["sc_dense"], _STRUCTURES["sc_crossings"]
 OverlaidStruct, AffinePairStruct = _STRUCTURES["sc_overlaid"], _STRUCTURES["sc_affine_pair"]
+TablesStruct = _STRUCTURES["sc_tables"]
 
 _log = logging.getLogger("splinecam")
 _ENDINGS = {"win32": "dll", "darwin": "dylib"}
