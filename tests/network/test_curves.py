@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from splinecam._util.tolerances import EPS
+from splinecam._util.tolerances import EPS, SINGLE_EPS
 from splinecam.network.curves import (
     Cosine,
     Curve,
@@ -162,6 +162,19 @@ def test_values_and_derivatives_are_accurate(index: int) -> None:
         size = max(1, *(abs(x) for x in exact))
         assert off[1] <= EPS * (16 * abs(slope) + 4 * abs(at * curvature)) + noise * size, at
         assert off[2] <= EPS * (16 + 4 * at * at) * abs(curvature) + noise * size, at
+
+
+@pytest.mark.parametrize("curve", [Gelu(), GeluTanh(), Silu(), Tanh(), Scaled(Silu(), 2.0, -1.5)])
+def test_values_in_single_precision(curve: Curve) -> None:
+    noise = curve.single_noise
+    assert noise is not None
+    z = torch.cat(
+        [4 * random(20_000), 300 * random(5_000), torch.exp(20 * random(5_000)), levels()]
+    )
+    z = torch.cat([z, -z])
+    off = (curve.value(z.float()).double() - curve.value(z)).abs()
+    slope = curve.slope_bound(z - 1e-6 * z.abs(), z + 1e-6 * z.abs())
+    assert (off <= SINGLE_EPS * ((slope + noise) * z.abs() + 2.0**-64)).all()
 
 
 @every_curve

@@ -25,6 +25,7 @@ __all__ = [
     "PLANAR",
     "SAFETY",
     "SHORT_SIDE",
+    "SINGLE_EPS",
     "SLOPE_PRECISION",
     "SMALLEST_DOMAIN",
     "THINNEST",
@@ -36,6 +37,9 @@ __all__ = [
 ]
 
 EPS = 2.0**-52
+
+# The same for functions in single precision, whose fast versions are off by some ulp.
+SINGLE_EPS = 2.0**-22
 
 # How far two ways to compute a convolution in float64 may differ, in itself and relatively.
 CONVOLUTION_PRECISION = 1e-10

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from splinecam._util.tolerances import EPS
+from splinecam._util.tolerances import EPS, SINGLE_EPS
 from splinecam.arrangement.signs import Signs
 from splinecam.network.curves import Curve
 from splinecam.network.nonlinearities import Nonlinearity, Operation
@@ -53,22 +53,33 @@ class _Applied(torch.autograd.Function):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SmoothScalar(Nonlinearity):
-    """A smooth function of one variable, applied to the n units of a live value."""
+    """A smooth function of one variable, applied to the n units of a live value.
+
+    single: whether its values are computed in single precision, without derivatives.
+    """
 
     curve: Curve
+    single: bool = False
 
     def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
+        if self.single:
+            return self.curve.value(argument.float()).to(argument)
         return apply_curve(argument, self.curve)
 
     @property
+    def eps(self) -> float:
+        """The unit of the errors of results."""
+        return SINGLE_EPS if self.single else EPS
+
+    @property
     def rounding(self) -> float:
-        """The error of a result in units of EPS, relative to the result."""
-        return self.curve.rounding
+        """The error of a result in units of ``eps``, relative to the result."""
+        return 0.0 if self.single else self.curve.rounding
 
     @property
     def noise(self) -> float:
-        """The error of a result in units of EPS, relative to the argument, beside that."""
-        return self.curve.noise
+        """The error of a result in units of ``eps``, relative to the argument, beside that."""
+        return (self.curve.single_noise or 0.0) if self.single else self.curve.noise
 
     def functions(
         self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
@@ -83,7 +94,7 @@ class SmoothScalar(Nonlinearity):
         magnitude = self.curve.value_bound(low, high)
         error = self.curve.slope_bound(low, high) * bound.error
         noise = self.noise * torch.maximum(low.abs(), high.abs())
-        return Bound(magnitude, error + EPS * (self.rounding * magnitude + noise))
+        return Bound(magnitude, error + self.eps * (self.rounding * magnitude + noise))
 
     def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Nonlinearity:
         curve = self.curve.to(device)

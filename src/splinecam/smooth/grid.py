@@ -85,6 +85,11 @@ class CellBounds:
             tables.append(_doubled(tables[-1], 1 << k))
         return cls(grid, tables)
 
+    @property
+    def branch(self) -> Tensor:
+        """(n,) the largest distance between the network and a smooth function."""
+        return self.tables[0][:, :, 1].amax((0, 1))
+
     def largest(self, boxes: Tensor) -> Tensor:
         """The bounds on boxes (N, 4), lowest u and v and highest u and v: (N, 2, n)."""
         end = torch.tensor(self.grid.counts, device=boxes.device) - 1

@@ -1,4 +1,4 @@
-"""Tables of smooth functions: knots where the curvature is, and values that halve the error."""
+"""Tables of smooth functions: knots where the curvature is, and errors that average to zero."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ def piecewise_linear(
 def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tables:
     """Tables of a function on intervals [low, high] that are off by about tolerance, (n,) each.
 
-    A chord over a width h is off by |f''| h^2 / 8, and by half of that if it is shifted, so knots
-    are as dense as the root of |f''|.
+    A chord over a width h is off by |f''| h^2 / 8 in the middle, so knots are as dense as the root
+    of |f''|. It is shifted by two thirds of that, after which it is off by 0 on average: errors of
+    many units cancel in sums better than if each had its least maximum, half of that.
     """
     width = high - low
     # Where units have no influence, any error is allowed, but functions may be steep far outside.
@@ -74,7 +75,7 @@ def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tab
     deviation = torch.where(place[:-1] < last, deviation, deviation.gather(0, last - 1))
     ends = deviation[:1], deviation.gather(0, last - 1)
     around = torch.cat([ends[0], deviation]) + torch.cat([deviation, ends[1]])
-    values = exact + around / 4
+    values = exact + around / 3
     rise = values[1:] - values[:-1]
     width = filled[1:] - filled[:-1]
     within = place[:-1] < last

@@ -18,6 +18,7 @@ from splinecam.smooth.followed import UPWARDS, Followed, norm
 __all__ = ["Corners", "through_layer"]
 
 _BESIDE = 2.0**-1000  # beside a kink at zero
+_UNDERFLOW = 2.0**-64  # beside relative errors: what single precision takes for zero is smaller yet
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ def _through_scalar(
     # Of arguments and results anywhere in the box.
     far, steepest = torch.maximum(low.abs(), high.abs()), slopes.largest + slopes.jumps
     size = value.abs() + steepest * torch.maximum(high - z, z - low)
-    rounding = EPS * (layer.rounding * size + (steepest + layer.noise) * far)
+    eps = layer.eps if isinstance(layer, SmoothScalar) else EPS
+    rounding = eps * (layer.rounding * size + (steepest + layer.noise) * far + _UNDERFLOW)
     # Differences of both signs have their largest width if slopes have both signs.
     rising, falling = (
         torch.minimum(slopes.variation + slope, slopes.largest).clamp(min=0)

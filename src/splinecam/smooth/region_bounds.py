@@ -21,7 +21,7 @@ __all__ = ["Compared", "Inside", "outputs_at"]
 
 _DEEPEST = 24  # how often a triangle is quartered at most
 _BLOCK = 1 << 16  # triangles at a time
-_MOST = 1 << 25  # triangles in all
+_MOST, _OF_EACH = 1 << 25, 1 << 6  # triangles in all, or of each face on average
 
 
 def outputs_at(program: Program, domain: Domain, uv: Tensor) -> Tensor:
@@ -77,13 +77,13 @@ class Compared:
         """The bounds of some faces, (N, n), from triangles that are as small as need be."""
         found = errors.new_zeros((len(faces), errors.shape[1]))
         stack = [(0, each) for each in _fans(self.mesh, faces, self.values, errors)]
-        looked_at = 0
+        looked_at, most = 0, max(_MOST, _OF_EACH * len(faces))
         while stack:
             depth, some = stack.pop()
             looked_at += len(some.owner)
-            if looked_at > _MOST:
+            if looked_at > most:
                 raise LimitError(
-                    f"Bounds on the second derivative of the network are so large that {_MOST:,} "
+                    f"Bounds on the second derivative of the network are so large that {most:,} "
                     "triangles are too few to show how far it is from the result. Allow a larger "
                     "error, or choose a smaller domain."
                 )

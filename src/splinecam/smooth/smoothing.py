@@ -21,7 +21,7 @@ from splinecam.smooth.grid import Grid, scattered
 from splinecam.smooth.inside import KinkedInside, SmoothInside
 from splinecam.smooth.knots import Tables
 from splinecam.smooth.region_bounds import Compared, Inside, outputs_at
-from splinecam.smooth.replacing import choose_tables, first_scale, replaced
+from splinecam.smooth.replacing import choose_tables, first_scale, in_single, replaced
 from splinecam.smooth.survey import LayerSurvey, Survey, survey, with_influence
 from splinecam.smooth.tolerance import Tolerance
 
@@ -29,9 +29,10 @@ __all__ = ["Smoothed", "smoothed"]
 
 _COARSEST, _FINEST = 32, 256  # cells along the domain's longer side
 _BLUNT = 2.0  # bounds on second derivatives so many times larger than these call for finer cells
-_FILLED = 0.72  # the share of the tolerance that errors at some points may fill
+_FILLED = 0.78, 0.87  # the share of the tolerance that errors at some points are to fill
+_ROUNDED = 2.0**-6  # the share of the tolerance that rounding in single precision may be
 _POINTS = 1 << 12
-_SEARCHES = 3  # steps to find the scale of all errors
+_SEARCHES = 5  # steps at most to find the scale of all errors
 _ATTEMPTS = 10
 _GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
 # How large errors may be before regions are refined: so many times the tolerance, or this part of
@@ -39,7 +40,7 @@ _GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is
 # is certain anyway, and triangles along the boundary are hardly fewer.
 _COARSE, _ROUGH = 32.0, 2.0**-3
 _LEAST = 2.0**-20
-_STEP = 0.8  # of the scale, from one attempt to the next at most
+_STEP = 0.9  # of the scale, from one attempt to the next at most
 _TOO_LARGE = (
     "Outputs of the network, or bounds on its derivatives, are too large for float64 somewhere on "
     "the domain. Choose a smaller domain."
@@ -81,10 +82,12 @@ def smoothed(
     undecided: if given, regions are refined where their class is uncertain until that is at most
     this share of the domain; other regions may be further from the network than the tolerance.
     """
-    found = _surveyed(real, domain)
-    inner = found.values[found.bounds.grid.inner]  # cells at the border have centres outside
-    more = outputs_at(real, domain, _spread(domain).to(real.device))
-    allowed = tolerance.allowed(torch.cat([inner, more]))
+    found, allowed = _allowed(in_single(real), domain, tolerance)
+    precise = _finite(found) and bool((found.bounds.branch <= _ROUNDED * allowed).all())
+    if found.program is not real and not precise:
+        found, allowed = _allowed(real, domain, tolerance)
+    if not _finite(found):
+        raise SplineCamError(_TOO_LARGE)
     if undecided is None:
         return _replaced(real, domain, found, allowed, run)
     extent = found.values.amax(0) - found.values.amin(0)
@@ -94,7 +97,7 @@ def smoothed(
     bounded = refined(
         Bounded(coarse.outcome.mesh, coarse.outcome.output, coarse.bounds),
         network,
-        _inside(real, domain, found),
+        _inside(domain, found),
         Goal(allowed, undecided, max_regions=max_regions, memory=memory),
         len(real.layers),
     )
@@ -102,14 +105,21 @@ def smoothed(
     return replace(coarse, outcome=outcome, tolerance=allowed, bounds=bounded.bounds, refined=True)
 
 
-def _surveyed(real: Program, domain: Domain) -> Survey:
+def _allowed(program: Program, domain: Domain, tolerance: Tolerance) -> tuple[Survey, Tensor]:
+    """A network on cells, and the error (n,) that each of its outputs may have."""
+    found = _surveyed(program, domain)
+    inner = found.values[found.bounds.grid.inner]  # cells at the border have centres outside
+    more = outputs_at(program, domain, _spread(domain).to(program.device))
+    return found, tolerance.allowed(torch.cat([inner, more]))
+
+
+def _surveyed(program: Program, domain: Domain) -> Survey:
     """Look at the network on cells that are small enough for bounds to be close."""
     resolution = _COARSEST
     while True:
-        found = survey(real, domain, Grid.of(domain, resolution, real.device))
+        found = survey(program, domain, Grid.of(domain, resolution, program.device))
         # Bounds of networks with kinks are those of regions, not of cells.
         if resolution == _FINEST or found.kinked or found.bluntness < _BLUNT:
-            _require_finite(found)
             return found
         resolution *= 2
 
@@ -122,11 +132,10 @@ def _spread(domain: Domain) -> Tensor:
     return (corners.repeat(2, 1) * (1 - share) + ends * share).view(-1, 2)
 
 
-def _require_finite(found: Survey) -> None:
-    """Raise an error if the network, or a bound on it, is too large for float64."""
+def _finite(found: Survey) -> bool:
+    """Whether the network, and the bounds on it, are not too large for their numbers."""
     bounds = found.bounds.tables[0]
-    if not bool(torch.isfinite(found.values).all() & torch.isfinite(bounds).all()):
-        raise SplineCamError(_TOO_LARGE)
+    return bool(torch.isfinite(found.values).all() & torch.isfinite(bounds).all())
 
 
 def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run: Run) -> Smoothed:
@@ -138,8 +147,8 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
         tables = choose_tables(layers, scale)
         program = replaced(real, tables)
         outcome = run(program)
-        inside = _inside(real, domain, found)
-        network = partial(outputs_at, real, domain)
+        inside = _inside(domain, found)
+        network = partial(outputs_at, found.program, domain)
         compared = Compared(outcome.mesh, outcome.output, network, inside, _GOAL * allowed)
         # Maps follow from values at vertices, which are rounded.
         bounds = compared.region_bounds() + SAFETY * outcome.error
@@ -156,18 +165,24 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
     )
 
 
-def _inside(real: Program, domain: Domain, found: Survey) -> Inside:
+def _inside(domain: Domain, found: Survey) -> Inside:
     """How far the network may be from a plane inside of polygons."""
-    return KinkedInside(real, domain) if found.kinked else SmoothInside(found.bounds)
+    return KinkedInside(found.program, domain) if found.kinked else SmoothInside(found.bounds)
 
 
+@torch.inference_mode()
 def _scale(layers: dict[str, LayerSurvey], real: Program, domain: Domain, allowed: Tensor) -> float:
     """How large the errors of tables may be, from those of the outputs at some points."""
-    scale = first_scale(layers)
+    scale, largest = first_scale(layers), 0.0
     x = domain.embed(scattered(domain, _POINTS, real.device))
     wanted = real(x).flatten(1)
+    least, most = _FILLED
     for _ in range(_SEARCHES):
         off = replaced(real, choose_tables(layers, scale))(x).flatten(1) - wanted
-        excess = float((off.abs() / allowed).max()) / _FILLED
-        scale /= max(excess, _LEAST)
-    return scale
+        filled = float((off.abs() / allowed).max())
+        if filled <= most:
+            largest = max(largest, scale)
+            if filled >= least:
+                break
+        scale *= (least + most) / 2 / max(filled, _LEAST)
+    return largest or scale

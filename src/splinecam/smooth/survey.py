@@ -17,7 +17,7 @@ from splinecam.smooth.followed import Followed, norm
 from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, Grid
 
-__all__ = ["LayerSurvey", "Survey", "survey", "with_influence"]
+__all__ = ["LayerSurvey", "Survey", "all_smooth", "survey", "with_influence"]
 
 _POINTS = 1 << 10  # at which derivatives are taken
 _OUTPUTS = 16  # of so many outputs at most
@@ -52,26 +52,35 @@ class LayerSurvey:
 class Survey:
     """A network on the cells of a grid.
 
-    layers: the smooth ones by name; values: (C, n) the outputs at the centres; bounds: on the
-    outputs of the cells, close ones if there are no kinks. bluntness: how many times larger than
-    second derivatives at the centres bounds on them are; kinked: whether layers have kinks.
+    program: the network, with its rounding; layers: the smooth ones by name; values: (C, n) the
+    outputs at the centres; bounds: on the outputs of the cells, close ones if there are no kinks.
+    bluntness: how many times larger than second derivatives at the centres bounds on them are.
     """
 
+    program: Program
     layers: dict[str, LayerSurvey]
     values: Tensor
     bounds: CellBounds
     bluntness: float
-    kinked: bool
+
+    @property
+    def kinked(self) -> bool:
+        """Whether the layers are not all smooth."""
+        return not all_smooth(self.program)
+
+
+def all_smooth(program: Program) -> bool:
+    """Whether no layer of a network has kinks."""
+    layers = program.layers
+    return all(isinstance(layer, SmoothScalar) and not layer.curve.kinks for layer in layers)
 
 
 def survey(program: Program, domain: Domain, grid: Grid) -> Survey:
     """Look at a network on the cells of a grid."""
     layers: dict[str, LayerSurvey] = {}
-    boxes, kinked = grid.boxes, False
+    boxes = grid.boxes
 
     def visit(layer: Nonlinearity, argument: Followed, reach: Tensor) -> None:
-        nonlocal kinked
-        kinked = kinked or not isinstance(layer, SmoothScalar) or bool(layer.curve.kinks)
         if isinstance(layer, SmoothScalar):
             seen = _look(layer, argument, reach, len(boxes))
             known = layers.get(layer.name)
@@ -80,7 +89,8 @@ def survey(program: Program, domain: Domain, grid: Grid) -> Survey:
     found = follow(program, domain, boxes, visit=visit)
     bounds, exact = found.curvature.amax(), norm(found.seconds).amax()
     bluntness = float(bounds / (exact + torch.finfo(exact.dtype).tiny))
-    return Survey(layers, found.value.flatten(1), CellBounds.of(grid, found), bluntness, kinked)
+    cells = CellBounds.of(grid, found)
+    return Survey(program, layers, found.value.flatten(1), cells, bluntness)
 
 
 def _look(layer: SmoothScalar, argument: Followed, reach: Tensor, count: int) -> LayerSurvey:

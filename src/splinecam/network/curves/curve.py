@@ -110,6 +110,15 @@ class Curve(ABC):
         """The error of values in units of EPS, relative to the argument, beside ``rounding``."""
         return 0.0
 
+    @property
+    def single_noise(self) -> float | None:
+        """The error of values in single precision, relative to the argument, or None.
+
+        It is in units of SINGLE_EPS, and the error that a rounded argument makes is not in it. None
+        stands where single precision is not much faster, or loses more than that.
+        """
+        return None
+
     def to(self, device: torch.device) -> Curve:
         """The same function for tensors on a device."""
         return self

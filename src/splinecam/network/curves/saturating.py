@@ -26,6 +26,10 @@ class Tanh(Curve):
     def name(self) -> str:
         return "tanh"
 
+    @property
+    def single_noise(self) -> float:
+        return 1.0
+
     def value(self, z: Tensor) -> Tensor:
         return torch.tanh(z)
 

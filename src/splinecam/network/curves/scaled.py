@@ -12,8 +12,6 @@ from splinecam.network.curves.curve import Curve
 
 __all__ = ["Scaled"]
 
-_LARGEST = torch.finfo(torch.float64).max
-
 
 @dataclass(frozen=True)
 class Scaled(Curve):
@@ -34,6 +32,11 @@ class Scaled(Curve):
     @property
     def noise(self) -> float:
         return abs(self.factor * self.rate) * self.base.noise
+
+    @property
+    def single_noise(self) -> float | None:
+        noise = self.base.single_noise
+        return None if noise is None else abs(self.factor * self.rate) * (noise + 1)
 
     @property
     def kinks(self) -> tuple[tuple[float, float], ...]:
@@ -67,7 +70,8 @@ class Scaled(Curve):
 
     def _inner(self, z: Tensor) -> Tensor:
         """The base's argument, which stays finite."""
-        return (self.rate * z).clamp(-_LARGEST, _LARGEST)
+        largest = torch.finfo(z.dtype).max
+        return (self.rate * z).clamp(-largest, largest)
 
     def _ends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """The interval of the base's argument."""
