@@ -189,7 +189,8 @@ def _through_maximum(
     value, wide = (each.reshape(count, -1)[:, groups] for each in (sign * argument.value, reach))
     winner = value.argmax(2, keepdim=True)
     unit = groups.expand(count, -1, -1).gather(2, winner)
-    may_win = (value + wide >= (value - wide).gather(2, winner)) & (groups != unit)
+    behind = value + wide < (value - wide).gather(2, winner)  # false where these are no numbers
+    may_win = ~behind & (groups != unit)
     box, group, place = may_win.nonzero().unbind(1)
     first = torch.arange(count, device=box.device) * argument.value[0].numel()
     winners = first[:, None] + unit[:, :, 0]

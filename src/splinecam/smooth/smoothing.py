@@ -119,7 +119,8 @@ def _surveyed(program: Program, domain: Domain) -> Survey:
     while True:
         found = survey(program, domain, Grid.of(domain, resolution, program.device))
         # Bounds of networks with kinks are those of regions, not of cells.
-        if resolution == _FINEST or found.kinked or found.bluntness < _BLUNT:
+        enough = math.inf if found.kinked else _BLUNT
+        if resolution == _FINEST or found.bluntness < enough:
             return found
         resolution *= 2
 
