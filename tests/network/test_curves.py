@@ -296,3 +296,11 @@ def test_a_softplus_that_jumps_says_so() -> None:
     assert off.max() > 1e-9
     assert (off <= curve.rounding * EPS * curve.value(z)).all()
     assert Softplus(-1.0).rounding < 100
+
+
+def test_a_gpu_multiplies_by_a_rounded_sixth() -> None:
+    """torch's hardswish on a GPU is off by 2^-25 of itself, which bounds count there."""
+    sixth = float(torch.tensor(1 / 6, dtype=torch.float32))
+    on_gpu = Scaled(Hardswish(), 2.0, -1.0).to(torch.device("cuda"))
+    assert abs(6 * sixth - 1) <= EPS * on_gpu.rounding < 4e-8
+    assert on_gpu.to(torch.device("cpu")).rounding == 12

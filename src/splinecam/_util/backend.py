@@ -37,6 +37,7 @@ class Backend:
     maxima of small windows. convolves_by_product: convolutions are faster as products of matrices.
     walks_faces: follow the boundary of all faces node by node, instead of in steps of 1, 2, 4, ...
     nodes. doublings: how often steps are doubled before the host asks whether they are enough.
+    rough_hardswish: torch multiplies by a sixth in single precision, also numbers of float64.
     """
 
     activations: int
@@ -57,6 +58,7 @@ class Backend:
     convolves_by_product: bool
     walks_faces: bool
     doublings: int
+    rough_hardswish: bool
 
 
 CPU = Backend(
@@ -78,6 +80,7 @@ CPU = Backend(
     convolves_by_product=False,
     walks_faces=True,
     doublings=1,
+    rough_hardswish=False,
 )
 CUDA = Backend(
     activations=1 << 28,
@@ -98,6 +101,7 @@ CUDA = Backend(
     convolves_by_product=True,
     walks_faces=False,
     doublings=4,
+    rough_hardswish=True,
 )
 
 _CHANGES: ContextVar[dict[str, Any]] = ContextVar("_CHANGES", default={})  # noqa: B039

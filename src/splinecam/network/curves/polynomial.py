@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam.network.curves.curve import Curve, Shape
 
 __all__ = ["Hardswish", "Power"]
@@ -44,11 +45,23 @@ class Power(Curve):
 
 @dataclass(frozen=True)
 class Hardswish(Curve):
-    """``z min(max(z + 3, 0), 6) / 6``, with kinks at -3 and 3."""
+    """``z min(max(z + 3, 0), 6) / 6``, with kinks at -3 and 3.
+
+    rough: whether torch multiplies by a sixth in single precision.
+    """
+
+    rough: bool = False
 
     @property
     def name(self) -> str:
         return "hardswish"
+
+    @property
+    def rounding(self) -> float:
+        return 8.0 + (2.0**27 if self.rough else 0.0)  # the sixth is too large by 2^-25 of itself
+
+    def to(self, device: torch.device) -> Hardswish:
+        return replace(self, rough=backend_of(device).rough_hardswish)
 
     def value(self, z: Tensor) -> Tensor:
         return z * ((z + 3).clamp(0, 6) / 6)

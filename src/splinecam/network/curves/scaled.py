@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -24,6 +24,9 @@ class Scaled(Curve):
     @property
     def name(self) -> str:
         return self.base.name
+
+    def to(self, device: torch.device) -> Scaled:
+        return replace(self, base=self.base.to(device))
 
     @property
     def rounding(self) -> float:
