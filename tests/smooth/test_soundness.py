@@ -12,12 +12,14 @@ import splinecam as sc
 from high_precision import SMOOTH, Call, Residual, Snake, largest_share, maps_at
 from splinecam.geometry.frame import Frame
 from splinecam.network.capture import capture
+from splinecam.network.curves import Exp
 from splinecam.smooth import region_bounds
 from splinecam.smooth.circles import squared_radii
 from splinecam.smooth.followed import Boxes, Followed
 from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, Grid
 from splinecam.smooth.inside import KinkedInside
+from splinecam.smooth.knots import tables_of
 from splinecam.smooth.layer_bounds import through_layer
 from splinecam.testing import assert_same_cells, exact_partition
 
@@ -162,6 +164,28 @@ def test_numbers_beyond_float64_are_an_error(kinked):
     model = nn.Sequential(*steps, nn.Linear(2, 2), exp, nn.Linear(2, 2), exp, nn.Linear(2, 1))
     with pytest.raises(sc.SplineCamError, match="too large for float64"):
         sc.partition(model, sc.Domain.box(-1e3, 1e3), smooth=1e-2, progress=False)
+
+
+def test_a_rival_beyond_float64_may_win_a_maximum():
+    """Where the slopes of exp are infinite, no bound is a number, and none may be finite."""
+    exp = Call("exp", torch.exp)
+    steps = nn.Linear(2, 2), exp, nn.Unflatten(1, (1, 2)), nn.MaxPool1d(2), nn.Flatten(), nn.ReLU6()
+    model = nn.Sequential(*steps, nn.Linear(1, 1)).double()
+    model[0].weight.data[:], model[0].bias.data[:] = 0, torch.tensor([1.0, -10.0])
+    model[0].weight.data[1, 0] = 7.2  # at 10 it is ahead of the unit that is ahead at 0
+    domain = sc.Domain.box(-100, 100)
+    corners = Frame.of(domain).to_local(domain.corners)
+    assert not KinkedInside(capture(model, (2,), smooth=True), domain)(corners[None])[0].isfinite()
+
+
+def test_tables_where_units_are_constant_or_soon_too_large():
+    zero = nn.Linear(3, 2)
+    zero.weight.data[:] = 0
+    model = nn.Sequential(nn.Linear(2, 3), nn.ELU(0.4), zero, nn.Hardswish())
+    part = sc.partition(model, sc.Domain.box(-2, 2), smooth="30%", progress=False)
+    assert part.bound.amax() <= 1e-9
+    low, high, tolerance = torch.tensor([[-1.0, -300.0], [1.0, 400.0], [1.0, 1e3]]).double()
+    assert tables_of(Exp(), low, high, tolerance).value.isfinite().all()
 
 
 def test_bounds_that_need_too_many_triangles_are_an_error(monkeypatch):

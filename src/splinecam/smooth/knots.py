@@ -63,7 +63,10 @@ def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tab
     margin = torch.maximum(margin, 2.0**-20 * torch.maximum(low.abs(), high.abs()) + 2.0**-40)
     # Knots in the middle of all ranges would make lines that meet in the middle of the domain.
     more = torch.arange(len(low), device=low.device) * _UNEVEN % 1
-    low, high = low - margin, high + (1 + more) * margin
+    low, high = (
+        torch.where(torch.isfinite(curve.value(wider)), wider, end)  # exp is soon too large
+        for end, wider in ((low, low - margin), (high, high + (1 + more) * margin))
+    )
     knots = _knots(curve, low, high, tolerance)
     pieces = torch.isfinite(knots).sum(0) - 1
     last = pieces.view(1, -1)
@@ -99,7 +102,7 @@ def _knots(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tensor
     amount = torch.cumulative_trapezoid(density, z)
     amount = torch.cat([amount.new_zeros(1), amount])
     begin, end = (_interpolate(each, z, amount) for each in (low, high))
-    pieces = torch.ceil((end - begin) / (4 * tolerance.sqrt())).clamp(1, _MOST)
+    pieces = torch.ceil((end - begin) / (4 * tolerance.clamp(min=_TINY).sqrt())).clamp(1, _MOST)
     least = 2.0**-20 * (float(amount[-1]) + _TINY) / (last - first)
     amount = amount + least * (z - first)  # it has an inverse
     begin, end = (_interpolate(each, z, amount) for each in (low, high))
