@@ -32,6 +32,7 @@ def add_curve(builder: GraphBuilder, node: fx.Node, curve: Curve, variable: Ref)
     rows = builder.batch.rows(values if isinstance(values, Tensor) else values[0])
     if rows is None:
         return MIXES
+    curve = curve.to(builder.device)
     builder.add_results(node)
     builder.add_layer(
         SmoothScalar,
