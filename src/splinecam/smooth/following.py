@@ -27,6 +27,7 @@ from splinecam.smooth.layer_bounds import Corners, through_layer
 
 __all__ = ["follow"]
 
+_MOST = 1 << 26  # numbers of a tensor in a block, of which there are some dozens at a time
 _MIXING = -7046029254386353131, 2685821657736338717  # odd numbers without a pattern
 _ROUNDING = 2.0**-36  # of the derivatives that a stage makes, relative to their terms
 
@@ -44,12 +45,12 @@ def follow(
 ) -> Followed:
     """What is known of a network's output on boxes.
 
-    corners: (C, k, 2) of a convex polygon that touches all sides of each box. If they are given,
-    bounds hold on the polygon alone, and are closer.
+    corners: (C, k, 2) of a convex polygon that touches all sides of each box, so that the centre of
+    the box lies in it. If they are given, bounds hold on the polygon alone, and are closer.
     """
     widest = max([domain.dim, *program.widths])
     wide = widest if corners is None else widest * corners.shape[1]
-    step = max(1, 4 * backend_of(program.device).activations // wide)
+    step = max(1, min(4 * backend_of(program.device).activations, _MOST) // wide)
     found = []
     for some in torch.split(torch.arange(len(boxes), device=program.device), step):
         live = {program.input_name: _entry(domain, boxes[some])}
