@@ -149,6 +149,7 @@ _BOX = partial(sc.Domain.box, -1.0, 1.0)
 _PLANE = partial(sc.Domain.around, [0.0] * 784, side=2.0, seed=1)
 _BOUNDARY = {"refine": "boundary", "undecided": 1e-3}
 _GELU = partial(smooth_perceptron, nn.GELU, 2, 64, 64, 1)
+_SELU = partial(smooth_perceptron, nn.SELU, 2, 64, 64, 1)
 _SILU = partial(smooth_perceptron, nn.SiLU, 784, 50, 50, 50, 10)
 
 WORKLOADS = {
@@ -159,6 +160,7 @@ WORKLOADS = {
     "silu784_50x3": SmoothWorkload(_SILU, _PLANE, 1e-2, limits={"seconds": 5.0}),
     "silu784_50x3_trained": SmoothWorkload(pattern_classifier, through_patterns, "1%"),
     "siren32x2": SmoothWorkload(sine_network, _BOX, "2%"),
+    "selu64x2_boundary": SmoothWorkload(_SELU, _BOX, 1e-3, _BOUNDARY),
     "cnn4_gelu_max": SmoothWorkload(pooled_network, partial(around_an_image, 12, 2.0), 1e-2),
 }
 
