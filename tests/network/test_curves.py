@@ -304,3 +304,10 @@ def test_a_gpu_multiplies_by_a_rounded_sixth() -> None:
     on_gpu = Scaled(Hardswish(), 2.0, -1.0).to(torch.device("cuda"))
     assert abs(6 * sixth - 1) <= EPS * on_gpu.rounding < 4e-8
     assert on_gpu.to(torch.device("cpu")).rounding == 12
+
+
+@pytest.mark.parametrize(("curve", "how"), [(Gelu(), "none"), (GeluTanh(), "tanh")], ids=str)
+def test_torch_rounds_far_below_zero_no_more_than_noise(curve: Curve, how: str) -> None:
+    z = torch.linspace(-12, -3, 1000, dtype=torch.float64)
+    off = (torch.nn.functional.gelu(z, approximate=how) - curve.value(z)).abs()
+    assert (off <= EPS * (8 * curve.value(z).abs() + curve.noise * z.abs())).all()

@@ -121,6 +121,10 @@ class GeluTanh(_Logistic):
     def name(self) -> str:
         return "gelu (tanh)"
 
+    @property
+    def noise(self) -> float:
+        return 2.0  # of torch's formula, whose terms cancel below zero
+
     def _inner(self, z: Tensor) -> Tensor:
         return sqrt(8 / pi) * z * (1 + _CUBIC * z * z)
 
