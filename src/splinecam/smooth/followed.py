@@ -69,7 +69,7 @@ class Followed:
         u, v = (self.along(half[:, k]) for k in (0, 1))
         straight = self.tangents[0].abs() * u + self.tangents[1].abs() * v
         smooth = (straight + self.turn * torch.hypot(u, v)) * UPWARDS
-        return smooth + self.spread + self.rounding
+        return smooth + self.spread + 2 * self.rounding
 
     def beyond_corners(self, square: Tensor) -> Tensor:
         """By how much the value in a polygon may be beyond those at its corners.
