@@ -490,7 +490,6 @@ WRONG = [
     ("w image.pt2 --weights weights.pt", "not for image.pt2"),
     ("w little.py:build --arg act=gelu", "1 (aten.gelu): it is not piecewise linear"),
     ("w little.py:build --arg act=gelu", "splinecam partition --smooth 1e-3 replaces it"),
-    ("w little.py:build --smooth 1e-3 --arg act=mixed --refine boundary", "Leave --refine out"),
     ("fixed.pt2 --around images.npy", "torch.zeros(2, 1, 6, 6)"),
     ("few.pt2 --around images.npy", "a batch of 0 to 64"),
     # what the domain is

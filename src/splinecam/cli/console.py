@@ -39,7 +39,6 @@ _OPTIONS = (
     ),
     (r"\bsmooth=", "--smooth"),
     (r'\brefine="boundary"', "--refine boundary"),
-    (r"\bLeave refine out\b", "Leave --refine out"),
     (r"\bsplinecam\.op_table\(\)", "splinecam ops"),
     (r"\bsc\.load\(path, model=model\), or part\.attach\(model\)", "--model MODEL"),
     (r"\bGive lo or hi as an array, or say which\b", "Say which"),
