@@ -34,7 +34,7 @@ settings.register_profile(
 settings.register_profile(
     "thorough", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("brief", settings.get_profile("default"), max_examples=50)
+settings.register_profile("brief", settings.get_profile("default"), max_examples=30)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
