@@ -217,9 +217,9 @@ SOURCES = [path for path in sorted((ROOT / "src").rglob("*")) if path.suffix in 
 FUNCTION = re.compile(r"^[A-Za-z_][\w\s*]*?\b(\w+)\(([^;{}()]*)\)\s*\{", re.M)
 
 
-def test_files_have_at_most_400_lines_unless_a_comment_says_why() -> None:
+def test_files_have_at_most_700_lines_unless_a_comment_says_why() -> None:
     texts = {path.name: path.read_text().splitlines() for path in SOURCES}
-    long = {name: lines for name, lines in texts.items() if len(lines) > 400}
+    long = {name: lines for name, lines in texts.items() if len(lines) > 700}
     marked = {name for name in long if re.search(r"\blong: \w", "\n".join(long[name][:20]))}
     assert {*long} - marked == set()
 
