@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.plot.colors import ColorOptions, color_regions
+from splinecam.plot.side_layout import SideLegend
 from splinecam.training import encoders
 from splinecam.training.frame_renderer import FrameRenderer
 
@@ -122,34 +121,47 @@ def test_ffmpeg_that_fails_is_quoted(parts: list[sc.Partition], tmp_path: Path, 
     assert list(tmp_path.iterdir()) == [script]
 
 
-class Page(HTMLParser):
-    """The tags of a page."""
+def test_a_page_is_that_of_the_viewer(parts: list[sc.Partition], tmp_path: Path):
+    watch = sc.watch(network(3, 0), BOX, every=1)
+    for _ in range(2):
+        watch.step(loss=1.0)
+    for subject in (watch, watch.run, parts):
+        movie = sc.movie(subject, tmp_path / "a.html", color="slope", progress=False)
+        sc.to_html(subject, tmp_path / "b.html", color="slope")
+        assert movie.frames == len(watch.run if subject is not parts else parts)
+        assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    names = ["first", "</script><b>", "last"]
+    sc.movie(dict(zip(names, parts, strict=True)), tmp_path / "a.html", progress=False)
+    sc.to_html(parts, tmp_path / "b.html", frames=names)
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    sc.movie(watch, tmp_path / "a.html", title=lambda shot: f"number {shot.step}")
+    recorded = [shot.partition for shot in watch.run]
+    sc.to_html(recorded, tmp_path / "b.html", frames=["number 0", "number 1"])
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: dict[str, dict[str, str | None]] = {}
-        self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags[tag] = dict(attrs)
+def test_what_surrounds_frames_is_drawn_once(
+    parts: list[sc.Partition], monkeypatch: pytest.MonkeyPatch
+):
+    drawn = []
+    draw = SideLegend.draw
+    monkeypatch.setattr(SideLegend, "draw", lambda self, to: drawn.append(1) or draw(self, to))
+    common = renderer(parts, names=["a", "b", "c"])
+    frames = [common.draw(part, "title") for part in (*parts, parts[0])]
+    assert len(drawn) == 2
+    assert np.array_equal(frames[0], frames[3])
+    assert not np.array_equal(frames[0], frames[1])
 
 
-def test_a_page_has_all_frames_a_slider_and_a_button(parts: list[sc.Partition], tmp_path: Path):
-    path = tmp_path / "training.html"
-    named = dict(zip(["first", "</script><b>", "last"], parts, strict=True))
-    movie = sc.movie(named, path, width=2.4, dpi=50, fps=8, progress=False)
-    text = path.read_text()
-    assert not re.search(r"https?:|//cdn|<link|src=\"[^d]", text)  # nothing from elsewhere
-    assert text.count("data:image/") == 3 + 1
-    assert text.count("</script>") == 1
-    assert "setInterval(advance, 125)" in text
-    tags = Page(text).tags
-    assert tags["input"]["type"] == "range"
-    assert tags["input"]["max"] == "2"
-    assert tags["input"]["aria-label"] == "Frame"
-    assert tags["button"]["type"] == "button"
-    assert tags["img"]["alt"] == "first"
-    assert (tags["img"]["width"], tags["img"]["height"]) == tuple(map(str, movie.size))
+def test_colours_of_a_gif_are_the_nearest_of_its_table():
+    random = np.random.default_rng(0)
+    frame = random.integers(0, 256, (20, 30, 3)).astype(np.uint8)
+    table = random.integers(0, 256, (40, 3))
+    nearest = encoders._NearestColors(table)
+    distance = ((frame[:, :, None].astype(int) - table) ** 2).sum(-1)
+    for _ in range(2):  # the second time it remembers
+        found = np.take_along_axis(distance, nearest(frame)[:, :, None].astype(int), -1)[:, :, 0]
+        assert np.array_equal(found, distance.min(-1))
 
 
 def test_a_movie_shows_itself_in_a_notebook(parts: list[sc.Partition], tmp_path: Path):
@@ -157,7 +169,7 @@ def test_a_movie_shows_itself_in_a_notebook(parts: list[sc.Partition], tmp_path:
     gif = sc.movie(parts, tmp_path / "a.gif", **options)
     page = sc.movie(parts, tmp_path / "b.HTML", **options)
     assert gif._repr_html_().startswith('<img src="data:image/gif;base64,R0lGOD')
-    assert page._repr_html_().startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
+    assert page._repr_html_().startswith('<iframe srcdoc="&lt;!doctype html&gt;')
     assert Path(gif).read_bytes()[:3] == b"GIF"
     wide, high = gif.size
     assert repr(gif) == f"Movie({tmp_path}/a.gif, 3 frames of {wide} x {high} pixels)"
@@ -214,6 +226,10 @@ def test_wrong_arguments_of_movie_are_rejected(parts: list[sc.Partition], tmp_pa
         sc.movie(parts, gif, ax=None)
     with pytest.raises(sc.FileError, match="no folder"):
         sc.movie(parts, tmp_path / "nowhere" / "a.gif", width=1, dpi=50, progress=False)
+    with pytest.raises(sc.FileError, match="no folder"):
+        sc.movie(parts, tmp_path / "nowhere" / "a.html", progress=False)
+    with pytest.raises(TypeError, match=r"no option 'linewidth'.*part\.plot"):
+        sc.movie(parts, tmp_path / "a.html", linewidth=1.0, progress=False)
     with pytest.raises(sc.FileError, match="is not there"):
         sc.movie(tmp_path / "run", gif)
     other = sc.partition(network(3, 0), sc.Domain.box(-1, 2), progress=False)

@@ -41,6 +41,7 @@ __all__ = [
     "Boundary",
     "Kind",
     "LevelSet",
+    "boundary_of",
     "check_kind",
     "decision_boundary",
     "level_set",
@@ -196,7 +197,14 @@ def decision_boundary(
     pair = None if classes is None else _pair(classes, n, part.names)
     if kind == "pairwise" and part.values.shape[1] > 1:
         return _pairwise(part, pair)
-    winners = winners_of(part, kind, level, whole=False)
+    found = boundary_of(part, winners_of(part, kind, level, whole=False), n, kind, level)
+    return found if pair is None else found.between(*pair)
+
+
+def boundary_of(
+    part: PartitionData, winners: Winners, n: int, kind: Kind, level: float
+) -> Boundary:
+    """The decision boundary between the winners among n classes, see ``decision_boundary``."""
     borders, mesh = winners.borders(), winners.overlay.mesh
     flip = (borders.sides[:, 0] < borders.sides[:, 1]) & (borders.sides >= 0).all(1)
     faces = mesh.halfedge_face().view(-1, 2)[borders.edge]
@@ -209,8 +217,7 @@ def decision_boundary(
     label = (borders.classes[:, 0] * n + borders.classes[:, 1])[kept]
     unresolved = unresolved_places(part, winners.overlay.ambiguities, "decision boundary")
     what = label, sides[kept], n, kind, unresolved, level
-    found = Boundary(part, points, segments, regions[kept], *what)
-    return found if pair is None else found.between(*pair)
+    return Boundary(part, points, segments, regions[kept], *what)
 
 
 def level_set(

@@ -13,7 +13,7 @@ from matplotlib.colors import is_color_like
 from torch import Tensor
 
 from splinecam._util.csr import lengths
-from splinecam.analysis.boundary import Boundary, decision_boundary
+from splinecam.analysis.boundary import Boundary, boundary_of, decision_boundary, winners_of
 from splinecam.analysis.class_names import class_number
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.analysis.undecided import class_band
@@ -212,7 +212,7 @@ def draw_boundary(
     part, light = content.part, ink_over(ax) == INK
     if not _boundary_shown(content, wanted):
         return
-    curves = decision_boundary(part, level=content.level) if find is None else find()
+    curves = _boundary(content) if find is None else find()
     if not len(curves):
         return
     if color is None:
@@ -225,6 +225,15 @@ def draw_boundary(
         lines = Lines(segments, colors=ink, line_width=width, zorder=zorder)
         ax.add_collection(lines, autolim=False)
         decorations.clip_to(lines, ax, part.domain)
+
+
+def _boundary(content: Content) -> Boundary:
+    """The decision boundary; where colours are classes, from the cells that they have found."""
+    part, level = content.part, content.level
+    if not content.by_class:
+        return decision_boundary(part, level=level)
+    winners = winners_of(part, "argmax", level, whole=True)
+    return boundary_of(part, winners, max(2, part.values.shape[1]), "argmax", level)
 
 
 def _boundary_shown(content: Content, wanted: bool | None) -> bool:

@@ -123,7 +123,11 @@ def light_of(rgba: Floats) -> Singles:
 
 def light_bytes(light: Singles) -> Pixels:
     """Amounts of light (h, w, 4) as bytes of a picture."""
-    alpha = light[:, :, 3:]
-    solid = np.maximum(alpha, np.finfo(np.float32).tiny)
-    rgb = np.sqrt(light[:, :, :3] / solid)
-    return np.asarray(255 * np.concatenate([rgb, alpha], 2) + 0.5, np.uint8)
+    found = np.sqrt(light)
+    partial = light[:, :, 3] < 1  # few of the pixels: those at the border of the domain
+    some = light[partial]
+    solid = np.maximum(some[:, 3:], np.finfo(np.float32).tiny)
+    found[partial] = np.concatenate([np.sqrt(some[:, :3] / solid), some[:, 3:]], 1)
+    found *= 255
+    found += 0.5
+    return found.astype(np.uint8)

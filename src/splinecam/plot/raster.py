@@ -9,8 +9,8 @@ left. The running sum along the row is therefore the number of the cell, in what
 that are close together come. Nothing is sorted, and rounding moves a border only by rounding.
 
 Where a cell is thinner than rounding, a point of the grid may lie on the wrong sides of both of its
-edges, and the sum may be the number of any cell. A second sum, of random marks of the cells, does
-not fit such a number; these few points are located one by one.
+edges, and the sum may be the number of any cell. The upper half of the same sum, of random marks of
+the cells, does not fit such a number; these few points are located one by one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from splinecam.plot.arrays import Floats, Ints, to_numpy
 __all__ = ["Cells", "Grid"]
 
 _BLOCK = 1 << 21  # crossings and points of the grid held at a time
-_MARKS = 1 << 31  # sums of so many of them are exact
+_HALF = 32  # bits of a cell's number; its mark is above them, and sums of both wrap exactly
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Cells:
     """The E edges of a subdivision that rows of a grid may cross.
 
     x, y: (E,) the lower end; top: (E,) ordinate of the upper end; run, climb: (E,) vector from the
-    lower to the upper end. number_change: (E,) number of the cell on the right minus that on the
-    left, where the outside is -1. mark: (F + 1,) random numbers of the outside and of the F cells;
-    mark_change: (E,) mark of the cell on the right minus that on the left.
+    lower to the upper end. key: (F + 1,) of the outside and of the F cells: 0, 1, 2, ..., with a
+    random mark in the upper half of the bits; change: (E,) key of the cell on the right minus that
+    of the cell on the left.
     """
 
     mesh: Mesh
@@ -68,9 +68,8 @@ class Cells:
     top: Floats
     run: Floats
     climb: Floats
-    number_change: Ints
-    mark: Ints
-    mark_change: Ints
+    key: Ints
+    change: Ints
 
     @classmethod
     def of(cls, mesh: Mesh, grid: Grid | None = None) -> Cells:
@@ -86,12 +85,12 @@ class Cells:
         up, steep = b[:, 1] > a[:, 1], b[:, 1] != a[:, 1]
         low, high = np.where(up[:, None], a, b)[steep], np.where(up[:, None], b, a)[steep]
         left, right = np.where(up, left, right)[steep], np.where(up, right, left)[steep]
-        mark = np.random.default_rng(0).integers(1, _MARKS, mesh.num_faces + 1)
-        mark[0] = 0
+        mark = np.random.default_rng(0).integers(1, 1 << 31, mesh.num_faces + 1)
+        key = (mark << _HALF) + np.arange(mesh.num_faces + 1)
+        key[0] = 0
         (x, y), (_, top) = np.ascontiguousarray(low.T), np.ascontiguousarray(high.T)
         run, climb = np.ascontiguousarray((high - low).T)
-        change = mark[right + 1] - mark[left + 1]
-        return cls(mesh, x, y, top, run, climb, right - left, mark, change)
+        return cls(mesh, x, y, top, run, climb, key, key[right + 1] - key[left + 1])
 
     @property
     def count(self) -> int:
@@ -134,15 +133,13 @@ class Cells:
         column = _first_at(x, grid.left, grid.step, grid.columns)
         wide = grid.columns + 1
         place = (row - first) * wide + column
-        sums, marks = (
-            np.bincount(place, steps[edge], minlength=(last - first) * wide)
-            .reshape(-1, wide)[:, :-1]
-            .cumsum(1)
-            for steps in (self.number_change, self.mark_change)
-        )
-        # Where rounding exchanges two crossings, a sum may be the number of no cell.
-        owner = np.clip(sums.astype(np.int64) - 1, -1, self.count - 1)
-        row, column = np.nonzero(self.mark[owner + 1] != marks)
+        sums = np.zeros((last - first) * wide, np.int64)
+        np.add.at(sums, place, self.change[edge])
+        sums = np.cumsum(sums.reshape(-1, wide)[:, :-1], 1)
+        # Where rounding exchanges two crossings, a sum may be the key of no cell.
+        owner = sums & ((1 << _HALF) - 1)
+        row, column = np.nonzero(np.take(self.key, owner, mode="clip") != sums)
+        owner -= 1
         if len(row):
             points = np.stack([grid.x()[column], grid.y(first, last)[row]], 1)
             found = self._locator(torch.from_numpy(points).to(self.mesh.uv))

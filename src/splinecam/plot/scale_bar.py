@@ -120,6 +120,9 @@ class ScaleBar(AnchoredOffsetbox):
         scattered = [c for c in ax.collections if isinstance(c, PathCollection)]
         dots = [ax.transData.transform(np.asarray(c.get_offsets())) for c in scattered]
         points = np.concatenate([np.zeros((0, 2)), *dots])
+        if not boxes and not len(points):  # nothing is in the way
+            self.loc = self.codes["lower left"]
+            return Bbox(self.get_window_extent(renderer))
 
         def cost(loc: int) -> tuple[float, int]:
             self.loc = loc

@@ -51,12 +51,13 @@ def run(setup: Setup, settings: Settings) -> Report:
     final.validate(progress=False)
     report = Report(figures={"movie": draw_moments(recorded, x, label)})
     report.figures["movie-curves"] = watched.plot(scalars=("loss", "accuracy", "boundary_length"))
-    look: dict[str, Any] = {"color": "class", "points": x, "labels": label, "axes": "off"}
-    for kind, dpi in (("gif", 62), ("html", 100)):
+    look: dict[str, Any] = {"color": "class", "points": x, "labels": label}
+    lines: dict[str, Any] = {"legend": False, "linewidth": 0.25, "axes": "off", "dpi": 62}
+    for kind, picture in (("gif", lines), ("html", {})):
         with timer(kind):
             path = setup.out / f"movie.{kind}"
             setup.out.mkdir(parents=True, exist_ok=True)
-            movie(recorded, path, legend=False, linewidth=0.25, dpi=dpi, progress=False, **look)
+            movie(recorded, path, progress=False, **look, **picture)
         report.files.append(path)
     most = max(recorded, key=lambda shot: shot.scalars["num_regions"])
     first, last = recorded[0].scalars, recorded[-1].scalars

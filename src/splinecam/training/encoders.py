@@ -1,4 +1,4 @@
-"""Writing frames to a file: GIF, MP4, or a page of HTML with a slider."""
+"""Writing frames to a file: GIF or MP4."""
 
 from __future__ import annotations
 
@@ -17,23 +17,21 @@ import numpy as np
 
 from splinecam.errors import FileError, SplineCamError
 from splinecam.plot.arrays import Ints, Pixels
-from splinecam.training.html_player import page
 
 __all__ = ["FORMATS", "FrameSequence", "encode"]
 
 _COLORS = 256  # of a GIF
-_SAMPLED = 24  # frames from which the colours of a GIF are chosen
+_STRIDE = 16  # of the rows of frames from which the colours of a GIF are chosen
 
 
 @dataclass(frozen=True)
 class FrameSequence:
-    """Frames (h, w, 3), which may be drawn while they are encoded, and their titles.
+    """Frames (h, w, 3), which may be drawn while they are encoded.
 
     fps: frames per second; hold: for how many frames the last one stays.
     """
 
     frames: Iterator[Pixels]
-    titles: Sequence[str]
     fps: float
     hold: int
 
@@ -66,15 +64,20 @@ def _gif(movie: FrameSequence, path: Path) -> None:
     from PIL import Image
 
     pixels = list(movie.frames)
-    some = pixels[:: 1 + (len(pixels) - 1) // _SAMPLED] + pixels[-1:]
-    table = _color_table(np.concatenate(some))
-    frames = [Image.fromarray(_nearest(each, table)) for each in pixels]
+    table = _color_table(np.concatenate([_sampled(pixels), pixels[-1]]))
+    nearest = _NearestColors(table)
+    frames = [Image.fromarray(nearest(each)) for each in pixels]
     for image in frames:
         image.putpalette(table.astype(np.uint8).tobytes())
     duration = 1000 / movie.fps
     durations = [duration] * (len(frames) - 1) + [duration * movie.hold]
     options: Any = {"save_all": True, "append_images": frames[1:], "loop": 0, "optimize": False}
     frames[0].save(path, "GIF", duration=durations, **options)
+
+
+def _sampled(frames: Sequence[Pixels]) -> Pixels:
+    """A sheet (h, w, 3) with some of the rows of all frames."""
+    return np.concatenate([frame[k % _STRIDE :: _STRIDE] for k, frame in enumerate(frames)])
 
 
 def _color_table(sheet: Pixels) -> Ints:
@@ -87,14 +90,26 @@ def _color_table(sheet: Pixels) -> Ints:
     return table
 
 
-def _nearest(frame: Pixels, table: Ints) -> Pixels:
-    """The index of the nearest colour of a table for each pixel of a frame (h, w, 3), (h, w)."""
-    packed = frame.astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
-    found, place = np.unique(packed, return_inverse=True)
-    colors = np.stack([found >> 16, (found >> 8) & 255, found & 255], 1)
-    distance = (table**2).sum(1) - 2 * colors @ table.T
-    nearest: Pixels = distance.argmin(1).astype(np.uint8)
-    return nearest[place].reshape(frame.shape[:2])
+class _NearestColors:
+    """Finds the nearest colour of a table (n, 3) for each pixel; remembers what it has found."""
+
+    def __init__(self, table: Ints) -> None:
+        self._table = table
+        self._found = np.full(1 << 24, -1, np.int16)  # by colour, one byte a channel
+
+    def __call__(self, frame: Pixels) -> Pixels:
+        """The indices (h, w) for a frame (h, w, 3)."""
+        padded = np.zeros((*frame.shape[:2], 4), np.uint8)
+        padded[:, :, :3] = frame
+        packed = padded.view("<u4")[:, :, 0]
+        found = np.take(self._found, packed)
+        new = np.unique(packed[found < 0])
+        if len(new):
+            colors = new.view(np.uint8).reshape(-1, 4)[:, :3].astype(np.float64)
+            table = self._table.astype(np.float64)  # products of matrices are fast in this type
+            self._found[new] = ((table**2).sum(1) - 2 * colors @ table.T).argmin(1)
+            found = np.take(self._found, packed)
+        return found.astype(np.uint8)
 
 
 def _mp4(movie: FrameSequence, path: Path) -> None:
@@ -143,12 +158,7 @@ def _ffmpeg() -> str:
         ) from None
 
 
-def _html(movie: FrameSequence, path: Path) -> None:
-    path.write_text(page(movie.frames, movie.titles, movie.fps), encoding="utf-8")
-
-
 FORMATS: dict[str, Callable[[FrameSequence, Path], Any]] = {
     ".gif": _gif,
     ".mp4": _mp4,
-    ".html": _html,
 }

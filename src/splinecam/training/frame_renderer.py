@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from splinecam.plot.colors import Coloring, ColorOptions, beyond, color_regions
 from splinecam.plot.decorations import fit_figure
 from splinecam.plot.palette import text_color
 from splinecam.plot.regions import default_color, plot
+from splinecam.plot.side_layout import SideLegend
 
 __all__ = ["FrameRenderer"]
 
@@ -34,11 +36,12 @@ _COLOR_OPTIONS = ("output", "cmap", "limits", "level", "seed", "names")
 class FrameRenderer:
     """What all frames have in common.
 
-    plot: options of ``part.plot``, with the limits, legend and colour bar of all frames; color:
-    what regions are coloured by; size: of a frame in inches; dpi: pixels per inch.
+    first: the partition of the first frame. plot: options of ``part.plot``, with the limits,
+    legend and colour bar of all frames; color: what regions are coloured by; size: of a frame in
+    inches; dpi: pixels per inch.
     """
 
-    domain: Domain
+    first: PartitionData
     color: Any
     plot: Mapping[str, Any]
     size: tuple[float, float]
@@ -62,7 +65,7 @@ class FrameRenderer:
             colorings.append(_Scale.of(found))
         assert first is not None
         shared = {**plot, **_shared_options(color, plot, colorings)}
-        renderer = cls(first.domain, color, shared, (width, width), dpi)
+        renderer = cls(first, color, shared, (width, width), dpi)
         figure, ax = renderer._blank()
         renderer._plot(first, ax)
         fit_figure(ax, first.domain)
@@ -76,15 +79,40 @@ class FrameRenderer:
 
     def draw(self, part: PartitionData, title: str) -> Pixels:
         """A frame (h, w, 3)."""
+        stage = self._stage
+        for artist in _content(stage.ax):
+            artist.remove()
+        self._plot(part, stage.ax, **stage.plain)
+        stage.title.set_text(title)
+        renderer = stage.canvas.get_renderer()
+        pixels = np.asarray(renderer.buffer_rgba())
+        pixels[:] = stage.background
+        stage.canvas.figure.draw(renderer)
+        return pixels[:, :, :3].copy()
+
+    @cached_property
+    def _stage(self) -> _Stage:
+        """Where frames are drawn: what surrounds them is the same in all, and is drawn once."""
         figure, ax = self._blank()
-        self._plot(part, ax)
-        ink = text_color(figure)
-        top = 1 - 0.5 * (_TITLE + _MARGIN) / figure.get_figheight()
-        left = _MARGIN / figure.get_figwidth()  # so that changing numbers do not move the title
-        figure.text(left, top, title, ha="left", va="center", fontsize=_LETTERS, color=ink)
+        self._plot(self.first, ax)
         canvas: Any = FigureCanvasAgg(figure)
+        canvas.draw()  # which finds the place of the picture beside its legend
+        for artist in _content(ax):
+            artist.set_visible(isinstance(artist, SideLegend))
         canvas.draw()
-        return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+        background = np.asarray(canvas.buffer_rgba()).copy()
+        size = figure.get_figwidth(), figure.get_figheight()
+        bare = Figure(figsize=size, dpi=self.dpi, frameon=False)
+        place = bare.add_axes(ax.get_position().bounds)
+        place.set_axes_locator(lambda ax, renderer: ax.get_position(original=True))
+        ink = text_color(bare)
+        top = 1 - 0.5 * (_TITLE + _MARGIN) / bare.get_figheight()
+        left = _MARGIN / bare.get_figwidth()  # so that changing numbers do not move the title
+        style: Any = {"ha": "left", "va": "center", "fontsize": _LETTERS, "color": ink}
+        title = bare.text(left, top, "", **style)
+        axes = "off" if self.plot.get("axes") == "ticks" else self.plot.get("axes", "scale")
+        plain = {"legend": False, "colorbar": False, "axes": axes}
+        return _Stage(FigureCanvasAgg(bare), place, title, background, plain)
 
     def _blank(self) -> tuple[Figure, Axes]:
         wide, high = (pixels / self.dpi for pixels in self.pixels)
@@ -93,9 +121,28 @@ class FrameRenderer:
         ax = figure.add_axes((x, y, 1 - 2 * x, 1 - 2 * y - _TITLE / high))
         return figure, ax
 
-    def _plot(self, part: PartitionData, ax: Axes) -> None:
+    def _plot(self, part: PartitionData, ax: Axes, **instead: Any) -> None:
         color = self.color(part) if callable(self.color) else self.color
-        plot(part, ax=ax, **{**self.plot, "color": color})
+        plot(part, ax=ax, **{**self.plot, "color": color, **instead})
+
+
+def _content(ax: Axes) -> list[Any]:
+    """What has been drawn in axes, and the legends beside them."""
+    return [*ax.images, *ax.collections, *ax.patches, *ax.lines, *ax.texts, *ax.artists]
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Axes in which one frame after the other is drawn over a background (h, w, 4).
+
+    plain: options of ``part.plot`` without what the background shows.
+    """
+
+    canvas: Any
+    ax: Axes
+    title: Any
+    background: Pixels
+    plain: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import torch
 from splinecam._partition import Partition
 from splinecam._util.options import kind_of
 from splinecam._util.progress import progress_bar
+from splinecam.errors import FileError
 from splinecam.plot.figures import require_matplotlib
 from splinecam.training.encoders import FORMATS, FrameSequence, encode
 from splinecam.training.runs import Run, Snapshot
@@ -24,6 +25,8 @@ from splinecam.training.watching import Watch
 __all__ = ["Movie", "movie"]
 
 Title = Callable[[Snapshot], str]
+
+_PAGE = (960, 640)  # pixels of a page in a notebook
 
 
 def movie(
@@ -47,14 +50,14 @@ def movie(
     by name, which is then the title. All must be partitions of the same domain.
 
     path: the file. A GIF loops. An MP4 needs ffmpeg, which ``splinecam[movie]`` brings. An HTML
-    page has a slider and a button to play, and needs no network.
+    page is the one that ``sc.to_html`` writes, with a slider and a button to play.
 
-    fps: frames per second.
+    fps: frames per second; a page has a pace and a size of its own.
 
     hold: for how many seconds the last frame stays.
 
-    title: a function that gives the title of a ``Snapshot``; by default this is its step, the
-    number of regions, and the loss if it is known.
+    title: a function that gives the title of a ``Snapshot``; by default this is its step, and in
+    pictures the number of regions, and the loss if it is known.
 
     width: of the picture, in inches.
 
@@ -62,8 +65,9 @@ def movie(
 
     progress: show a bar, in interactive use only.
 
-    plot: options of ``part.plot``, such as color, points, labels, names or linewidth. The colour
-    may also be a function of the partition that gives what ``part.plot`` takes.
+    plot: options of ``part.plot``, such as color, points, labels, names or linewidth; of a page
+    those of ``sc.view``. The colour may also be a function of the partition that gives what
+    ``part.plot`` takes.
 
     >>> import splinecam as sc, tempfile
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -78,24 +82,28 @@ def movie(
     from splinecam.training.frame_renderer import FrameRenderer
 
     target = Path(path)
-    if target.suffix.lower() not in FORMATS:
-        raise ValueError(f"{target.name} must end in {', '.join(FORMATS)}")
+    if target.suffix.lower() not in (*FORMATS, ".html"):
+        raise ValueError(f"{target.name} must end in {', '.join(FORMATS)}, .html")
     if not (fps > 0 and hold >= 0 and width > 0 and dpi > 0):
         raise ValueError("fps, width and dpi must be positive, and hold must not be negative")
     if "ax" in plot:
         raise ValueError("a movie has its own figure: give width= and dpi= instead of ax=")
     shown = _titled(parts, title)
+    if target.suffix.lower() == ".html":
+        return _page(parts, shown, target, titled=title is not None, options=plot)
     titles, snapshots = [name for name, _ in shown], [each for _, each in shown]
     with progress_bar(2 * len(shown), "frame", progress) as bar, torch.no_grad():
         renderer = FrameRenderer.of(_loaded(snapshots, bar.update), plot, width=width, dpi=dpi)
         frames = map(renderer.draw, _loaded(snapshots, bar.update), titles)
-        encode(FrameSequence(frames, titles, fps, max(1, round(hold * fps))), target)
+        encode(FrameSequence(frames, fps, max(1, round(hold * fps))), target)
     return Movie(target, len(shown), renderer.pixels)
 
 
 @dataclass(frozen=True)
 class Movie:
     """A movie in a file: its path, the number of frames, and their size in pixels.
+
+    A page fits itself to any size; its own is that in a notebook.
 
     It is a path for everything that takes one, and plays in a notebook.
     """
@@ -117,7 +125,7 @@ class Movie:
         kind = self.path.suffix.lower()
         if kind == ".html":
             page = html.escape(self.path.read_text(encoding="utf-8"))
-            frame = f'width="{wide + 40}" height="{high + 90}" style="border:0"'
+            frame = f'width="100%" height="{high}" style="border:0; max-width:{wide}px"'
             return f'<iframe srcdoc="{page}" {frame} title="{self.path.name}"></iframe>'
         content = base64.b64encode(self.path.read_bytes()).decode()
         size = f'width="{wide}" height="{high}"'
@@ -125,6 +133,26 @@ class Movie:
             return f'<img src="data:image/gif;base64,{content}" {size} alt="{self.path.name}">'
         source = f'<source src="data:video/mp4;base64,{content}" type="video/mp4">'
         return f"<video controls loop muted {size}>{source}</video>"
+
+
+def _page(
+    parts: Any,
+    shown: list[tuple[str, Snapshot]],
+    path: Path,
+    *,
+    titled: bool,
+    options: Mapping[str, Any],
+) -> Movie:
+    """The page that ``sc.to_html`` writes. titled: whether frames have titles of the caller's."""
+    from splinecam.viewer.page import to_html
+
+    if not path.parent.is_dir():
+        raise FileError(f"There is no folder {path.parent}; make it first.")
+    recorded = isinstance(parts, Run | Watch | str | os.PathLike)
+    named = titled or isinstance(parts, Mapping)
+    subject = parts if recorded and not named else [each.partition for _, each in shown]
+    to_html(subject, path, frames=[name for name, _ in shown] if named else None, **options)
+    return Movie(path, len(shown), _PAGE)
 
 
 def _titled(parts: Any, title: Title | None) -> list[tuple[str, Snapshot]]:

@@ -65,7 +65,10 @@ def session_of(
     known = {each.name for each in fields(SceneOptions)}
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise TypeError(f"a viewer has no option {unknown[0]!r}")
+        raise TypeError(
+            f"a viewer has no option {unknown[0]!r}: sc.view lists those that it has; lines, "
+            "legends and axes of part.plot are chosen in the page"
+        )
     if color is not None and not isinstance(color, str):
         options["colors"] = {_OWN: color, **options.get("colors", {})}
         color = _OWN
