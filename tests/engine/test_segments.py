@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -244,6 +245,33 @@ def test_the_first_change_of_decision() -> None:
     assert float(top[0] - top[1]) < 1e-12
 
 
+def test_outputs_that_are_equal_on_a_piece_are_of_the_first_class() -> None:
+    """On a piece all units are off, and both outputs are zero, but for rounding at its ends."""
+    generator = torch.Generator().manual_seed(68)
+    weights = [torch.randn(2, 2, dtype=torch.float64, generator=generator) for _ in range(3)]
+    a, b = torch.randn(2, 2, dtype=torch.float64, generator=generator)
+    first, second, last = (dense(weight) for weight in weights)
+    model = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last)
+    part = along(model, a, b)
+    found, middle = part.decisions(), (part.t[1:] + part.t[:-1]) / 2
+    label = found.label[torch.searchsorted(found.begin, middle, right=True) - 1]
+    with torch.no_grad():
+        outputs = model(part.inputs(middle))
+    tied = outputs[:, 0] == outputs[:, 1]
+    assert tied.tolist() == [False, True, False]
+    assert label.tolist() == outputs.argmax(1).tolist() == [1, 0, 1]
+    plane = sc.partition(model, sc.Domain.box(-3, 3), device="cpu", progress=False)
+    cells, (region,) = plane.class_regions(), plane.locate(part.inputs(middle[1:2]))
+    assert set(cells.cell_class[cells.cell_region == region].tolist()) == {0}
+    # A far segment of the same batch does not make more outputs equal.
+    ends = torch.stack([b, 1e15 * b])
+    parts = sc.sweep(model, sc.Domain.segments(a, ends), device="cpu", progress=False)
+    together = parts.decisions()
+    mine = together.segment == 0
+    assert torch.equal(together.label[mine], found.label)
+    assert torch.allclose(together.begin[mine], found.begin, rtol=0, atol=1e-15)
+
+
 def test_one_output_has_two_classes() -> None:
     model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Identity()).double()
     with torch.no_grad():
@@ -302,6 +330,62 @@ def test_many_segments_are_as_each_alone(name: str) -> None:
             assert float(changes.t[i]) == pytest.approx(change.t, abs=1e-12)
             assert float(changes.distance[i]) == pytest.approx(change.distance, abs=1e-11)
             assert (changes.before[i], changes.after[i]) == (change.before, change.after)
+
+
+FAR = {
+    "relu": lambda: mlp(6, 24, 24, 2),
+    **{name: MODELS[name] for name in ("leaky", "norm", "pool")},
+    "maxima": lambda: nn.Sequential(
+        nn.Linear(6, 24), nn.Unflatten(1, (1, 24)), nn.MaxPool1d(3), nn.Flatten(), nn.Linear(8, 2)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("name", FAR)
+def test_a_far_segment_changes_no_other(name: str, compiled: bool) -> None:
+    """Rounding errors belong to segments, not to batches: of length 1e-9 to 1e100, anywhere."""
+    model, segments = FAR[name]().double().eval(), batch(24, 6)
+    a, b = segments.starts, segments.ends.clone()
+    far = torch.tensor([1e-9, 1e9, 1e12, 1e20, 1e100], dtype=torch.float64)
+    a[:5, 0] += torch.tensor([1e6, 0.0, 0.0, 1e6, 0.0], dtype=torch.float64)
+    b[:5] = a[:5] + far[:, None] * (b[:5] - a[:5]).sign()
+    program = capture(model, (6,))
+    with torch.no_grad():
+        together = run_segments(program, a, b, compiled=compiled)
+        for i in range(24):
+            alone = run_segments(program, a[i : i + 1], b[i : i + 1], compiled=compiled)
+            mine = slice(*together.offsets[i : i + 2].tolist())
+            assert together.t[mine].shape == alone.t.shape, (i, alone.t.shape)
+            size = 1 + float(alone.values.abs().max())
+            assert torch.allclose(together.t[mine], alone.t, rtol=0, atol=1e-12)
+            assert torch.allclose(together.values[mine], alone.values, rtol=0, atol=1e-12 * size)
+
+
+def test_integrated_gradients_of_every_batch_are_complete() -> None:
+    model, segments = mlp(6, 24, 24, 2), batch(24, 6)
+    a, b = segments.starts, segments.ends.clone()
+    b[3] = a[3] + 1e12 * b[3]
+    parts = sc.sweep(model, sc.Domain.segments(a, b), device="cpu", progress=False)
+    found = parts.integrated_gradients(output=0).sum(1)
+    change = parts.values[parts.offsets[1:] - 1] - parts.values[parts.offsets[:-1]]
+    size = parts.total_variation(output=0)
+    assert bool(((found - change[:, 0]).abs() <= 1e-12 * size).all())
+
+
+def test_a_lost_piece_is_an_error_of_integrated_gradients() -> None:
+    model, segments = mlp(6, 24, 24, 2), batch(3, 6)
+    parts = sc.sweep(model, segments, device="cpu", progress=False)
+    kept = torch.ones_like(parts.t, dtype=torch.bool)
+    kept[int(parts.offsets[1]) + 4] = False
+    offsets = parts.offsets - torch.tensor([0, 0, 1, 1])
+    breaks = parts.pieces.breaks
+    breaks = replace(breaks, offsets=offsets, t=breaks.t[kept], values=breaks.values[kept])
+    damaged = sc.SegmentPartitions(segments, replace(parts.pieces, breaks=breaks))
+    with pytest.raises(sc.ValidationError, match="segment 1"):
+        damaged.integrated_gradients(output=0)
+    with pytest.raises(sc.ValidationError, match="segment 0"):
+        damaged[1].integrated_gradients(output=0)
 
 
 def test_a_stream_of_segments(monkeypatch: pytest.MonkeyPatch) -> None:

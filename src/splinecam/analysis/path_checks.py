@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from splinecam._util.csr import take
 from splinecam._util.tolerances import EPS, JACOBIAN_PRECISION, SAFETY, VALUE_PRECISION
 from splinecam.analysis.path_data import PathData
 from splinecam.analysis.pieces import Pieces, piece_inputs, rows_in_pass
@@ -86,7 +87,7 @@ def _check_switches(pieces: Pieces, chosen: Tensor) -> Check:
             ]
             apart = torch.zeros(some.shape[0], dtype=torch.bool, device=some.device)
             for (layer, a), (_, b) in zip(*walks, strict=True):
-                error = SAFETY * pieces.breaks.layer_errors[layer.name]
+                error = SAFETY * take(pieces.errors[1][layer.name], ends[0][0][some])
                 apart |= layer.apart(a, b, error).any(1)
             switched += int(apart.sum())
     return Check("pieces inside which a unit switches", switched, 0)

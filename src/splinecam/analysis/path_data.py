@@ -44,7 +44,6 @@ class PathData:
         kept[breaks.offsets[1:-1]] = False
         self.t, self.values = t[kept], breaks.values[kept]
         self._corner = (breaks.t == 1)[kept]
-        self.value_error, self.layer_errors = breaks.error, breaks.layer_errors
         self.layers = tuple(layer.name for layer in pieces.program.layers)
         self.stripped = pieces.program.stripped
         self.unresolved = tuple(
@@ -77,6 +76,16 @@ class PathData:
     def program(self) -> Program:
         """The captured network."""
         return self.pieces.program
+
+    @property
+    def value_error(self) -> Tensor:
+        """The rounding error of the outputs, (n_out,)."""
+        return self.pieces.errors[0].amax(0)
+
+    @property
+    def layer_errors(self) -> dict[str, Tensor]:
+        """The rounding errors of the units of each layer, (n,)."""
+        return {name: error.amax(0) for name, error in self.pieces.errors[1].items()}
 
     # -- points and pieces ----------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ def find_switches(pieces: Pieces) -> Switches:
     The segments must form a path.
     """
     segment, t = piece_inputs(pieces)
-    program, errors = pieces.program, pieces.breaks.layer_errors
+    program, errors = pieces.program, pieces.errors[1]
     names = tuple(layer.name for layer in program.layers)
     found = []
     step = max(2, rows_in_pass(program))
@@ -61,7 +61,7 @@ def find_switches(pieces: Pieces) -> Switches:
             rows = slice(start, start + step + 1)  # blocks share a piece
             x = pieces.inputs(segment[rows], t[rows])
             for number, (layer, z) in enumerate(program.walk(x)):
-                state = layer.pieces(z, errors[layer.name])
+                state = layer.pieces(z, take(errors[layer.name], segment[rows]))
                 point, unit = (state[1:] != state[:-1]).nonzero(as_tuple=True)
                 sides = (state[point + side, unit].long() for side in (0, 1))
                 found.append((point + start + 1, torch.full_like(point, number), unit, *sides))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._util.backend import backend_of
-from splinecam._util.csr import owners_of, take
-from splinecam._util.tolerances import EPS, SAFETY
+from splinecam._util.csr import offsets_of, owners_of, take, take_rows
+from splinecam._util.tolerances import EPS, SAFETY, SLOPE_PRECISION
 from splinecam.analysis.class_names import class_number
 from splinecam.arrangement.line_envelope import end_winners, winner_changes
-from splinecam.engine.along_segments import Breaks
+from splinecam.engine.along_segments import Breaks, errors_along
+from splinecam.errors import ValidationError
 from splinecam.network.capture.outputs import Output
 from splinecam.network.program import Program
 
@@ -58,6 +59,27 @@ class Pieces:
         inside[self.breaks.offsets[1:] - 1] = False
         return inside.nonzero()[:, 0]
 
+    @cached_property
+    def errors(self) -> tuple[Tensor, dict[str, Tensor]]:
+        """The rounding errors along each segment: of outputs (S, n_out), and of layers (S, n)."""
+        breaks = self.breaks
+        if not breaks.shared:
+            return breaks.error[None], {k: error[None] for k, error in breaks.layer_errors.items()}
+        return errors_along(self.program, self.starts, self.ends, breaks.offsets, breaks.t)
+
+    def select(self, segments: Tensor) -> Pieces:
+        """Some of the segments, (N,), without their doubts."""
+        points, counts = take_rows(self.breaks.offsets, segments)
+        breaks = replace(
+            self.breaks,
+            offsets=offsets_of(counts),
+            t=take(self.breaks.t, points),
+            values=take(self.breaks.values, points),
+            doubts=[],
+        )
+        starts, ends = take(self.starts, segments), take(self.ends, segments)
+        return replace(self, starts=starts, ends=ends, breaks=breaks)
+
     def inputs(self, segment: Tensor, t: Tensor) -> Tensor:
         """The inputs (N, *input_shape) at positions t (N,) of segments (N,)."""
         x = torch.lerp(take(self.starts, segment), take(self.ends, segment), t[:, None])
@@ -88,11 +110,15 @@ def rows_in_pass(program: Program) -> int:
     return max(_FEWEST, backend_of(program.device).numbers // widest)
 
 
-def mean_gradients(pieces: Pieces, output: int) -> Tensor:
+def mean_gradients(pieces: Pieces, output: int, first: int = 0) -> Tensor:
     """The mean gradient of an output along each segment, (S, D), without sampling.
 
     The gradient is constant on a piece, so that the mean is the sum of the gradients at the middle
     of each piece, times the length of the piece. One backward pass finds it for many pieces.
+
+    It is an error if the gradient along a segment does not add up to the change of the output.
+
+    first: the number of the first segment, for the message of that error.
     """
     segment, t = piece_inputs(pieces)
     length = pieces.breaks.t.diff()[pieces.before]
@@ -106,7 +132,35 @@ def mean_gradients(pieces: Pieces, output: int) -> Tensor:
                 y = pieces.program(x).reshape(x.shape[0], -1)[:, output]
                 (made,) = torch.autograd.grad((y * share).sum(), x, materialize_grads=True)
             total.index_add_(0, own, made.reshape(own.shape[0], -1))
+    _require_complete(pieces, output, total, first)
     return total
+
+
+def _require_complete(pieces: Pieces, output: int, mean: Tensor, first: int) -> None:
+    """Raise an error if mean gradients (S, D) do not add up to the changes of the output.
+
+    Where float64 left a position open, the segment has been reported.
+    """
+    offsets, values = pieces.breaks.offsets, pieces.breaks.values[:, output]
+    change = take(values, offsets[1:] - 1) - take(values, offsets[:-1])
+    terms = mean * (pieces.ends - pieces.starts)
+    off, size = (terms.sum(1) - change).abs(), terms.abs().sum(1) + change.abs()
+    wrong = (~(off <= SLOPE_PRECISION * size)).nonzero()[:, 0]
+    for doubt in pieces.breaks.doubts if wrong.shape[0] else ():
+        wrong = wrong[~torch.isin(wrong, doubt.segment)]
+    if not wrong.shape[0]:
+        return
+    # Every breakpoint may be as far off as the rounding of the output explains.
+    some = pieces.select(wrong)
+    limit = SAFETY * some.errors[0][:, output] * some.counts
+    for place in (~(off[wrong] <= limit)).nonzero()[:1, 0].tolist():
+        index = int(wrong[place])
+        raise ValidationError(
+            f"The integrated gradients of segment {first + index} add up to "
+            f"{float(terms[index].sum()):.6g}, but output {output} changes by "
+            f"{float(change[index]):.6g}. If the model was changed since, run it again. If an "
+            "operation has a gradient of its own, that is not the gradient of its values."
+        )
 
 
 @dataclass(frozen=True)
@@ -129,21 +183,34 @@ class Decisions:
 
 
 def decisions(pieces: Pieces, level: float = 0.0) -> Decisions:
-    """The classes along segments: the largest output; of one output 1 above the level, else 0."""
-    values, error = pieces.breaks.values, pieces.breaks.error
-    if values.shape[1] == 1:
+    """The classes along segments: the largest output; of one output 1 above the level, else 0.
+
+    Of outputs that are equal on a whole piece, the first one is its class.
+    """
+    values, t, before = pieces.breaks.values, pieces.breaks.t, pieces.before
+    single = values.shape[1] == 1
+    if single:
         values = torch.cat([torch.full_like(values, level), values], 1)
-        error = torch.cat([error.new_full((1,), EPS * abs(level)), error])
-    t, before = pieces.breaks.t, pieces.before
-    winner, owner = values.argmax(1), take(pieces.segment, before)
-    label, unlike = take(winner, before), take(winner, before) != take(winner, before + 1)
-    row, end = unlike.nonzero()[:, 0], label.clone()
+    owner = take(pieces.segment, before)
+    label, disputed = _leaders(values, pieces.breaks.error, before)
+    row, end = disputed.nonzero()[:, 0], label.clone()
     first, last = take(values, take(before, row)), take(values, take(before, row) + 1)
-    label[row], end[row] = end_winners(first, last, SAFETY * error)
+    # Comparing two outputs rounds once more.
+    size = EPS * torch.maximum(first.abs(), last.abs())
+    error = _with_level(pieces.breaks.error, single) + size
     found = winner_changes(first, last, error)
+    if found.inexact.shape[0] and pieces.breaks.shared:
+        mine = take(owner, row)
+        some, place = torch.unique(take(mine, found.inexact)), torch.zeros_like(pieces.counts)
+        place[some] = torch.arange(some.shape[0], device=some.device)
+        theirs = torch.isin(mine, some).nonzero()[:, 0]
+        own = _with_level(pieces.select(some).errors[0], single)
+        error[theirs] = take(own, take(place, take(mine, theirs))) + take(size, theirs)
+        found = winner_changes(first, last, error)
+    label[row], end[row] = end_winners(first, last, SAFETY * error)
     place = take(before, take(row, found.row))
     at = torch.lerp(take(t, place), take(t, place + 1), found.s)
-    other = torch.ones_like(unlike)  # pieces that begin with another class than that before them
+    other = torch.ones_like(disputed)  # pieces that begin with another class than that before them
     other[1:] = (owner[1:] != owner[:-1]) | (label[1:] != end[:-1])
     kept = other.nonzero()[:, 0]
     segment = torch.cat([take(owner, kept), take(pieces.segment, place)])
@@ -155,3 +222,25 @@ def decisions(pieces: Pieces, level: float = 0.0) -> Decisions:
     changed = torch.ones_like(segment, dtype=torch.bool)
     changed[1:] = (segment[1:] != segment[:-1]) | (label[1:] != label[:-1])
     return Decisions(segment[changed], begin[changed], label[changed])
+
+
+def _with_level(error: Tensor, single: bool) -> Tensor:
+    """The errors of all scores; those of a single output come after that of a level."""
+    return torch.cat([torch.zeros_like(error), error], -1) if single else error
+
+
+def _leaders(values: Tensor, error: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest of values (P, n) at the points where pieces begin, and whether it is disputed.
+
+    Both are (M,). A piece is disputed if another value is the largest where it ends, or if at both
+    of its ends some other may equal the largest one.
+    """
+    best, winner = values.max(1)
+    slack = 2 * SAFETY * (float(error.max()) + EPS * best.abs())
+    rivals = values >= (best - slack)[:, None]
+    label = take(winner, before)
+    disputed = label != take(winner, before + 1)
+    if int(rivals.sum()) > values.shape[0]:
+        close = rivals.sum(1) > 1
+        disputed |= take(close, before) & take(close, before + 1)
+    return label, disputed

@@ -53,7 +53,8 @@ class SegmentPartitions(Views[PathPartition]):
 
     segments: the segments; offsets: (S + 1,) where the points of each segment begin; t: (P,) their
     positions, from 0 to 1 on each segment; values: (P, n_out) the outputs there; value_error:
-    (n_out,) their rounding error; layers: the names of the non-linearities.
+    (n_out,) a bound on their rounding errors along all segments; layers: the names of the
+    non-linearities.
 
     >>> import splinecam as sc
     >>> segments = sc.Domain.segments([0.0, 0.0], [[1.0, 1.0], [-1.0, 1.0]])
@@ -122,7 +123,7 @@ class SegmentPartitions(Views[PathPartition]):
         found = []
         for begin, end in self._blocks():
             part = self._part(begin, end)
-            found.append(mean_gradients(part, number) * (part.ends - part.starts))
+            found.append(mean_gradients(part, number, begin) * (part.ends - part.starts))
         return torch.cat(found).view(-1, *self.segments.input_shape)
 
     def total_variation(self, output: Any = None) -> Tensor:

@@ -22,7 +22,8 @@ class WinnerChanges:
     """Changes of the largest function along segments, (N,) each, in no particular order.
 
     row: the segment; s: the fraction of the segment; error: how far rounding may shift it; before,
-    after: the functions that are the largest on either side.
+    after: the functions that are the largest on either side. inexact: (M,) segments on which
+    smaller rounding errors might change the result.
     """
 
     row: Tensor
@@ -30,6 +31,7 @@ class WinnerChanges:
     error: Tensor
     before: Tensor
     after: Tensor
+    inexact: Tensor
 
 
 def end_winners(first: Tensor, last: Tensor, slack: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,16 +40,18 @@ def end_winners(first: Tensor, last: Tensor, slack: Tensor) -> tuple[Tensor, Ten
     first, last: (N, R) values at the ends; slack: (N, R) or (R,) tolerances. Functions that tie at
     an end are told apart by the other end. One that ties at both ends is the winner of both.
     """
-    candidates = []
-    for here in (first, last):
-        least = (here - slack).amax(1, keepdim=True)
-        candidates.append(here + slack >= least)
+    candidates = [_candidates(here, slack) for here in (first, last)]
     begin = last.masked_fill(~candidates[0], -torch.inf).argmax(1)
     end = first.masked_fill(~candidates[1], -torch.inf).argmax(1)
     both = candidates[0] & candidates[1]
     through = both.int().argmax(1)
     tied = both.any(1)
     return torch.where(tied, through, begin), torch.where(tied, through, end)
+
+
+def _candidates(values: Tensor, slack: Tensor) -> Tensor:
+    """Which of values (N, R) may be the largest of a row, given their tolerances."""
+    return values + slack >= (values - slack).amax(1, keepdim=True)
 
 
 def winner_changes(first: Tensor, last: Tensor, error: Tensor) -> WinnerChanges:
@@ -63,6 +67,8 @@ def winner_changes(first: Tensor, last: Tensor, error: Tensor) -> WinnerChanges:
     first, last = first.double(), last.double()
     error = error.expand(first.shape).to(first)
     a, b = end_winners(first, last, SAFETY * error)
+    ties = [_candidates(here, SAFETY * error).sum(1) > 1 for here in (first, last)]
+    inexact = [(ties[0] | ties[1]).nonzero()[:, 0]]
     row = (a != b).nonzero()[:, 0]
     a, b = a[row], b[row]
     found: list[tuple[Tensor, ...]] = []
@@ -77,7 +83,9 @@ def winner_changes(first: Tensor, last: Tensor, error: Tensor) -> WinnerChanges:
         value[torch.arange(row.shape[0], device=row.device), b] = -torch.inf  # equal to that of a
         best = value.argmax(1)
         excess = _pick(value, best) - _pick(value, a)
-        divided = excess > SAFETY * (_pick(e, best) + _pick(e, a))
+        slack = SAFETY * (_pick(e, best) + _pick(e, a))
+        divided = excess > slack
+        inexact.append(row[(best != a) & (excess.abs() <= slack)])
         shift = (_pick(e, a) + _pick(e, b)) / change.abs()
         done = ~divided
         found.append((row[done], s[done], shift[done], a[done], b[done]))
@@ -85,8 +93,10 @@ def winner_changes(first: Tensor, last: Tensor, error: Tensor) -> WinnerChanges:
         row, a, b = torch.cat([row, row]), torch.cat([a, best]), torch.cat([best, b])
     if not found:
         none = row[:0]
-        return WinnerChanges(none, first.new_zeros(0), first.new_zeros(0), none, none)
-    return WinnerChanges(*(torch.cat(part) for part in zip(*found, strict=True)))
+        empty = none, first.new_zeros(0), first.new_zeros(0), none, none
+        return WinnerChanges(*empty, torch.cat(inexact))
+    made = (torch.cat(part) for part in zip(*found, strict=True))
+    return WinnerChanges(*made, torch.cat(inexact))
 
 
 def _pick(table: Tensor, column: Tensor) -> Tensor:

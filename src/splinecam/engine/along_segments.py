@@ -4,6 +4,10 @@ The points of all segments are the rows of one table, in order. Between neighbou
 segment every value before a layer is affine. A layer adds the points at which it switches, whose
 values are interpolated; the next affine stage is then run at all points. No mesh is made.
 
+At first all segments share bounds on their rounding errors, which are larger than those of each. A
+segment on which these matter, as a unit is about zero or two points are about one, leaves the table
+and is run anew with rounding errors of its own. So it does not matter which segments come together.
+
 A table that is too large is cut in two, which are carried to the end of the network one after the
 other. New points are interpolated after the cut only, so that a wide layer needs little memory.
 """
@@ -18,7 +22,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.backend import backend_of
-from splinecam._util.csr import counts_of, offsets_of, take
+from splinecam._util.csr import counts_of, offsets_of, owners_of, take
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.signs import Signs, SignWriter
 from splinecam.engine.activations import LayerInput, empty_table
@@ -36,7 +40,7 @@ from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
-__all__ = ["Breaks", "Doubt", "run_segments"]
+__all__ = ["Breaks", "Doubt", "errors_along", "run_segments"]
 
 _TABLES = 12  # tables of live values that exist at a time, at most
 _FEWEST = 32  # points of a part, however wide the layers
@@ -57,8 +61,9 @@ class Breaks:
     """The points of S segments, in order: both ends, and the breakpoints between them.
 
     offsets: (S + 1,) where the points of each segment begin; t: (P,) positions from 0 to 1; values:
-    (P, n_out) outputs; error: (n_out,) their rounding error; layer_errors: (n,) that of the units
-    of each layer, by its name.
+    (P, n_out) outputs; error: (n_out,) a bound on their rounding errors along all segments;
+    layer_errors: (n,) the same for the units of each layer, by its name. Those of each segment
+    alone are found by ``errors_along``. shared: whether there are several segments.
     """
 
     offsets: Tensor
@@ -67,6 +72,7 @@ class Breaks:
     error: Tensor
     layer_errors: dict[str, Tensor]
     doubts: list[Doubt]
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,9 @@ class _State:
 
     segment, t: (P,) of the points; before: (P,) the row at or before each point, and s: (P,) the
     fraction of the way to the next row; rows: values by name; layer: to be applied to them, if any.
-    joined: whether the first point is the last one of the part before.
+    bounds: of the values, in one row for all segments, or in one for each of ``own``. own: (R,) the
+    segments in order, None if they share their bounds. joined: whether the first point is the last
+    one of the part before.
     """
 
     index: int
@@ -86,11 +94,24 @@ class _State:
     rows: dict[str, Tensor]
     bounds: dict[str, Bound]
     layer: Nonlinearity | None = None
+    own: Tensor | None = None
     joined: bool = False
 
     @property
     def count(self) -> int:
         return int(self.t.shape[0])
+
+    @property
+    def alike(self) -> bool:
+        """Whether the same bounds hold at all points."""
+        return self.own is None or self.own.shape[0] == 1
+
+    @property
+    def owner(self) -> Tensor | None:
+        """The row of the bounds that holds at each point, (P,), None if there is one row."""
+        if self.own is None or self.own.shape[0] == 1:
+            return None
+        return torch.searchsorted(self.own, self.segment)
 
     def live(self, names: tuple[str, ...], kernel: Kernel | None) -> dict[str, Tensor]:
         """The values at all points."""
@@ -130,6 +151,11 @@ class _State:
         first, last = self.before[[begin, end - 1]].tolist()
         # The last point may lie between its row and the next one.
         rows = {name: value[first : last + 2] for name, value in self.rows.items()}
+        own, bounds, owner = self.own, self.bounds, self.owner
+        if own is not None and owner is not None:
+            kept = slice(int(owner[begin]), int(owner[end - 1]) + 1)
+            own = own[kept]
+            bounds = {name: Bound(*(part[kept] for part in each)) for name, each in bounds.items()}
         return replace(
             self,
             segment=self.segment[begin:end],
@@ -137,8 +163,26 @@ class _State:
             before=self.before[begin:end] - first,
             s=self.s[begin:end],
             rows=rows,
+            bounds=bounds,
+            own=own,
             joined=joined,
         )
+
+    def without(self, segments: Tensor, found: Crossings) -> tuple[_State, Crossings]:
+        """The same without some segments; every row is that of a point."""
+        kept = ~torch.isin(self.segment, segments)
+        chosen = kept.nonzero()[:, 0]
+        place, stays = kept.cumsum(0) - 1, take(kept, found.piece)
+        state = replace(
+            self,
+            segment=take(self.segment, chosen),
+            t=take(self.t, chosen),
+            before=torch.arange(chosen.shape[0], device=chosen.device),
+            s=take(self.s, chosen),
+            rows={name: take(value, chosen) for name, value in self.rows.items()},
+            joined=self.joined and bool(kept[0]),
+        )
+        return state, replace(found, piece=take(place, found.piece[stays]), s=found.s[stays])
 
 
 @dataclass(frozen=True)
@@ -169,23 +213,28 @@ class _Run:
     kernel: Kernel | None
     layer_errors: dict[str, Tensor] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
+    left: list[Tensor] = field(default_factory=list)
     points: int = 0
 
-    def finish(self, state: _State, report: Report) -> list[tuple[_State, Tensor, Tensor]]:
-        """Carry points to the end: the parts with their outputs, and the errors of the outputs."""
+    def finish(self, state: _State) -> list[tuple[_State, Tensor, Tensor]]:
+        """Carry points to the end: the parts with their outputs, and the errors of the outputs.
+
+        Segments that need rounding errors of their own are added to ``left``; some of their points
+        may be among the results.
+        """
         waiting, done = [state], []
         while waiting:
             part = waiting.pop()
-            while part.index < len(self.program.stages):
+            while part.index < len(self.program.stages) and part.count:
                 if part.count > 2 and self._too_large(part):
                     part, other = part.halves()
                     waiting.append(other)
                 else:
                     part = self._advance(part)
-            name = self.program.output_name
-            output = part.rows[name].reshape(part.count, -1)
-            done.append((part, output, part.bounds[name].error.reshape(-1)))
-            report(0)
+            if part.count:
+                name = self.program.output_name
+                output = part.rows[name].reshape(part.count, -1)
+                done.append((part, output, part.bounds[name].error.flatten(1).amax(0)))
         return done
 
     def _too_large(self, state: _State) -> bool:
@@ -208,28 +257,38 @@ class _Run:
         if layer is None or made.layer_input is None:
             return known
         low, high, signs = made.layer_input.low, made.layer_input.high, made.layer_input.signs
-        error = made.bounds[layer.source].error.reshape(-1)
-        if signs is None:  # the difference from a level, or from another unit, is rounded
-            error = error + EPS * torch.maximum(low.abs(), high.abs())
-        noted = self.layer_errors.get(layer.name)
-        self.layer_errors[layer.name] = error if noted is None else torch.maximum(noted, error)
+        error, bounds = _after_layer(layer, made)
+        known = replace(known, bounds=bounds)
+        most, noted = error.amax(0), self.layer_errors.get(layer.name)
+        self.layer_errors[layer.name] = most if noted is None else torch.maximum(noted, most)
         z = made.rows[layer.source].reshape(state.count, -1)
         points = None
         if self.kernel is not None and signs is not None and signs.clear:
             place = state.segment.contiguous(), state.t.contiguous()
             points = self.kernel.points_along(z, signs.positive, error.contiguous(), *place)
-        bounds = {name: Bound(m, e + EPS * m) for name, (m, e) in made.bounds.items()}
-        bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
-        known = replace(known, bounds=bounds)
-        if points is None:
-            inside = state.segment[1:] == state.segment[:-1]
-            found = find_crossings(layer, UnitValues(z, error, low, high, state.t, inside))
-            self._note(layer.name, state, found)
-            after = _with_points(known, found)
-        else:
+        if points is not None:
             after = replace(known, **points._asdict())
-        self._count(layer.name, after.count - state.count)
+        else:
+            inside = state.segment[1:] == state.segment[:-1]
+            ends = (low.amin(0), high.amax(0)) if low.dim() > 1 else (low, high)
+            units = UnitValues(z, error, state.owner, *ends, state.t, inside)
+            found = find_crossings(layer, units)
+            if state.own is not None:
+                self._note(layer.name, state, found)
+            elif found.inexact.shape[0]:
+                known, found = self._leave(known, found)
+            after = _with_points(known, found)
+        self._count(layer.name, after.count - known.count)
         return after
+
+    def _leave(self, state: _State, found: Crossings) -> tuple[_State, Crossings]:
+        """Take the segments out on which smaller rounding errors might change the result."""
+        segments = torch.unique(take(state.segment, found.inexact))
+        self.left.append(segments)
+        rest, found = state.without(segments, found)
+        # Their points, but for the ends, will be counted again.
+        self.points -= max(0, state.count - rest.count - 2 * int(segments.shape[0]))
+        return rest, found
 
     def _by_steps(self, state: _State) -> _Values:
         """The values of a stage, by the steps of the program."""
@@ -240,6 +299,8 @@ class _Run:
         if layer is None:
             return _Values(rows, bounds)
         z = rows[layer.source].reshape(state.count, -1)
+        if not state.alike:
+            return _Values(rows, bounds, LayerInput(*_ranges(z, state)))
         if self.kernel is None or not finds_signs(layer) or not z.is_contiguous():
             return _Values(rows, bounds, LayerInput(z.amin(0), z.amax(0)))
         writer = SignWriter(state.count, SAFETY * bounds[layer.source].error.reshape(-1))
@@ -252,6 +313,8 @@ class _Run:
         """The same for a product with a constant matrix, in one call, if the kernel can do it."""
         stage, dense = self.program.stages[state.index], self.program.dense(state.index)
         if self.kernel is None or dense is None or (stage.layer and not finds_signs(stage.layer)):
+            return None
+        if not state.alike:
             return None
         (name, step), pending = dense, state.layer
         if pending is not None and not (pending.result == name and pending.rectifies):
@@ -296,6 +359,31 @@ class _Run:
                 f"There are more than {self.max_points:,} breakpoints at layer {name!r} already. "
                 "Raise max_regions, or choose shorter or fewer segments."
             )
+
+
+def _ranges(z: Tensor, state: _State) -> tuple[Tensor, Tensor]:
+    """The least and the largest of values z (P, n) along each segment, (R, n) each."""
+    owner, own = state.owner, state.own
+    if owner is None or own is None:
+        return z.amin(0), z.amax(0)
+    counts = counts_of(owner, own.shape[0])
+    low, high = (
+        torch.segment_reduce(z, kind, lengths=counts, axis=0, unsafe=True)
+        for kind in ("min", "max")
+    )
+    return low, high
+
+
+def _after_layer(layer: Nonlinearity, made: _Values) -> tuple[Tensor, dict[str, Bound]]:
+    """The errors (R, n) of a layer's units, and the bounds of the values after the layer."""
+    assert made.layer_input is not None
+    low, high = made.layer_input.low, made.layer_input.high
+    error = made.bounds[layer.source].error.flatten(1)
+    if not finds_signs(layer):  # the difference from a level or from another unit is rounded
+        error = error + EPS * torch.maximum(low.abs(), high.abs())
+    bounds = {name: Bound(m, e + EPS * m) for name, (m, e) in made.bounds.items()}
+    bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
+    return error, bounds
 
 
 def _with_points(state: _State, found: Crossings) -> _State:
@@ -343,43 +431,96 @@ def run_segments(
     numbers = backend_of(device).segment_numbers
     run = _Run(program, numbers, memory, max_points, kernel_for(device) if compiled else None)
     step = max(1, numbers // (2 * max(1, *program.widths[:1], prod(program.input_shape))))
-    parts = []
+    parts, again = [], []
     with torch.inference_mode():
         for start in range(0, first.shape[0], step):
             a, b = first[start : start + step].to(device), last[start : start + step].to(device)
-            parts += run.finish(_first_state(program, a, b, start), lambda _: None)
+            segment = torch.arange(start, start + a.shape[0], device=device)
+            parts += run.finish(_first_state(program, a, b, segment, own=len(first) == 1))
+            if run.left:
+                left = torch.unique(torch.cat(run.left))
+                run.left.clear()
+                given = (take(x, left - start) for x in (a, b))
+                again += run.finish(_first_state(program, *given, left, own=True))
             report(a.shape[0])
-    return _joined(parts, first.shape[0], run)
+    return _joined(parts, again, first.shape[0], run)
 
 
-def _first_state(program: Program, a: Tensor, b: Tensor, start: int) -> _State:
-    """The ends of segments, as they are before the first stage."""
+def _first_state(program: Program, a: Tensor, b: Tensor, segment: Tensor, *, own: bool) -> _State:
+    """The ends of segments, as they are before the first stage.
+
+    own: whether each has bounds of its own.
+    """
     count, device = a.shape[0], program.device
-    x = torch.stack([a, b], 1).to(torch.float64).view(2 * count, *program.input_shape)
-    magnitude = x.abs().amax(0, keepdim=True)
-    segment = torch.arange(start, start + count, device=device).repeat_interleave(2)
+    ends = torch.stack([a, b], 1).to(torch.float64)
+    magnitude = ends.abs().amax(1 if own else (0, 1), keepdim=not own)
+    magnitude = magnitude.view(-1, *program.input_shape)
     t = torch.tensor([0.0, 1.0], dtype=torch.float64, device=device).repeat(count)
     return _State(
         index=0,
-        segment=segment,
+        segment=segment.repeat_interleave(2),
         t=t,
         before=torch.arange(2 * count, device=device),
         s=torch.zeros_like(t),
-        rows={program.input_name: x},
+        rows={program.input_name: ends.view(2 * count, *program.input_shape)},
         bounds={program.input_name: Bound(magnitude, EPS * magnitude)},
+        own=segment if own else None,
     )
 
 
-def _joined(parts: list[tuple[_State, Tensor, Tensor]], segments: int, run: _Run) -> Breaks:
-    """The points of all parts, in ordinary tensors, as these are made outside of inference mode."""
-    skip = [int(part.joined) for part, _, _ in parts]
-    owner = torch.cat([part.segment[k:] for k, (part, _, _) in zip(skip, parts, strict=True)])
-    t = torch.cat([part.t[k:] for k, (part, _, _) in zip(skip, parts, strict=True)])
-    values = torch.cat([value[k:] for k, (_, value, _) in zip(skip, parts, strict=True)])
-    error = torch.stack([error for _, _, error in parts]).amax(0)
+_Part = tuple[_State, Tensor, Tensor]
+
+
+def _joined(parts: list[_Part], again: list[_Part], segments: int, run: _Run) -> Breaks:
+    """The points of all parts, in ordinary tensors, as these are made outside of inference mode.
+
+    again: parts of segments whose points in other parts do not count.
+    """
+    skipped = [(int(state.joined), state, values) for state, values, _ in [*parts, *again]]
+    owner = torch.cat([state.segment[k:] for k, state, _ in skipped])
+    t = torch.cat([state.t[k:] for k, state, _ in skipped])
+    values = torch.cat([values[k:] for k, _, values in skipped])
+    if again:
+        left = torch.cat([state.segment for state, _, _ in again])
+        kept = ~torch.isin(owner, left)
+        kept[-sum(state.count - k for k, state, _ in skipped[len(parts) :]) :] = True
+        order = kept.nonzero()[:, 0]
+        order = take(order, torch.sort(take(owner, order), stable=True).indices)
+        owner, t, values = (take(x, order) for x in (owner, t, values))
+    error = torch.stack([error for _, _, error in [*parts, *again]]).amax(0)
     offsets = offsets_of(counts_of(owner, segments))
     errors = {name: error.clone() for name, error in run.layer_errors.items()}
     doubts = [
         replace(doubt, segment=doubt.segment.clone(), t=doubt.t.clone()) for doubt in run.doubts
     ]
-    return Breaks(offsets, t, values, error, errors, doubts)
+    return Breaks(offsets, t, values, error, errors, doubts, shared=segments > 1)
+
+
+def errors_along(
+    program: Program, a: Tensor, b: Tensor, offsets: Tensor, t: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The rounding errors along each of S segments: of the outputs (S, n_out), and of all layers.
+
+    a, b: (S, D) the ends; offsets, t: the points of all segments, as in ``Breaks``. The second
+    result has the errors (S, n) of the units of each layer, by its name.
+    """
+    count = a.shape[0]
+    each = torch.arange(count, device=t.device)
+    state = _first_state(program, a, b, each, own=True)
+    segment = owners_of(offsets.diff(), t.shape[0])
+    x = torch.lerp(take(a, segment), take(b, segment), t[:, None])
+    live = {program.input_name: x.view(-1, *program.input_shape)}
+    state = replace(state, segment=segment, t=t)
+    bounds, errors = state.bounds, {}
+    with torch.inference_mode(False), torch.no_grad():
+        for i, stage in enumerate(program.stages):
+            live = program.advance(i, {name: live[name] for name in stage.live_in})
+            bounds = program.bounds(i, {name: bounds[name] for name in stage.live_in})
+            layer = stage.layer
+            if layer is not None:
+                z = live[layer.source].reshape(t.shape[0], -1)
+                made = _Values(live, bounds, LayerInput(*_ranges(z, state)))
+                error, bounds = _after_layer(layer, made)
+                errors[layer.name] = error.expand(count, -1)
+                live = {**live, layer.result: layer.apply(live[layer.argument])}
+    return bounds[program.output_name].error.flatten(1).expand(count, -1), errors

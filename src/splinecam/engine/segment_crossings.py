@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.csr import sort_rows, take
-from splinecam._util.tolerances import SAFETY, UV_ERROR, cluster, touching
+from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR, cluster, touching
 from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.line_envelope import winner_changes
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
@@ -24,17 +25,23 @@ CLOSE = "breakpoints too close to tell apart"
 class UnitValues:
     """The values of a layer's n units at P points along segments, in order.
 
-    z: (P, n); error: (n,) their rounding errors; low, high: (n,) their range; t: (P,) the positions
-    of the points on their segments; inside: (P - 1,) whether a point and the next one are on the
-    same segment, so that a piece lies between them.
+    z: (P, n); error: (R, n) their rounding errors; owner: (P,) the row of ``error`` that holds at
+    each point, None if there is one row; low, high: (n,) their range; t: (P,) the positions of the
+    points on their segments; inside: (P - 1,) whether a point and the next one are on the same
+    segment, so that a piece lies between them.
     """
 
     z: Tensor
     error: Tensor
+    owner: Tensor | None
     low: Tensor
     high: Tensor
     t: Tensor
     inside: Tensor
+
+    def errors(self, points: slice, unit: Tensor | slice = slice(None)) -> Tensor:
+        """The errors of units at points, (P', m), or (1, m) if they are the same at all points."""
+        return (self.error if self.owner is None else take(self.error, self.owner[points]))[:, unit]
 
 
 @dataclass(frozen=True)
@@ -43,78 +50,96 @@ class Crossings:
 
     piece: the number of the point before; s: the fraction of the piece. unclear: (M,) the numbers
     of points at which the side of a unit is too close to call; close: (M,) new points that stand
-    for several that rounding can hardly tell apart.
+    for several that rounding can hardly tell apart. inexact: (M,) the numbers of points, of which
+    some may come twice, on whose segments smaller rounding errors might change the result.
     """
 
     piece: Tensor
     s: Tensor
     unclear: Tensor
     close: Tensor
+    inexact: Tensor
 
 
 def find_crossings(layer: Nonlinearity, units: UnitValues) -> Crossings:
     """All points at which a layer switches between neighbouring points."""
     if isinstance(layer, PiecewiseScalar) and layer.at_zero:
-        piece, s, error, unclear = _zeros(units.z, units.error, units.inside)
-        return _united(units, piece, s, error, unclear)
-    functions = layer.functions(units.z, units.error, units.low, units.high)
+        return _united(units, _zeros(units.z, units.errors(slice(None)), units.inside))
+    # Which functions may vanish somewhere does not depend on rounding errors here.
+    none = torch.zeros_like(units.low)
+    functions = layer.functions(units.z, none, units.low, units.high)
     if functions is not None:
-        piece, s, error, unclear = _zeros_of(functions, units.inside)
-    elif isinstance(layer, MaxNonlinearity):
-        piece, s, error = _winner_changes(layer, units)
-        unclear = piece[:0]
-    else:
+        return _united(units, _zeros_of(functions, units))
+    if not isinstance(layer, MaxNonlinearity):
         raise TypeError(f"{type(layer).__name__} does not say where it switches")
-    return _united(units, piece, s, error, unclear)
+    return _united(units, _winner_changes(layer, units))
 
 
-Zeros = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Pieces, fractions, their errors, (N,) each, and the points whose signs are unclear, (M,)."""
+class _Zeros(NamedTuple):
+    """Pieces, fractions and their errors, (N,) each; unclear, inexact: see ``Crossings``."""
+
+    piece: Tensor
+    s: Tensor
+    error: Tensor
+    unclear: Tensor
+    inexact: Tensor
+
+    @classmethod
+    def joined(cls, parts: list[_Zeros]) -> _Zeros:
+        """The zeros of consecutive blocks, which share a point."""
+        piece, s, error, unclear, inexact = (torch.cat(part) for part in zip(*parts, strict=True))
+        return cls(piece, s, error, torch.unique_consecutive(unclear), inexact)
+
+    def after(self, points: int) -> _Zeros:
+        """The same for points that come after so many others."""
+        return _Zeros(
+            self.piece + points, self.s, self.error, self.unclear + points, self.inexact + points
+        )
 
 
-def _zeros(f: Tensor, error: Tensor, inside: Tensor) -> Zeros:
-    """The zeros of functions f (P, m) with rounding errors (m,) between neighbouring points."""
+def _zeros(f: Tensor, error: Tensor, inside: Tensor) -> _Zeros:
+    """The zeros of functions f (P, m), with rounding errors (P, m) or (1, m), between points."""
     tolerance = SAFETY * error
     positive = f > tolerance
     negative = f < -tolerance
-    unclear = inside.nonzero()[:0, 0]
-    if bool((positive | negative).all()):
+    unclear = inexact = inside.nonzero()[:0, 0]
+    known = positive | negative
+    if bool(known.all()):
         crossed = positive[1:] ^ positive[:-1]
     else:
         crossed = (positive[:-1] & negative[1:]) | (negative[:-1] & positive[1:])
-        size = f.abs()
-        doubtful = ((size > error) & (size <= tolerance)).any(1)
-        unclear = doubtful.nonzero()[:, 0]
+        inexact = (~known.all(1)).nonzero()[:, 0]
+        size, least = f.abs()[inexact], error if error.shape[0] == 1 else error[inexact]
+        unclear = inexact[((size > least) & (size <= SAFETY * least)).any(1)]
     crossed &= inside[:, None]
     piece, column = crossed.nonzero(as_tuple=True)
     flat, place = f.reshape(-1), piece * f.shape[1] + column
     value = take(flat, place)
     change = value - take(flat, place + f.shape[1])
-    return piece, value / change, take(error, column) / change.abs(), unclear
+    own = take(error.reshape(-1), column if error.shape[0] == 1 else place)
+    return _Zeros(piece, value / change, own / change.abs(), unclear, inexact)
 
 
-def _zeros_of(functions: Functions, inside: Tensor) -> Zeros:
-    """The same for the functions of a layer, a block of points at a time.
-
-    Neighbouring blocks share a point.
-    """
+def _zeros_of(functions: Functions, units: UnitValues) -> _Zeros:
+    """The same for the functions of a layer, a block of points at a time."""
     points, parts = functions.z.shape[0], []
+    chosen = functions.wanted.nonzero()[:, 0]
+    unit, level = take(functions.unit, chosen), take(functions.level, chosen)
+    other = None if functions.other is None else take(functions.other, chosen)
     step = max(2, backend_of(functions.z.device).function_values // max(1, functions.m))
     for start in range(0, max(1, points - 1), step):
-        z = functions.z[start : start + step + 1]
-        f = z[:, functions.unit]
-        f = f - (functions.level if functions.other is None else z[:, functions.other])
-        error = functions.error
-        if not bool(functions.wanted.all()):
-            f, error = f[:, functions.wanted], error[functions.wanted]
-        piece, s, shift, unclear = _zeros(f, error, inside[start : start + step])
-        parts.append((piece + start, s, shift, unclear + start))
-    piece, s, shift, unclear = (torch.cat(part) for part in zip(*parts, strict=True))
-    return piece, s, shift, torch.unique_consecutive(unclear)
+        some = slice(start, start + step + 1)
+        z, error = functions.z[some], units.errors(some, unit)
+        if other is None:
+            f, error = z[:, unit] - level, error + EPS * level.abs()
+        else:
+            f, error = z[:, unit] - z[:, other], error + units.errors(some, other)
+        parts.append(_zeros(f, error, units.inside[start : start + step]).after(start))
+    return _Zeros.joined(parts)
 
 
-def _winner_changes(layer: MaxNonlinearity, units: UnitValues) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the winners of groups change: pieces, fractions, and their errors."""
+def _winner_changes(layer: MaxNonlinearity, units: UnitValues) -> _Zeros:
+    """Where the winners of groups change."""
     z = -units.z if layer.smallest else units.z
     members = layer.members
     none = torch.zeros(members.shape[0], dtype=z.dtype, device=z.device)
@@ -128,19 +153,19 @@ def _winner_changes(layer: MaxNonlinearity, units: UnitValues) -> tuple[Tensor, 
         piece, group = other.nonzero(as_tuple=True)
         columns = members[group]
         first, last = some[piece[:, None], columns], some[piece[:, None] + 1, columns]
-        changes = winner_changes(first, last, units.error[columns])
-        found.append((piece[changes.row] + start, changes.s, changes.error))
-    piece, s, error = (torch.cat(part) for part in zip(*found, strict=True))
-    return piece, s, error
+        row = torch.zeros_like(piece) if units.owner is None else units.owner[piece + start]
+        changes = winner_changes(first, last, units.error[row[:, None], columns])
+        parts = changes.s, changes.error, piece[:0], piece[changes.inexact]
+        found.append(_Zeros(piece[changes.row], *parts).after(start))
+    return _Zeros.joined(found)
 
 
-def _united(
-    units: UnitValues, piece: Tensor, s: Tensor, error: Tensor, unclear: Tensor
-) -> Crossings:
+def _united(units: UnitValues, zeros: _Zeros) -> Crossings:
     """Sort the crossings, unite those that rounding cannot tell apart, and drop those at ends."""
+    piece, s, error, unclear, inexact = zeros
     none = piece[:0]
     if not piece.shape[0]:
-        return Crossings(piece, s, unclear, none)
+        return Crossings(piece, s, unclear, none, inexact)
     order, piece, s = sort_rows(piece, s, units.z.shape[0])
     length = take(units.t, piece + 1) - take(units.t, piece)
     error = take(error, order) + UV_ERROR / length
@@ -148,6 +173,8 @@ def _united(
     touch = touching(piece, s, error)
     near, ended = torch.stack([touch.any(), at_end.any()]).tolist()  # one transfer from a GPU
     close = none
+    if near or ended:
+        inexact = torch.cat([inexact, piece[at_end], piece[1:][touch]])
     if ended:
         doubtful = at_end & (torch.minimum(s, 1 - s) > error)
         beside = piece + (s > 0.5)
@@ -158,4 +185,4 @@ def _united(
         group, best, doubtful = cluster(piece, s, error)
         close = torch.unique(group[doubtful])
         piece, s = take(piece, best), take(s, best)
-    return Crossings(piece, s, unclear, close)
+    return Crossings(piece, s, unclear, close, inexact)

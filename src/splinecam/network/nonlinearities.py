@@ -84,8 +84,8 @@ class Nonlinearity(ABC):
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
         """The number of the piece on which each unit is at z (B, *shape): integers (B, units).
 
-        A unit beyond a border by no more than its rounding ``error``, (n,), counts as on the
-        border, so that a unit that lies on it in a whole region is on one piece there.
+        A unit beyond a border by no more than its rounding ``error``, (n,) or (B, n), counts as on
+        the border, so that a unit that lies on it in a whole region is on one piece there.
         """
 
     def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
@@ -100,7 +100,10 @@ class Nonlinearity(ABC):
 
     @abstractmethod
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """The bound of the result from that of the argument; low, high: (n,) the source's range."""
+        """The bound of the result from that of the argument, with as many rows.
+
+        low, high: (n,) or (R, n) the source's range, if the bound has R rows.
+        """
 
     def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Nonlinearity:
         """The same on another device; ``move`` moves the operation's constants."""
@@ -201,24 +204,26 @@ class PiecewiseScalar(Nonlinearity):
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         """Only the pieces that a unit reaches count: one that is never positive has no error."""
         if self.rectifies:
-            high = high.view(1, *self.shape)
+            high = high.view(-1, *self.shape)
             return Bound(high.clamp(min=0), bound.error * (high >= 0))
-        low, high = low.flatten(), high.flatten()
-        levels = self._levels_between(low, high).clamp(low, high)
+        low, high = low.view(-1, prod(self.shape)), high.view(-1, prod(self.shape))
+        levels = self._levels_between(low.amin(0), high.amax(0))[:, None].clamp(low, high)
         ends = torch.cat([low[None], high[None], levels])
-        magnitude = self.apply(ends.view(-1, *self.shape)).abs().amax(0, keepdim=True)
-        error = bound.error * self._steepest(low, high).view(1, *self.shape)
+        magnitude = self.apply(ends.view(-1, *self.shape)).abs()
+        magnitude = magnitude.view(-1, low.shape[0], *magnitude.shape[1:]).amax(0)
+        error = bound.error * self._steepest(low, high).view(-1, *self.shape)
         error = error.reshape(*error.shape, *[1] * (magnitude.dim() - error.dim()))
         error = error.expand(magnitude.shape)
         return Bound(magnitude, error if self.exact else error + EPS * magnitude)
 
     def _steepest(self, low: Tensor, high: Tensor) -> Tensor:
-        """The largest slope of the pieces that each unit reaches, (n,)."""
+        """The largest slope of the pieces that each unit reaches, (R, n) or (n,)."""
         if self.period is not None:
             return self.slopes.abs().amax(0)
         outer = self.levels.new_full((1, self.levels.shape[1]), torch.inf)
         begins, ends = torch.cat([-outer, self.levels]), torch.cat([self.levels, outer])
-        return (self.slopes.abs() * ((begins <= high) & (ends >= low))).amax(0)
+        reached = (begins[:, None] <= high) & (ends[:, None] >= low)
+        return (self.slopes.abs()[:, None] * reached).amax(0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -266,7 +271,7 @@ class MaxNonlinearity(Nonlinearity):
         """Which units of each group may be its winner at z (B, *shape): (B, G, R)."""
         flat, members = self._flat(z), self.members.view(-1)
         values = flat.index_select(1, members).view(-1, *self.members.shape)
-        slack = error[self.members] if isinstance(error, Tensor) else error
+        slack = error[..., self.members] if isinstance(error, Tensor) else error
         values = -values if self.smallest else values
         return values + slack >= (values - slack).amax(2, keepdim=True)
 
@@ -283,14 +288,18 @@ class MaxNonlinearity(Nonlinearity):
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         """The result is monotone in every unit; its error is that of a unit that can win."""
-        ends = self.apply(torch.stack([low, high]).view(-1, *self.shape))
-        magnitude = ends.abs().amax(0, keepdim=True)
-        own = bound.error.flatten()
+        magnitude, own = _end_moduli(self, low, high), bound.error.flatten(1)
         low, high = (-high, -low) if self.smallest else (low, high)
-        least = (low - own)[self.members].amax(1, keepdim=True)
-        can_win = (high + own)[self.members] >= least
-        error = (own[self.members] * can_win).amax(1)
+        least = (low - own)[:, self.members].amax(2, keepdim=True)
+        can_win = (high + own)[:, self.members] >= least
+        error = (own[:, self.members] * can_win).amax(2)
         return Bound(magnitude, error.view(magnitude.shape))
+
+
+def _end_moduli(layer: Nonlinearity, low: Tensor, high: Tensor) -> Tensor:
+    """The largest moduli (R, ...) of a monotone operation between the ends (R, n) of its units."""
+    ends = layer.apply(torch.stack([low, high]).view(-1, *layer.shape)).abs()
+    return ends.view(2, -1, *ends.shape[1:]).amax(0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -318,14 +327,12 @@ class SortNonlinearity(Nonlinearity):
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
         """For every two units of a group whether the first is the larger: (B, P)."""
         flat, (first, second) = self._flat(z), self.pairs
-        slack = error[first] + error[second] if isinstance(error, Tensor) else 2 * error
+        slack = error[..., first] + error[..., second] if torch.is_tensor(error) else 2 * error
         return (flat[:, first] - flat[:, second] > slack).to(torch.int8)
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        ends = self.apply(torch.stack([low, high]).view(-1, *self.shape))
-        magnitude = ends.abs().amax(0, keepdim=True)
-        error = bound.error.flatten().clone()
-        error[self.members] = error[self.members].amax(1, keepdim=True)
+        magnitude, error = _end_moduli(self, low, high), bound.error.flatten(1).clone()
+        error[:, self.members] = error[:, self.members].amax(2, keepdim=True)
         return Bound(magnitude, error.view(magnitude.shape))
 
 
@@ -365,8 +372,9 @@ class ChoiceNonlinearity(CustomNonlinearity):
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         """Only a value that is chosen somewhere counts; rounding may make the choice wrong."""
-        (_, *magnitude), (by, *error) = (part.reshape(3, -1) for part in bound)
-        visited = torch.stack([high.flatten() >= -by, low.flatten() <= by])
+        rows = bound.error.shape[0]
+        (_, *magnitude), (by, *error) = (part.reshape(rows, 3, -1).unbind(1) for part in bound)
+        visited = torch.stack([high.view(-1, by.shape[1]) >= -by, low.view(-1, by.shape[1]) <= by])
         largest = (torch.stack(magnitude) * visited).amax(0)
         off = (torch.stack(error) * visited).amax(0) + self.steepness * by * visited.all(0)
-        return Bound(largest.view(1, *self.shape), off.view(1, *self.shape))
+        return Bound(largest.view(-1, *self.shape), off.view(-1, *self.shape))

@@ -62,9 +62,9 @@ class Step:
             return torch.addmm(bias[0], x, weight.T, out=out)
         return torch.mm(x, weight.T, out=out)
 
-    def bound(self, env: Mapping[str, Any], device: torch.device) -> Any:
-        """The bound of the result from the bounds ``env`` of values."""
-        args, kwargs = self._arguments(env, 1, device)
+    def bound(self, env: Mapping[str, Any], device: torch.device, rows: int = 1) -> Any:
+        """The bound of the result from the bounds ``env`` of values, of so many rows."""
+        args, kwargs = self._arguments(env, rows, device)
         if self.rule is None:
             return self.run(*args, **kwargs)
         if self.rule.bound is None:
@@ -268,11 +268,12 @@ class Program:
         return (source.name, step) if isinstance(source, Ref) else None
 
     def bounds(self, i: int, live: Mapping[str, Bound]) -> dict[str, Bound]:
-        """Bounds on the magnitudes and the rounding errors of stage i's results."""
+        """Bounds on the magnitudes and the rounding errors of stage i's results, (R, ...) each."""
         stage = self.stages[i]
         env: dict[str, Any] = {name: live[name] for name in stage.live_in}
+        rows = max((bound.error.shape[0] for bound in env.values()), default=1)
         for step in stage.steps:
-            env[step.name] = step.bound(env, self.device)
+            env[step.name] = step.bound(env, self.device, rows)
             for name in step.frees:
                 del env[name]
         return {name: env[name] for name in stage.live_out}

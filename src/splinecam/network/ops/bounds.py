@@ -30,7 +30,10 @@ _STRIDE = 2.0**20  # measured over this many rounding errors: far above rounding
 
 
 class Bound(NamedTuple):
-    """Bounds on a live value and on its rounding error over the domain, ``(1, *shape)`` each."""
+    """Bounds on a live value and on its rounding error, ``(R, *shape)`` each.
+
+    There is one row for a whole domain, or one for each of R segments.
+    """
 
     magnitude: Tensor
     error: Tensor
@@ -156,23 +159,24 @@ def _bound(rule: Affine, magnitude: Tensor, error: Tensor, squared: bool) -> Bou
 
 
 def measured_bound(run: Callable[[Tensor], Tensor], bound: Bound) -> Bound:
-    """The bounds of a result from those of the argument, (1, ...), measured at random points.
+    """The bounds of a result from those of the argument, (R, ...), measured at random points.
 
     Steps as large as the argument's errors e, with random signs, change a result with the
     coefficients W by ``sqrt(W^2 e^2)`` on average. Two equal steps change it equally, but for the
     rounding of the operation itself.
     """
     generator = torch.Generator().manual_seed(0)
-    shape = (_PROBES, *bound.magnitude.shape[1:])
+    shape = (_PROBES, 1, *bound.magnitude.shape[1:])
     x, signs = torch.randn((2, *shape), generator=generator, dtype=torch.float64).to(bound.error)
     x[0], x[1] = 1, -1  # where sums are largest
     power = torch.linspace(-_SMALLEST, _SMALLEST, _PROBES, dtype=torch.float64).clamp(max=0).to(x)
     scale = torch.exp2(power).view(-1, *[1] * (x.dim() - 1))
     x = scale * x.clamp(-1, 1) * bound.magnitude
     step = _STRIDE * signs.sign() * bound.error
-    first, second, third = (run(x + k * step) for k in range(3))
-    magnitude = first.abs().amax(0, keepdim=True)
-    error = 2 * (second - first).abs().amax(0, keepdim=True) / _STRIDE
+    made = (run((x + k * step).flatten(0, 1)) for k in range(3))
+    first, second, third = (value.view(_PROBES, -1, *value.shape[1:]) for value in made)
+    magnitude = first.abs().amax(0)
+    error = 2 * (second - first).abs().amax(0) / _STRIDE
     # Not the largest of them: a step may cross a border, where the slope changes.
-    rounding = (first - 2 * second + third).abs().kthvalue(3 * _PROBES // 4, 0, keepdim=True).values
+    rounding = (first - 2 * second + third).abs().kthvalue(3 * _PROBES // 4, 0).values
     return Bound(magnitude, error + torch.maximum(rounding, EPS * magnitude))
