@@ -14,7 +14,7 @@ from splinecam._util.backend import backend_of
 from splinecam._util.csr import offsets_of, owners_of, take, take_rows
 from splinecam._util.tolerances import EPS, SAFETY, SLOPE_PRECISION
 from splinecam.analysis.class_names import class_number
-from splinecam.arrangement.line_envelope import end_winners, winner_changes
+from splinecam.arrangement.line_envelope import winner_changes
 from splinecam.engine.along_segments import Breaks, errors_along
 from splinecam.errors import ValidationError
 from splinecam.network.capture.outputs import Output
@@ -187,35 +187,35 @@ def decisions(pieces: Pieces, level: float = 0.0) -> Decisions:
 
     Of outputs that are equal on a whole piece, the first one is its class.
     """
-    values, t, before = pieces.breaks.values, pieces.breaks.t, pieces.before
+    values, t, offsets = pieces.breaks.values, pieces.breaks.t, pieces.breaks.offsets
     single = values.shape[1] == 1
     if single:
         values = torch.cat([torch.full_like(values, level), values], 1)
-    owner = take(pieces.segment, before)
-    label, disputed = _leaders(values, pieces.breaks.error, before)
+    label, disputed = _leaders(values, pieces.breaks.error)
+    disputed[offsets[1:] - 1] = False  # no piece begins where a segment ends
     row, end = disputed.nonzero()[:, 0], label.clone()
-    first, last = take(values, take(before, row)), take(values, take(before, row) + 1)
+    first, last = take(values, row), take(values, row + 1)
     # Comparing two outputs rounds once more.
     size = EPS * torch.maximum(first.abs(), last.abs())
     error = _with_level(pieces.breaks.error, single) + size
     found = winner_changes(first, last, error)
     if found.inexact.shape[0] and pieces.breaks.shared:
-        mine = take(owner, row)
-        some, place = torch.unique(take(mine, found.inexact)), torch.zeros_like(pieces.counts)
-        place[some] = torch.arange(some.shape[0], device=some.device)
-        theirs = torch.isin(mine, some).nonzero()[:, 0]
-        own = _with_level(pieces.select(some).errors[0], single)
-        error[theirs] = take(own, take(place, take(mine, theirs))) + take(size, theirs)
+        owner = _segments(offsets, row)
+        some, own = torch.unique(take(owner, found.inexact)), torch.zeros_like(pieces.counts)
+        own[some] = torch.arange(some.shape[0], device=some.device)
+        theirs = torch.isin(owner, some).nonzero()[:, 0]
+        least = _with_level(pieces.select(some).errors[0], single)
+        error[theirs] = take(least, take(own, take(owner, theirs))) + take(size, theirs)
         found = winner_changes(first, last, error)
-    label[row], end[row] = end_winners(first, last, SAFETY * error)
-    place = take(before, take(row, found.row))
+    label[row], end[row] = found.begin, found.end
+    place = take(row, found.row)
     at = torch.lerp(take(t, place), take(t, place + 1), found.s)
     other = torch.ones_like(disputed)  # pieces that begin with another class than that before them
-    other[1:] = (owner[1:] != owner[:-1]) | (label[1:] != end[:-1])
+    other[1:] = label[1:] != end[:-1]
+    other[offsets[:-1]], other[offsets[1:] - 1] = True, False
     kept = other.nonzero()[:, 0]
-    segment = torch.cat([take(owner, kept), take(pieces.segment, place)])
-    begin = torch.cat([take(t, take(before, kept)), at])
-    label = torch.cat([take(label, kept), found.after])
+    segment = _segments(offsets, torch.cat([kept, place]))
+    begin, label = torch.cat([take(t, kept), at]), torch.cat([take(label, kept), found.after])
     order = torch.sort(begin, stable=True).indices
     order = take(order, torch.sort(take(segment, order), stable=True).indices)
     segment, begin, label = (take(x, order) for x in (segment, begin, label))
@@ -224,23 +224,32 @@ def decisions(pieces: Pieces, level: float = 0.0) -> Decisions:
     return Decisions(segment[changed], begin[changed], label[changed])
 
 
+def _segments(offsets: Tensor, points: Tensor) -> Tensor:
+    """The segments of points, (N,) each."""
+    return torch.searchsorted(offsets, points, right=True) - 1
+
+
 def _with_level(error: Tensor, single: bool) -> Tensor:
     """The errors of all scores; those of a single output come after that of a level."""
     return torch.cat([torch.zeros_like(error), error], -1) if single else error
 
 
-def _leaders(values: Tensor, error: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest of values (P, n) at the points where pieces begin, and whether it is disputed.
+def _leaders(values: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest of values (P, n) at each point, and whether it is disputed up to the next, (P,).
 
-    Both are (M,). A piece is disputed if another value is the largest where it ends, or if at both
-    of its ends some other may equal the largest one.
+    It is if another value is the largest at the next point, or if some other may equal the largest
+    one at both points.
     """
-    best, winner = values.max(1)
-    slack = 2 * SAFETY * (float(error.max()) + EPS * best.abs())
-    rivals = values >= (best - slack)[:, None]
-    label = take(winner, before)
-    disputed = label != take(winner, before + 1)
-    if int(rivals.sum()) > values.shape[0]:
-        close = rivals.sum(1) > 1
-        disputed |= take(close, before) & take(close, before + 1)
-    return label, disputed
+    winner = values.argmax(1)
+    disputed = torch.zeros_like(winner, dtype=torch.bool)
+    disputed[:-1] = winner[1:] != winner[:-1]
+    # One of two neighbours is among these points.
+    some = values[::2]
+    best = some.gather(1, winner[::2, None])
+    slack = 2 * SAFETY * (error.max() + EPS * best.abs().max())
+    rivals = some >= best - slack
+    if int(torch.count_nonzero(rivals)) > some.shape[0]:
+        close = torch.ones_like(disputed)
+        close[::2] = rivals.sum(1) > 1
+        disputed[:-1] |= close[:-1] & close[1:]
+    return winner, disputed

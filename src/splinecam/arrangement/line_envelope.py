@@ -14,7 +14,7 @@ from torch import Tensor
 
 from splinecam._util.tolerances import SAFETY
 
-__all__ = ["WinnerChanges", "end_winners", "winner_changes"]
+__all__ = ["WinnerChanges", "winner_changes"]
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,9 @@ class WinnerChanges:
     """Changes of the largest function along segments, (N,) each, in no particular order.
 
     row: the segment; s: the fraction of the segment; error: how far rounding may shift it; before,
-    after: the functions that are the largest on either side. inexact: (M,) segments on which
-    smaller rounding errors might change the result.
+    after: the functions that are the largest on either side. begin, end: (S,) the largest ones at
+    the ends of all segments. inexact: (M,) segments on which smaller rounding errors might change
+    the result.
     """
 
     row: Tensor
@@ -31,27 +32,28 @@ class WinnerChanges:
     error: Tensor
     before: Tensor
     after: Tensor
+    begin: Tensor
+    end: Tensor
     inexact: Tensor
 
 
-def end_winners(first: Tensor, last: Tensor, slack: Tensor) -> tuple[Tensor, Tensor]:
+def _end_winners(first: Tensor, last: Tensor, slack: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The largest functions right behind the first and right before the last ends, (N,) each.
 
-    first, last: (N, R) values at the ends; slack: (N, R) or (R,) tolerances. Functions that tie at
-    an end are told apart by the other end. One that ties at both ends is the winner of both.
+    Also the rows (M,) in which tolerances matter. first, last: (N, R) values at the ends; slack:
+    (N, R) tolerances. Functions that tie at an end are told apart by the other end. One that ties
+    at both ends is the winner of both.
     """
-    candidates = [_candidates(here, slack) for here in (first, last)]
-    begin = last.masked_fill(~candidates[0], -torch.inf).argmax(1)
-    end = first.masked_fill(~candidates[1], -torch.inf).argmax(1)
-    both = candidates[0] & candidates[1]
-    through = both.int().argmax(1)
-    tied = both.any(1)
-    return torch.where(tied, through, begin), torch.where(tied, through, end)
-
-
-def _candidates(values: Tensor, slack: Tensor) -> Tensor:
-    """Which of values (N, R) may be the largest of a row, given their tolerances."""
-    return values + slack >= (values - slack).amax(1, keepdim=True)
+    a, b = (here + slack >= (here - slack).amax(1, keepdim=True) for here in (first, last))
+    begin = last.masked_fill(~a, -torch.inf).argmax(1)
+    end = first.masked_fill(~b, -torch.inf).argmax(1)
+    both = a & b
+    through, tied = both.int().argmax(1), both.any(1)
+    unclear = torch.zeros_like(tied)
+    if int(a.sum()) + int(b.sum()) > 2 * len(tied):
+        unclear = (a.sum(1) > 1) | (b.sum(1) > 1)
+    chosen = torch.where(tied, through, begin), torch.where(tied, through, end)
+    return *chosen, unclear.nonzero()[:, 0]
 
 
 def winner_changes(first: Tensor, last: Tensor, error: Tensor) -> WinnerChanges:
@@ -66,9 +68,8 @@ def winner_changes(first: Tensor, last: Tensor, error: Tensor) -> WinnerChanges:
     """
     first, last = first.double(), last.double()
     error = error.expand(first.shape).to(first)
-    a, b = end_winners(first, last, SAFETY * error)
-    ties = [_candidates(here, SAFETY * error).sum(1) > 1 for here in (first, last)]
-    inexact = [(ties[0] | ties[1]).nonzero()[:, 0]]
+    begin, end, unclear = _end_winners(first, last, SAFETY * error)
+    a, b, inexact = begin, end, [unclear]
     row = (a != b).nonzero()[:, 0]
     a, b = a[row], b[row]
     found: list[tuple[Tensor, ...]] = []
@@ -94,9 +95,9 @@ def winner_changes(first: Tensor, last: Tensor, error: Tensor) -> WinnerChanges:
     if not found:
         none = row[:0]
         empty = none, first.new_zeros(0), first.new_zeros(0), none, none
-        return WinnerChanges(*empty, torch.cat(inexact))
+        return WinnerChanges(*empty, begin, end, torch.cat(inexact))
     made = (torch.cat(part) for part in zip(*found, strict=True))
-    return WinnerChanges(*made, torch.cat(inexact))
+    return WinnerChanges(*made, begin, end, torch.cat(inexact))
 
 
 def _pick(table: Tensor, column: Tensor) -> Tensor:
