@@ -20,6 +20,7 @@ __all__ = [
     "EPS",
     "JACOBIAN_PRECISION",
     "LARGEST_DOMAIN",
+    "LARGEST_ERROR",
     "MAX_CORNER_ERROR",
     "OVERLAY_SLACK",
     "PLANAR",
@@ -89,6 +90,9 @@ SHORT_SIDE = 2.0**-10
 # The range of widths of a domain in which areas and squared distances are normal float64 numbers.
 SMALLEST_DOMAIN = 1e-140
 LARGEST_DOMAIN = 1e150
+
+# The rounding error beyond which a value may be so large that differences of values overflow.
+LARGEST_ERROR = 2.0**960
 
 
 def cluster(

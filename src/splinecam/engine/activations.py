@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from splinecam._util.backend import backend_of
-from splinecam._util.tolerances import EPS
+from splinecam._util.tolerances import EPS, LARGEST_ERROR
 from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.refinement import Refinement
 from splinecam.arrangement.signs import Signs
 from splinecam.engine.tiling import Tile, join_tiles
+from splinecam.errors import CaptureError
 from splinecam.geometry.interpolation import InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import DenseResult, History
@@ -36,6 +37,7 @@ __all__ = [
     "empty_table",
     "first_state",
     "join_states",
+    "require_no_overflow",
     "rows_in_block",
 ]
 
@@ -47,6 +49,23 @@ _FEWEST = 32  # vertices in a block, however wide the layer
 
 # Products with wide matrices are faster for more rows: so many, unless they are larger than this.
 _MATRIX_ROWS, _MATRIX = 256, 1 << 23
+
+
+def require_no_overflow(layer_errors: dict[str, Tensor], output: Tensor) -> None:
+    """Raise an error that names the first layer whose values are too large for float64.
+
+    layer_errors, output: the rounding errors of all layers, in order, and of the output.
+    """
+    errors = [*layer_errors.values(), output]
+    fine = torch.stack([(x <= LARGEST_ERROR).all().to(output.device) for x in errors]).tolist()
+    if all(fine):
+        return
+    place = [*map(repr, layer_errors), "the output"][fine.index(False)]
+    raise CaptureError(
+        f"Values at {place} overflow: float64 ends at 1.8e308. Choose a domain of smaller inputs, "
+        "or scale the weights before that layer."
+    )
+
 
 Block = tuple[int, dict[str, Tensor]]
 """The number of the first vertex of a block, and values at its vertices by name."""

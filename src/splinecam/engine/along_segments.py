@@ -25,7 +25,7 @@ from splinecam._util.backend import backend_of
 from splinecam._util.csr import counts_of, offsets_of, owners_of, take
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.signs import Signs, SignWriter
-from splinecam.engine.activations import LayerInput, empty_table
+from splinecam.engine.activations import LayerInput, empty_table, require_no_overflow
 from splinecam.engine.plan import finds_signs, free_memory
 from splinecam.engine.segment_crossings import (
     CLOSE,
@@ -488,6 +488,7 @@ def _joined(parts: list[_Part], again: list[_Part], segments: int, run: _Run) ->
         order = take(order, torch.sort(take(owner, order), stable=True).indices)
         owner, t, values = (take(x, order) for x in (owner, t, values))
     error = torch.stack([error for _, _, error in [*parts, *again]]).amax(0)
+    require_no_overflow(run.layer_errors, error)
     offsets = offsets_of(counts_of(owner, segments))
     errors = {name: error.clone() for name, error in run.layer_errors.items()}
     doubts = [

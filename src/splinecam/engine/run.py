@@ -20,7 +20,13 @@ from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.refine import ClearLayer, refine, refine_compiled
 from splinecam.arrangement.refinement import Refinement
-from splinecam.engine.activations import LayerInput, State, first_state, join_states
+from splinecam.engine.activations import (
+    LayerInput,
+    State,
+    first_state,
+    join_states,
+    require_no_overflow,
+)
 from splinecam.engine.artificial_cuts import DividedFace, divide_face, sample_face
 from splinecam.engine.cut_lines import CutLines, RegionSample, choose_lines
 from splinecam.engine.evaluate import evaluate
@@ -178,6 +184,7 @@ class Run:
         name = self.program.output_name
         output = state.rows[name].reshape(state.mesh.num_vertices, -1)
         error = state.bounds[name].error.reshape(-1)
+        require_no_overflow(self.layer_errors, error)
         found = Outcome(state.mesh, output, error, self.layer_errors, state.ambiguities)
         if self.plan.make_second is None:
             return found

@@ -19,6 +19,19 @@ static const double ZEROS[64]; /* the largest number of columns of a tile */
 #define P16(i) P4(i), P4(i + 4), P4(i + 8), P4(i + 12)
 static const uint64_t PLACES[64] = {P16(0), P16(16), P16(32), P16(48)};
 
+/* Between these the sum of squares of errors is as precise as other numbers. */
+#define LEAST_SQUARE 0x1p-900
+#define LARGEST_SQUARE 0x1p1000
+
+/* The sum of the errors that a unit passes on: it is larger than the root of the sum of squares,
+ * and neither overflows nor vanishes where those do. */
+static double sum_of_errors(const sc_dense *dense, int64_t unit) {
+    double sum = 0;
+    for (int64_t u = 0; u < dense->units; u++)
+        sum += fabs(dense->column[u * dense->width + unit]) * dense->error[u];
+    return sum;
+}
+
 /* These depend on what is defined before each inclusion of vector_loops.h. */
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

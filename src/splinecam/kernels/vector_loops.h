@@ -212,16 +212,21 @@ TARGET static void NAME(bound)(const sc_dense *dense) {
     }
     for (int64_t u = 0; u < dense->units; u++) {
         const double *restrict column = dense->column + u * m;
-        double size = dense->magnitude[u], square = dense->error[u] * dense->error[u];
+        double size = dense->magnitude[u], shift = dense->error[u];
         for (int64_t j = 0; j < m; j++) {
+            double part = column[j] * shift;
             modulus[j] += fabs(column[j]) * size;
-            error[j] += column[j] * column[j] * square;
+            error[j] += part * part;
         }
+    }
+    for (int64_t j = 0; j < m; j++) {
+        int normal = error[j] > LEAST_SQUARE && error[j] < LARGEST_SQUARE;
+        error[j] = normal ? sqrt(error[j]) : sum_of_errors(dense, j);
     }
     /* Values inside faces are interpolated between values that are interpolated on edges. */
     double roundings = dense->edge_method == SC_DIRECT ? 1 : 3;
     for (int64_t j = 0; j < m; j++)
-        error[j] = sqrt(error[j]) + roundings * dense->eps * modulus[j];
+        error[j] += roundings * dense->eps * modulus[j];
 }
 
 /* Multiply one tile: some units of x (places, TILE_ROWS) and y (units, TILE_COLUMNS). */

@@ -10,6 +10,7 @@ from torch.nn.functional import linear
 
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
+from splinecam.network.ops.bounds import root_of_squares
 from splinecam.network.ops.convolution import convolution
 from splinecam.network.ops.registry import Call, affine
 
@@ -87,7 +88,13 @@ def _linear(call: Call) -> tuple[Tensor, Tensor]:
         bound, variance = (torch.cat(part, -1) for part in zip(*found, strict=True))
     if bias is not None:
         bound, variance = bound + bias[0], variance + bias[1] * bias[1]
-    return bound, variance.sqrt() + EPS * bound
+
+    def total() -> Tensor:
+        both = call["input"], weight
+        made = linear(*(x.abs() if isinstance(x, Tensor) else x[1] for x in both))
+        return made if bias is None else made + bias[1]
+
+    return bound, root_of_squares(variance, total) + EPS * bound
 
 
 def _tuple_of(bound: Any) -> Any:

@@ -6,6 +6,7 @@ An operation of which nothing is known but that it can be run is measured at ran
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +22,11 @@ __all__ = [
     "measured_bound",
     "measured_modulus",
     "role_of",
+    "root_of_squares",
 ]
+
+# Between these the sum of squares of errors is as precise as other numbers.
+_LEAST_SQUARE, _LARGEST_SQUARE = 2.0**-900, 2.0**1000
 
 _PROBES = 24
 _SMALLEST = -8.0  # as a power of two: many functions have knots near zero, so some points lie there
@@ -111,9 +116,22 @@ def affine_bound(
 
     magnitude = on(_modulus)
     error = on(lambda value, role: _spread(value, role, squared))
+    total = partial(on, lambda value, role: _spread(value, role, False))
     if isinstance(magnitude, Tensor):
-        return _bound(rule, magnitude, error, squared)
-    return tuple(_bound(rule, m, e, squared) for m, e in zip(magnitude, error, strict=True))
+        return _bound(rule, magnitude, root_of_squares(error, total) if squared else error)
+    if squared:
+        error = [root_of_squares(e, lambda k=k: total()[k]) for k, e in enumerate(error)]
+    return tuple(_bound(rule, m, e) for m, e in zip(magnitude, error, strict=True))
+
+
+def root_of_squares(squares: Tensor, total: Callable[[], Tensor]) -> Tensor:
+    """The roots of sums of squares of errors.
+
+    Where squares overflow or vanish, it is the total of the errors, which is larger.
+    """
+    normal = (squares > _LEAST_SQUARE) & (squares < _LARGEST_SQUARE)
+    root = squares.clamp_min(0).sqrt()
+    return root if bool(normal.all()) else torch.where(normal, root, total())
 
 
 def affine_modulus(
@@ -150,11 +168,8 @@ def measured_modulus(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return found.view(-1, *offset.shape[1:])
 
 
-def _bound(rule: Affine, magnitude: Tensor, error: Tensor, squared: bool) -> Bound:
-    magnitude = magnitude.clamp_min(0)
-    error = error.clamp_min(0)
-    if squared:
-        error = error.sqrt()
+def _bound(rule: Affine, magnitude: Tensor, error: Tensor) -> Bound:
+    magnitude, error = magnitude.clamp_min(0), error.clamp_min(0)
     return Bound(magnitude, error if rule.exact or rule.reshapes else error + EPS * magnitude)
 
 
