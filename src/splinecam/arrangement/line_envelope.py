@@ -94,10 +94,9 @@ def winner_changes(first: Tensor, last: Tensor, error: Tensor) -> WinnerChanges:
         row, a, b = torch.cat([row, row]), torch.cat([a, best]), torch.cat([best, b])
     if not found:
         none = row[:0]
-        empty = none, first.new_zeros(0), first.new_zeros(0), none, none
-        return WinnerChanges(*empty, begin, end, torch.cat(inexact))
-    made = (torch.cat(part) for part in zip(*found, strict=True))
-    return WinnerChanges(*made, begin, end, torch.cat(inexact))
+        found.append((none, first.new_zeros(0), first.new_zeros(0), none, none))
+    row, s, shift, before, after = (torch.cat(part) for part in zip(*found, strict=True))
+    return WinnerChanges(row, s, shift, before, after, begin, end, torch.cat(inexact))
 
 
 def _pick(table: Tensor, column: Tensor) -> Tensor:
