@@ -114,14 +114,15 @@ def load(
     ``jacobian``, ``validate``, statistics in input space); it is compared with the file. output:
     needed again if it was a function, which a file does not hold. device: where the tensors are
     stored. verify: check that the regions are convex, fit together and cover the domain; without
-    this check, loading takes a fraction of the time, and only checksums, types, shapes and the
-    range of indices are checked.
+    this check, loading takes a fraction of the time. Of an atlas, compare the checksum of every
+    array when it is first read; ``verify=False`` is for folders that nobody else writes to. Types,
+    shapes and the range of indices are always checked, and the checksums of files.
     """
     part: Partition | Atlas
     if isinstance(path, str | os.PathLike) and FilePath(path).is_dir():
         from splinecam.atlas.atlas import open_atlas
 
-        part = open_atlas(path, device_of(device))
+        part = open_atlas(path, device_of(device), verify=verify)
     else:
         part = io.read(path, Partition, device=device_of(device), verify=verify)
     if model is not None:

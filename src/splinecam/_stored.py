@@ -23,8 +23,9 @@ from splinecam.analysis.class_names import names_of
 from splinecam.analysis.partition_data import Unresolved
 from splinecam.analysis.smoothing import Smoothing
 from splinecam.engine.run import Outcome
-from splinecam.errors import LimitError, SplineCamError
+from splinecam.errors import FileError, LimitError, SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.io.partition_files import check_arrays
 from splinecam.io.smoothing_arrays import smoothing_read, smoothing_written
 from splinecam.network.program import Program
 from splinecam.parallel.flat import FlatOutcomes, flat_outcomes, outcomes_of
@@ -67,7 +68,7 @@ def stored_sweep(
             digests = {start + k: domain_digest(domain) for k, domain in enumerate(some)}
             fill(store, digests, _computing(run, some, start))
             for domain, result in zip(some, store.read(digests), strict=True):
-                yield result if how.reduce is not None else restored.partition(domain, *result)
+                yield result if how.reduce is not None else restored.partition(domain, result)
             start += len(some)
 
 
@@ -123,7 +124,18 @@ class _Restored:
             outcomes[k] = NearOutcome(**vars(outcomes[k]), record=record)
         return [(outcome, unresolved.get(k, ())) for k, outcome in enumerate(outcomes)]
 
-    def partition(self, domain: Domain, outcome: Outcome, unresolved: Iterable[Any]) -> Partition:
+    def partition(self, domain: Domain, result: Any) -> Partition:
+        """The partition of a domain; a ``FileError`` if its arrays do not fit together."""
+        try:
+            part = self._assembled(domain, *result)
+            check_arrays(part)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            raise FileError(
+                f"The store is damaged: {error}. Remove it, and compute its results again."
+            ) from error
+        return part
+
+    def _assembled(self, domain: Domain, outcome: Outcome, unresolved: Iterable[Any]) -> Partition:
         part = near_partition(
             self.model,
             self.program,

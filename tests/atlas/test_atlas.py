@@ -23,7 +23,8 @@ from splinecam.atlas.making import Sizes
 from splinecam.atlas.manifest import Manifest
 from splinecam.atlas.seams import Missing, Seams
 from splinecam.atlas.storing import compute_atlas
-from splinecam.atlas.tile_files import read_array
+from splinecam.atlas.tile_files import read_array, read_mesh
+from splinecam.engine.artificial_cuts import ARTIFICIAL
 from splinecam.errors import FileError, LimitError, SplineCamError
 from splinecam.geometry.checks import check_mesh, check_tile
 from splinecam.geometry.subdivision import Mesh
@@ -185,7 +186,7 @@ def test_a_computation_that_was_stopped_continues(
     again = compute_atlas(model, DOMAIN, tmp_path, sizes=SMALL)
     assert (len(again), again.num_vertices) == (len(whole), whole.mesh.num_vertices)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        ".lock",
+        ".claims",
         "atlas.json",
         "domain.npz",
         "errors.npz",
@@ -231,7 +232,7 @@ def test_two_processes_do_not_compute_one_atlas(model: nn.Module, tmp_path: Path
         "number = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT); "
         "fcntl.lockf(number, fcntl.LOCK_EX); print('locked', flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", code, str(tmp_path / ".lock")]
+    command = [sys.executable, "-c", code, str(tmp_path / ".claims")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"locked\n"
@@ -274,7 +275,8 @@ def test_vertices_that_a_unit_lacks_are_inserted(in_strip: bool, tmp_path: Path)
         with pytest.raises(_Killed):
             compute_atlas(model, domain, tmp_path, sizes=sizes, memory=1_600_000)
     manifest, tiles = Manifest.read(tmp_path), tmp_path / "tiles"
-    borders = [Border.read(tiles / tile.folder / BORDER) for tile in manifest.tiles]
+    mesh = Mesh(*(read_array(tmp_path / "coarse", str(k), "fi") for k in range(7)))
+    borders = [Border.read(tiles / tile.folder / BORDER, mesh) for tile in manifest.tiles]
     # The first unit has a vertex more than the second one, in the middle of a piece.
     piece = (borders[1].in_strip == in_strip).nonzero()[:1, 0]
     if not piece.shape[0]:  # all pieces are artificial
@@ -296,7 +298,7 @@ def test_vertices_that_a_unit_lacks_are_inserted(in_strip: bool, tmp_path: Path)
     assert int(pieces) == int((borders[1].root == borders[1].root[piece]).sum()) + 1
     entry = manifest.tiles[1]
     folder = tiles / entry.folder / ("strip" if bool(strip) else "")
-    mesh = Mesh(**{name: read_array(folder, f"mesh_{name}") for name in Mesh.__dataclass_fields__})
+    mesh = read_mesh(folder, [150], ARTIFICIAL)
     assert torch.equal(mesh.uv[-1:], middle)
     one_sided = (mesh.halfedge_face().view(-1, 2) < 0).any(1)
     trusted = torch.ones(mesh.num_faces, dtype=torch.bool)

@@ -314,7 +314,7 @@ def test_contents_that_do_not_fit(saved: Path) -> None:
         ("values has entries that are not finite", {"values": values * np.inf}),
         ("mesh_edges has an index out of range", {"mesh_edges": edges + len(uv)}),
         ("mesh_edges is float64, not whole numbers", {"mesh_edges": edges.astype(float)}),
-        ("mesh_offsets do not divide", {"mesh_offsets": offsets[::-1]}),
+        ("mesh_offsets does not divide", {"mesh_offsets": offsets[::-1]}),
         ("the mesh fails a check", {"mesh_corners": np.roll(corners, 1)}),
         ("the mesh fails a check", {"mesh_uv": moved}),
         ("domain_basis|basis has shape", {"domain_basis": np.eye(3)}),

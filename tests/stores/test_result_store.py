@@ -24,6 +24,7 @@ from splinecam.stores.filling import fill
 from splinecam.stores.fingerprints import domain_digest, function_name, weights_digest
 from splinecam.stores.model_facts import model_facts
 from splinecam.stores.result_store import ResultStore, results_in
+from splinecam.stores.untrusted import seal
 
 DIGESTS = {k: bytes([k]) * 16 for k in range(50)}
 
@@ -89,13 +90,15 @@ def test_another_computation_is_refused(tmp_path: Path, about: Any, message: str
     [
         ({"splinecam": "0.0.1"}, r"written by SplineCam 0\.0\.1, and this is"),
         ({"version": 99}, "version 99 of the format"),
-        ({"format": "splinecam run"}, "holds splinecam run, not results"),
+        ({"format": "splinecam run"}, "not a manifest of results: it holds splinecam run"),
     ],
 )
 def test_another_version_is_refused(tmp_path: Path, entry: dict[str, Any], message: str) -> None:
     ResultStore(tmp_path, {})
     path = tmp_path / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | entry))
+    entries = json.loads(path.read_text())
+    del entries["crc32"]
+    path.write_bytes(seal(entries | entry))
     with pytest.raises(FileError, match=message):
         ResultStore(tmp_path, {})
 

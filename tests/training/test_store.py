@@ -47,6 +47,7 @@ def test_a_run_is_read_as_it_was_recorded(tmp_path: Path):
         assert torch.equal(read.partition.vertices, written.partition.vertices)
         assert len(read.partition) == read.scalars["num_regions"]
     assert sorted(path.name for path in folder.iterdir()) == [
+        ".claims",
         INDEX,
         *(f"step-0000000{k}.npz" for k in range(3)),
     ]

@@ -128,8 +128,13 @@ class Atlas(AtlasData, Views[Region]):
         )
 
 
-def open_atlas(folder: str | os.PathLike[str], device: torch.device) -> Atlas:
-    """The atlas in a folder; a ``FileError`` if there is none, or it is not complete."""
+def open_atlas(
+    folder: str | os.PathLike[str], device: torch.device, *, verify: bool = True
+) -> Atlas:
+    """The atlas in a folder; a ``FileError`` if there is none, or it is not complete.
+
+    verify: compare the checksum of every array when it is first read.
+    """
     path = Path(folder)
     manifest = Manifest.read(path)
     if not manifest.complete:
@@ -137,4 +142,4 @@ def open_atlas(folder: str | os.PathLike[str], device: torch.device) -> Atlas:
             f"The atlas in {path} is not complete: {len(manifest.tiles):,} tiles are done. Call "
             "sc.partition(..., store=) again, which computes the others."
         )
-    return Atlas(path, manifest, device)
+    return Atlas(path, manifest, device, verify=verify)

@@ -14,23 +14,25 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._partition import Partition
-from splinecam._util.files import replaced
 from splinecam.analysis.attached import Attached
+from splinecam.analysis.class_names import names_of
 from splinecam.analysis.partition_data import Unresolved
 from splinecam.atlas.completing import SEAM_EDGES, SEAM_VERTICES
-from splinecam.atlas.manifest import Manifest
+from splinecam.atlas.manifest import FILE, Manifest
 from splinecam.atlas.rounding_errors import ERRORS, read_errors
-from splinecam.atlas.tile_files import StoredMesh, TileCounts, mapped, read_array
+from splinecam.atlas.tile_files import AGAIN, StoredMesh, TileCounts, read_array, read_values
 from splinecam.engine.affine_maps import AffineMaps, affine_maps
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.io.partition_files import dtype_named, output_read
 from splinecam.network.capture.outputs import Output
 from splinecam.network.program import Program
+from splinecam.stores.untrusted import damaged, inside, read_arrays, write_arrays
 
 __all__ = ["AtlasData", "Shared", "Tile", "read_domain", "write_domain"]
 
 DOMAIN = "domain.npz"
+_DOMAIN_ARRAYS = ("origin", "basis", "corners")
 
 
 class Shared(NamedTuple):
@@ -69,8 +71,10 @@ class AtlasData(Attached):
         "sc.load(folder, model=model), or atlas.attach(model)."
     )
 
-    def __init__(self, folder: Path, manifest: Manifest, device: torch.device) -> None:
-        self.folder, self.manifest, self.device = folder, manifest, device
+    def __init__(
+        self, folder: Path, manifest: Manifest, device: torch.device, *, verify: bool = True
+    ) -> None:
+        self.folder, self.manifest, self.device, self._verify = folder, manifest, device, verify
         about = manifest.about
         self.layers: tuple[str, ...] = tuple(about["layers"])
         self.stripped: str | None = about["stripped"]
@@ -157,11 +161,15 @@ class AtlasData(Attached):
 
     def _open(self, number: int) -> Tile:
         entry, folder = self.manifest.tiles[number], self._tile_folder(number)
-        mesh = StoredMesh.of(folder, TileCounts(entry.vertices, entry.edges, entry.regions))
+        units = tuple(int(self.layer_errors[name].shape[0]) for name in self.layers)
+        counts = TileCounts(entry.vertices, entry.edges, entry.regions, units)
+        outputs = int(self.value_error.shape[0])
+        mesh = StoredMesh.of(folder, counts, verify=self._verify)
+        values = read_values(folder, counts.vertices, outputs, verify=self._verify)
         return Tile(
             domain=self.domain,
             mesh=mesh if self.device.type == "cpu" else mesh.to(self.device),
-            values=torch.from_numpy(mapped(folder, "values")).to(self.device),
+            values=values.to(self.device),
             value_error=self.value_error,
             layer_errors=self.layer_errors,
             unresolved=_unresolved(self.manifest.unresolved + entry.unresolved),
@@ -183,24 +191,33 @@ class AtlasData(Attached):
 
     def shared_vertices(self, number: int) -> Shared:
         """The vertices of a tile on seams, with their numbers among all vertices on seams."""
-        return self._shared(number, SEAM_VERTICES)
+        vertices = self.manifest.tiles[number].vertices
+        return self._shared(number, SEAM_VERTICES, vertices, self.num_shared_vertices)
 
     def shared_edges(self, number: int) -> Shared:
         """The edges of a tile on seams, with their numbers among all edges on seams.
 
         An edge has the same direction in both tiles.
         """
-        return self._shared(number, SEAM_EDGES)
+        edges = self.manifest.tiles[number].edges
+        return self._shared(number, SEAM_EDGES, edges, self.num_shared_edges)
 
-    def _shared(self, number: int, name: str) -> Shared:
+    def _shared(self, number: int, name: str, end: int, shared_end: int) -> Shared:
+        """The pairs in a file; end, shared_end: above the numbers in the tile and on the seams."""
         if self.num_tiles == 1:
             none = torch.zeros(0, dtype=torch.int64)
             return Shared(none, none)
-        both = read_array(self._tile_folder(number % self.num_tiles), name)
+        folder = self._tile_folder(number % self.num_tiles)
+        both = read_array(folder, name, "i", verify=self._verify)
+        limit = torch.tensor([end, shared_end])
+        if both.ndim != 2 or both.shape[1] != 2 or bool(((both < 0) | (both >= limit)).any()):
+            raise damaged(folder / f"{name}.npy", "it has an index out of range", AGAIN)
+        if bool((both[:, 0].diff() <= 0).any()):
+            raise damaged(folder / f"{name}.npy", "its numbers do not ascend", AGAIN)
         return Shared(*both.to(self.device).unbind(1))
 
     def _tile_folder(self, number: int) -> Path:
-        return self.folder / "tiles" / self.manifest.tiles[number].folder
+        return inside(self.folder, "tiles", self.manifest.tiles[number].folder)
 
     # -- what all tiles have in common --------------------------------------------------------
 
@@ -217,6 +234,12 @@ class AtlasData(Attached):
     @cached_property
     def _errors(self) -> tuple[Tensor, dict[str, Tensor]]:
         values, layers = read_errors(self.folder / ERRORS)
+        if layers.keys() != set(self.layers):
+            raise damaged(self.folder / ERRORS, "it is about other layers", AGAIN)
+        try:
+            names_of(self._names, values.shape[0])
+        except ValueError as error:
+            raise damaged(self.folder / FILE, error, AGAIN) from None
         return values.to(self.device), {k: error.to(self.device) for k, error in layers.items()}
 
     @property
@@ -285,13 +308,16 @@ def _unresolved(listed: list[Any]) -> tuple[Unresolved, ...]:
 
 def write_domain(folder: Path, domain: Domain) -> None:
     """Write the arrays of a domain."""
-    with replaced(folder / DOMAIN) as file:
-        arrays = {name: getattr(domain, name) for name in ("origin", "basis", "corners")}
-        np.savez(file, **{name: tensor.cpu().numpy() for name, tensor in arrays.items()})
+    arrays = {name: getattr(domain, name).cpu().numpy() for name in _DOMAIN_ARRAYS}
+    write_arrays(folder / DOMAIN, arrays)
 
 
 def read_domain(folder: Path, input_shape: tuple[int, ...]) -> Domain:
     """The domain in a folder."""
-    with np.load(folder / DOMAIN, allow_pickle=False) as found:
-        arrays = {name: torch.from_numpy(found[name]) for name in ("origin", "basis", "corners")}
-    return Domain(**arrays, input_shape=input_shape)
+    path = folder / DOMAIN
+    found = read_arrays(path, _DOMAIN_ARRAYS, AGAIN)
+    try:
+        arrays = {name: torch.from_numpy(found[name]) for name in _DOMAIN_ARRAYS}
+        return Domain(**arrays, input_shape=input_shape)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise damaged(path, error, AGAIN) from None

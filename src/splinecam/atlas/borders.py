@@ -6,17 +6,18 @@ each piece which edge of the coarse mesh it belongs to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam._util.files import replaced
+from splinecam.atlas.tile_files import FINITE, Column, read_columns
 from splinecam.engine.division import Coarse
 from splinecam.engine.tiling import ROOT, Tile
 from splinecam.geometry.subdivision import Mesh
+from splinecam.stores.untrusted import write_arrays
 
 __all__ = ["BORDER", "Border", "border_of", "drawn"]
 
@@ -45,14 +46,23 @@ class Border:
 
     def write(self, path: Path) -> None:
         """Write the border to a file."""
-        with replaced(path) as file:
-            np.savez(file, **{name: value.cpu().numpy() for name, value in vars(self).items()})
+        write_arrays(path, {name: value.cpu().numpy() for name, value in vars(self).items()})
 
     @classmethod
-    def read(cls, path: Path) -> Border:
-        """The border in a file."""
-        with np.load(path, allow_pickle=False) as found:
-            return cls(*(torch.from_numpy(found[field.name]) for field in fields(cls)))
+    def read(cls, path: Path, coarse: Mesh) -> Border:
+        """The border in a file; coarse: the coarse mesh."""
+        columns: dict[str, Column] = {
+            "vertex": (("S",), 0, inf),
+            "vertex_layer": (("S",), -1, inf),
+            "coarse_vertex": (("S",), -1, coarse.num_vertices),
+            "uv": (("S", 2), *FINITE),
+            "values": (("S", "n"), *FINITE),
+            "edge": (("P",), 0, inf),
+            "in_strip": (("P",), 0, 2),
+            "root": (("P",), 0, coarse.num_edges),
+            "ends": (("P", 2), 0, "S"),
+        }
+        return cls(**read_columns(path, columns))
 
 
 def border_of(coarse: Coarse, tile: Tile, mesh: Mesh, values: Tensor) -> Border:

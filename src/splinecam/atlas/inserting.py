@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,9 +13,11 @@ from torch import Tensor
 from splinecam._util.csr import offsets_of
 from splinecam.atlas.borders import BORDER, Border
 from splinecam.atlas.manifest import Manifest
+from splinecam.atlas.rounding_errors import ERRORS, read_errors
 from splinecam.atlas.seams import Missing, Seams
-from splinecam.atlas.tile_files import mapped, read_array, write_tile
+from splinecam.atlas.tile_files import read_mesh, read_values, write_tile
 from splinecam.atlas.unit_files import RIM, STRIP, Rim, Strip, places_among, rim_of
+from splinecam.engine.artificial_cuts import ARTIFICIAL
 from splinecam.geometry.subdivision import Mesh
 
 __all__ = ["insert_missing", "insert_vertices"]
@@ -34,6 +36,8 @@ def insert_missing(
     old, new = tiles / entry.folder, tiles / f"{entry.folder}a"
     shutil.rmtree(new, ignore_errors=True)
     shutil.copytree(old, new)
+    values, layers = read_errors(old / ERRORS)
+    units, outputs = [len(layers[name]) for name in manifest.about["layers"]], len(values)
     for in_strip in (False, True):
         rows = (missing.in_strip == in_strip).nonzero()[:, 0]
         if not rows.shape[0]:
@@ -42,17 +46,18 @@ def insert_missing(
         edge, seam = missing.edge[rows], missing.seam[rows]
         new_ones = _given(borders, seams, seam)
         if in_strip:
-            strip = Strip.read(old / STRIP)
+            strip = Strip.read(old / STRIP, units, outputs)
             before = strip.mesh
             after = insert_vertices(before, edge, new_ones.uv, new_ones.layer)
             values = torch.cat([strip.values, new_ones.values])
             Strip(after, values, torch.cat([strip.unit_vertex, _NEW + seam])).write(new / STRIP)
         else:
-            before = Mesh(**{f.name: read_array(old, f"mesh_{f.name}") for f in fields(Mesh)})
+            before = read_mesh(old, units, ARTIFICIAL)
             after = insert_vertices(before, edge, new_ones.uv, new_ones.layer)
-            values = torch.cat([torch.from_numpy(mapped(old, "values")), new_ones.values])
+            values = torch.cat([read_values(old, before.num_vertices, outputs), new_ones.values])
             write_tile(new, after, values)
-            _grown_rim(Rim.read(old / RIM), before, after, seam).write(new / RIM)
+            rim = Rim.read(old / RIM, before.num_vertices, before.num_edges)
+            _grown_rim(rim, before, after, seam).write(new / RIM)
             entry = replace(entry, vertices=after.num_vertices, edges=after.num_edges)
         border = _grown(border, (before, after), in_strip, edge, new_ones)
     border.write(new / BORDER)

@@ -8,31 +8,34 @@ that does not fit is halved and computed again.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import ceil, inf, prod
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.atlas.manifest import Manifest, TileEntry
-from splinecam.atlas.tile_files import mapped, write_array
+from splinecam._util.files import writing
+from splinecam.atlas.manifest import FORMAT, Manifest, TileEntry
+from splinecam.atlas.tile_files import AGAIN, check_fields, read_array, write_array
 from splinecam.atlas.writing import TileWriter
+from splinecam.engine.artificial_cuts import ARTIFICIAL
 from splinecam.engine.cut_lines import MOST_PARTS, choose_lines
 from splinecam.engine.division import ENOUGH, Coarse, Ready, Unit, begin, halves
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Outcome, Report, Run
-from splinecam.errors import LimitError
+from splinecam.errors import FileError, LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
+from splinecam.stores.untrusted import check_entries, damaged, open_plain, seal, unseal
 
 __all__ = ["Making", "Sizes", "TileTooLarge", "tile_name"]
 
+_NAMES = "names.json"  # the file with the names of the coarse mesh's arrays
 _TILE_BYTES = 1200  # of memory per region of a tile, measured: while it is computed and written
 _ROOM = 0.7  # the share of what fits for which a tile is planned
 _PART = 0.6  # the same for parts between artificial lines
@@ -96,12 +99,37 @@ class Making:
         if not (self.folder / "coarse").is_dir():
             return None
         arrays = _read_arrays(self.folder / "coarse")
-        coarse = Coarse.from_arrays(arrays, self.plan.first.program)
+        coarse = self._checked(arrays)
         if not coarse.at_second:
             return coarse
         if self.plan.make_second is None:  # it was begun with a GPU, and goes on without
             return replace(coarse, at_second=False)
         return Coarse.from_arrays(arrays, self.plan.second.program)
+
+    def _checked(self, arrays: Mapping[str, Tensor]) -> Coarse:
+        """The coarse mesh from its arrays; a ``FileError`` unless they fit together."""
+        folder, program, fit = self.folder / "coarse", self.plan.first.program, True
+        try:
+            made = Coarse.from_arrays(arrays, program)
+            check_fields(made.mesh, [prod(x.shape) for x in program.layers], ARTIFICIAL, folder)
+            faces, given = made.mesh.num_faces, made.layer_input
+            rows = list(made.state.rows.values())
+            if given is not None:
+                layer = program.stages[made.index].layer
+                units = torch.Size([prod(layer.shape) if layer is not None else -1])
+                fit = given.low.shape == given.high.shape == units
+                if given.signs is not None:
+                    rows += [given.signs.positive, given.signs.negative]
+            fit &= all(len(each) == made.mesh.num_vertices for each in rows)
+            fit &= torch.equal(torch.sort(made.order).values, torch.arange(faces))
+            fit &= all(0 <= start < stop <= faces for start, stop in self.manifest.pending or [])
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+            if isinstance(error, FileError):
+                raise
+            raise damaged(folder, error, AGAIN) from error
+        if not fit:
+            raise damaged(folder, "its arrays do not fit together", AGAIN)
+        return made
 
     def _cut(self, coarse: Coarse) -> Coarse:
         """The coarse mesh, divided by artificial lines."""
@@ -242,19 +270,23 @@ def _write_arrays(folder: Path, arrays: Mapping[str, Tensor]) -> None:
     draft = folder.with_name(f".{folder.name}.part")
     if draft.exists():
         shutil.rmtree(draft)
-    draft.mkdir()
-    for number, value in enumerate(arrays.values()):
-        write_array(draft, str(number), value)
-    (draft / "names.json").write_text(json.dumps(list(arrays)))
-    if folder.exists():  # of a computation that was killed before the manifest knew of it
-        shutil.rmtree(folder)
-    draft.rename(folder)
+    with writing(folder):
+        draft.mkdir()
+        for number, value in enumerate(arrays.values()):
+            write_array(draft, str(number), value)
+        (draft / _NAMES).write_bytes(seal({"names": list(arrays)}))
+        if folder.exists():  # of a computation that was killed before the manifest knew of it
+            shutil.rmtree(folder)
+        draft.rename(folder)
 
 
 def _read_arrays(folder: Path) -> dict[str, Tensor]:
     """The arrays of a folder, mapped into memory."""
-    found = {}
-    for number, name in enumerate(json.loads((folder / "names.json").read_text())):
-        array = mapped(folder, str(number))
-        found[name] = torch.from_numpy(array if array.dtype.kind == "f" else array.astype(np.int64))
-    return found
+    path = folder / _NAMES
+    try:
+        with open_plain(path) as file:
+            about = unseal(file.read(), path, FORMAT, head=False)
+    except FileNotFoundError:
+        raise damaged(folder, f"there is no {_NAMES}", AGAIN) from None
+    check_entries(about, {"names": list[str]}, path, AGAIN)
+    return {name: read_array(folder, str(k), "fi") for k, name in enumerate(about["names"])}

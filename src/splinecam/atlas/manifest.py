@@ -6,21 +6,40 @@ does not exist, whatever files there are.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from splinecam._util.files import reason_of, replaced
+from splinecam._util.files import replaced
 from splinecam.atlas.tile_files import AGAIN
 from splinecam.errors import FileError
+from splinecam.io.partition_files import dtype_named, output_read
 from splinecam.stores.manifest import same_entry
+from splinecam.stores.untrusted import (
+    Format,
+    check_entries,
+    damaged,
+    inside,
+    open_plain,
+    seal,
+    unseal,
+)
 
-__all__ = ["FILE", "Manifest", "TileEntry"]
+__all__ = ["FILE", "FORMAT", "Manifest", "TileEntry"]
 
 FILE = "atlas.json"
-_FORMAT, _VERSION = "splinecam atlas", 1
+FORMAT = Format("splinecam atlas", 2, "an atlas of SplineCam (sc.partition(..., store=))", AGAIN)
+_HEAD = {"format": str, "version": int}
+_ABOUT: dict[str, Any] = {
+    "input_shape": list[int],
+    "layers": list[str],
+    "stripped": str | None,
+    "dtype": str,
+    "output": Any,
+    "names": list[str] | None,
+}
+Place = tuple[tuple[float, float], str, str]
 
 # What differs, in words.
 _WORDS = {
@@ -47,7 +66,7 @@ class TileEntry:
     edges: int
     regions: int
     box: tuple[float, float, float, float]
-    unresolved: list[Any] = field(default_factory=list)
+    unresolved: list[Place] = field(default_factory=list)
     strip: int = 0
 
 
@@ -67,46 +86,58 @@ class Manifest:
     about: dict[str, Any]
     tiles: list[TileEntry] = field(default_factory=list)
     pending: list[list[int]] | None = None
-    unresolved: list[Any] = field(default_factory=list)
+    unresolved: list[Place] = field(default_factory=list)
     parts: int = 0
     seams: dict[str, int] = field(default_factory=dict)
     complete: bool = False
 
     def write(self, folder: Path) -> None:
         """Replace the manifest in a folder."""
-        head = {"format": _FORMAT, "version": _VERSION}
-        text = json.dumps(head | asdict(self))
-        with replaced(folder / FILE) as file:
-            file.write(text.encode())
+        head = {"format": FORMAT.name, "version": FORMAT.version}
+        with replaced(inside(folder, FILE)) as file:
+            file.write(seal(head | asdict(self)))
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
         """The manifest in a folder; a ``FileError`` says what is wrong with it."""
         path = folder / FILE
         try:
-            found = json.loads(path.read_bytes())
+            with open_plain(path) as file:
+                found = unseal(file.read(), path, FORMAT)
         except FileNotFoundError:
             raise FileError(
                 f"{folder} is a folder, not a partition saved by SplineCam, and there is no atlas "
                 f"in it: {FILE} is missing."
             ) from None
-        except OSError as error:
-            raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
-        except ValueError as error:
-            raise FileError(f"{path} is damaged ({error}). {AGAIN}") from None
-        if not isinstance(found, dict) or found.pop("format", None) != _FORMAT:
-            raise FileError(f"{folder} is not an atlas of SplineCam (sc.partition(..., store=)).")
-        version = found.pop("version", None)
-        if version != _VERSION:
-            raise FileError(
-                f"{folder} has version {version} of the format of an atlas; this SplineCam reads "
-                f"version {_VERSION}. Compute the atlas again in another folder."
-            )
+        kinds = get_type_hints(cls)
+        check_entries(found, {**_HEAD, **kinds, "tiles": list[dict[str, Any]]}, path, AGAIN)
+        for entry in found["tiles"]:
+            check_entries(entry, get_type_hints(TileEntry), path, AGAIN)
+        check_entries(found["about"], _ABOUT, path, AGAIN)
+        tiles = [TileEntry(**entry) for entry in found.pop("tiles")]
+        manifest = cls(**{name: found[name] for name in found.keys() - _HEAD}, tiles=tiles)
+        manifest._check_numbers(path)
+        return manifest
+
+    def _check_numbers(self, path: Path) -> None:
+        """Raise a ``FileError`` unless numbers of tiles and seams are possible."""
+        for tile in self.tiles:
+            inside(path.parent, "tiles", tile.folder)
+        if len({tile.folder for tile in self.tiles}) < len(self.tiles):
+            raise damaged(path, "two tiles have one folder", AGAIN)
+        vertices, edges = (sum(getattr(x, n) for x in self.tiles) for n in ("vertices", "edges"))
+        most = {"vertices": vertices, "edges": edges, "ends": vertices}
+        if self.seams and self.seams.keys() != most.keys():
+            raise damaged(path, f"'seams' is {self.seams}", AGAIN)
+        if any(number > most[name] for name, number in self.seams.items()):
+            raise damaged(path, "there are more vertices or edges on seams than in tiles", AGAIN)
+        if self.complete and not (self.tiles and all(tile.regions for tile in self.tiles)):
+            raise damaged(path, "a tile without regions", AGAIN)
         try:
-            tiles = [TileEntry(**entry) for entry in found.pop("tiles")]
-            return cls(**found, tiles=tiles)
-        except (TypeError, KeyError) as error:
-            raise FileError(f"{path} is damaged ({error}). {AGAIN}") from None
+            dtype_named(self.about["dtype"])
+            output_read(self.about["output"])
+        except (ValueError, KeyError, AttributeError) as error:
+            raise damaged(path, error, AGAIN) from None
 
     def check(self, folder: Path, identity: Mapping[str, Any]) -> None:
         """Raise a ``FileError`` unless the atlas is of the same model and domain."""

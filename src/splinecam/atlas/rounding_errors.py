@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam._util.files import replaced
+from splinecam.atlas.tile_files import AGAIN
+from splinecam.stores.untrusted import damaged, read_arrays, write_arrays
 
 __all__ = ["ERRORS", "largest_errors", "read_errors", "write_errors"]
 
@@ -23,16 +24,22 @@ def write_errors(path: Path, value_error: Tensor, layer_errors: Mapping[str, Ten
         f"layer_{k}": error.cpu().numpy() for k, error in enumerate(layer_errors.values())
     }
     arrays |= {"values": value_error.cpu().numpy(), "names": np.array(list(layer_errors), "U")}
-    with replaced(path) as file:
-        np.savez(file, **arrays)
+    write_arrays(path, arrays)
 
 
 def read_errors(path: Path) -> tuple[Tensor, dict[str, Tensor]]:
     """The errors in a file."""
-    with np.load(path, allow_pickle=False) as found:
-        names = found["names"].tolist()
-        layers = {name: torch.from_numpy(found[f"layer_{k}"]) for k, name in enumerate(names)}
-        return torch.from_numpy(found["values"]), layers
+    found = read_arrays(path, None, AGAIN)
+    names = found.pop("names", np.zeros(0))
+    places = [*(f"layer_{k}" for k in range(names.size)), "values"]
+    sound = names.ndim == 1 and names.dtype.kind == "U" and found.keys() == set(places)
+    for array in found.values():
+        sound &= array.ndim == 1 and array.dtype == np.float64 and bool((array >= 0).all())
+        sound = sound and bool(np.isfinite(array).all())
+    if not sound:
+        raise damaged(path, "it holds something else than rounding errors", AGAIN)
+    *layers, values = (torch.from_numpy(found[place]) for place in places)
+    return values, dict(zip(names.tolist(), layers, strict=True))
 
 
 def largest_errors(paths: Iterable[Path]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -21,7 +21,7 @@ from uuid import uuid4
 import torch
 from torch import Tensor
 
-from splinecam._util.files import writing
+from splinecam._util.files import replaced
 from splinecam.atlas.completing import KEY
 from splinecam.atlas.making import Making, TileTooLarge, tile_name
 from splinecam.atlas.manifest import TileEntry
@@ -32,6 +32,7 @@ from splinecam.engine.run import Outcome, Run
 from splinecam.errors import LimitError
 from splinecam.parallel import Engine, Job, Packed, run_tasks
 from splinecam.parallel.workers import Worker
+from splinecam.stores.untrusted import inside
 
 __all__ = ["Spread"]
 
@@ -67,8 +68,8 @@ class Spread:
         """Compute all tiles that are missing."""
         arrays, program = coarse.arrays(), making.plan.first.program
         place, key = making.folder.resolve() / KEY, uuid4().hex
-        with writing(place):
-            place.write_text(key)
+        with replaced(inside(making.folder, KEY)) as file:
+            file.write(key.encode())
         given = arrays, making.writer.absolute(), place, key
         shared = Packed.first_of(*(partial(_Shared, job, *given) for job in self.jobs))
         tasks = _Tasks(making, coarse.mesh.num_faces, self.tiles)

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from splinecam._util.files import folder_of, made_folder, writing
+from splinecam._util.files import folder_of, made_folder
 from splinecam._util.options import device_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.analysis.class_names import names_of
 from splinecam.atlas.atlas import Atlas, open_atlas
 from splinecam.atlas.atlas_data import write_domain
-from splinecam.atlas.completing import clean, complete
+from splinecam.atlas.completing import clean, complete, is_clean
 from splinecam.atlas.dissolving import dissolved_tiles
 from splinecam.atlas.making import Making, Sizes, TileTooLarge
 from splinecam.atlas.manifest import FILE, Manifest
@@ -33,8 +33,10 @@ from splinecam.network.capture import capture
 from splinecam.network.capture.isolation import dtype_of
 from splinecam.network.capture.outputs import Output
 from splinecam.parallel import Job, engine_for
+from splinecam.stores.claims import Claims
 from splinecam.stores.fingerprints import domain_digest
 from splinecam.stores.model_facts import model_facts
+from splinecam.stores.untrusted import refuse_links
 
 __all__ = ["compute_atlas"]
 
@@ -66,9 +68,13 @@ def compute_atlas(  # noqa: PLR0913 - the options of a partition, each given by 
         names = names_of(names, prod(program.output_shape))
         identity = {"domain": domain_digest(domain).hex()}
         identity |= model_facts(network, domain, output)
+        last = device_of(device)
+        if _is_ready(folder, identity, names):
+            atlas = open_atlas(folder, last)
+            atlas._model, atlas._program, atlas.output = network, program.to(last), output
+            return atlas
         with _alone(folder):
             manifest = _manifest(folder, domain, identity)
-            last = device_of(device)
             if memory is None:
                 memory = free_memory(last) // (1 if engine is None else 1 + engine.neighbours)
             plan = Plan.of(program, last if engine is None else None, 3 * memory // 4)
@@ -137,30 +143,27 @@ def _manifest(folder: Path, domain: Domain, identity: dict[str, Any]) -> Manifes
     return Manifest(identity, {})
 
 
+def _is_ready(folder: Path, identity: dict[str, Any], names: Sequence[str] | None) -> bool:
+    """Whether an atlas is complete, so that it is opened as it is, also on a read-only disk."""
+    if not (folder / FILE).exists():
+        return False
+    manifest = Manifest.read(folder)
+    manifest.check(folder, identity)
+    same = names is None or list(names) == manifest.about["names"]
+    return manifest.complete and same and is_clean(folder, manifest)
+
+
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Make the folder, and hold its lock, which ends with the process."""
-    lock = made_folder(folder) / ".lock"
-    with writing(lock):
-        number = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    """Make the folder, and claim it until the end, which may be that of the process."""
+    claims = Claims(made_folder(folder))
     try:
-        _lock(number, folder)
+        if not claims.take(0, 1):
+            raise FileError(
+                f"Another process is computing the atlas in {folder}. Wait until it has ended, or "
+                "choose another folder."
+            )
+        refuse_links(folder)
         yield
     finally:
-        os.close(number)
-
-
-def _lock(number: int, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
-    try:
-        fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        raise FileError(
-            f"Another process is computing the atlas in {folder}. Wait until it has ended, or "
-            "choose another folder."
-        ) from None
-    except OSError:  # the file system has no locks
-        return
+        claims.close()

@@ -4,12 +4,15 @@
 ``values``  (V, n_out)
 
 Floating-point arrays are mapped into memory as they are. Integers become 64 bits wide when they are
-first used.
+first used. An array is checked when it is first read, so that no index is out of bounds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +21,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam._util.files import writing
-from splinecam.errors import FileError
+from splinecam.geometry.checks import check_field
 from splinecam.geometry.subdivision import Mesh
 from splinecam.io.partition_files import narrow
+from splinecam.stores import untrusted
+from splinecam.stores.untrusted import damaged
 
 __all__ = [
     "AGAIN",
+    "FINITE",
+    "Column",
     "StoredMesh",
     "TileCounts",
-    "mapped",
+    "check_fields",
     "read_array",
+    "read_columns",
+    "read_mesh",
+    "read_values",
     "write_array",
     "write_tile",
 ]
@@ -36,14 +45,22 @@ __all__ = [
 
 AGAIN = "Remove the folder of the atlas, and compute it again."  # what to do about damage
 
+Column = tuple[tuple[int | str, ...], float, float | str]
+"""A shape, and the range of the entries: from the first number on, and below the second.
+
+A letter is a number that all columns of a file have in common.
+"""
+FINITE = -sys.float_info.max, math.inf  # the range of numbers that are finite
+
 
 @dataclass(frozen=True)
 class TileCounts:
-    """How many vertices, edges and regions a tile has."""
+    """How many vertices, edges and regions a tile has, and how many units each layer has."""
 
     vertices: int
     edges: int
     regions: int
+    units: tuple[int, ...]
 
 
 class StoredMesh(Mesh):
@@ -51,12 +68,13 @@ class StoredMesh(Mesh):
 
     _folder: Path
     _counts: TileCounts
+    _verify: bool
 
     @classmethod
-    def of(cls, folder: Path, counts: TileCounts) -> StoredMesh:
-        """The mesh in a folder, of which nothing is read yet."""
+    def of(cls, folder: Path, counts: TileCounts, *, verify: bool = True) -> StoredMesh:
+        """The mesh in a folder, of which nothing is read yet; verify: compare checksums."""
         mesh = cls.__new__(cls)
-        vars(mesh).update(_folder=folder, _counts=counts)
+        vars(mesh).update(_folder=folder, _counts=counts, _verify=verify)
         return mesh
 
     @property
@@ -74,8 +92,12 @@ class StoredMesh(Mesh):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self.__dataclass_fields__:
             raise AttributeError(name)
-        array = mapped(self._folder, f"mesh_{name}")
-        tensor = torch.from_numpy(array if array.dtype.kind == "f" else array.astype(np.int64))
+        kind, key = "f" if name == "uv" else "i", f"mesh_{name}"
+        tensor = read_array(self._folder, key, kind, verify=self._verify)
+        try:
+            check_field(self, name, tensor, self._counts.units)
+        except ValueError as error:
+            raise damaged(self._folder / f"{key}.npy", f"it {error}", AGAIN) from None
         vars(self)[name] = tensor
         return tensor
 
@@ -83,9 +105,7 @@ class StoredMesh(Mesh):
 def write_array(folder: Path, name: str, value: Tensor | NDArray[Any]) -> None:
     """Write an array to a file of its own; integers are narrowed."""
     array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-    path = folder / f"{name}.npy"
-    with writing(path):
-        np.save(path, narrow(np.ascontiguousarray(array)))
+    untrusted.write_array(folder / f"{name}.npy", narrow(array))
 
 
 def write_tile(folder: Path, mesh: Mesh, values: Tensor) -> None:
@@ -95,21 +115,65 @@ def write_tile(folder: Path, mesh: Mesh, values: Tensor) -> None:
     write_array(folder, "values", values)
 
 
-def mapped(folder: Path, name: str, mode: Any = "c") -> NDArray[Any]:
-    """An array of a file that is mapped into memory; changes stay in memory unless asked for."""
-    path = folder / f"{name}.npy"
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode=mode, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise FileError(f"{path} cannot be read ({error}). {AGAIN}") from error
-    return array
+def read_array(folder: Path, name: str, kinds: str, *, verify: bool = True) -> Tensor:
+    """An array as a tensor; integers become 64 bits wide, other arrays are mapped into memory.
 
-
-def read_array(folder: Path, name: str) -> Tensor:
-    """A small array as a tensor; integers become 64 bits wide."""
-    path = folder / f"{name}.npy"
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise FileError(f"{path} cannot be read ({error}). {AGAIN}") from error
+    kinds, verify: as for ``untrusted.read_array``.
+    """
+    array = untrusted.read_array(folder / f"{name}.npy", kinds, AGAIN, verify=verify)
     return torch.from_numpy(array if array.dtype.kind == "f" else array.astype(np.int64))
+
+
+def read_values(folder: Path, vertices: int, outputs: int, *, verify: bool = True) -> Tensor:
+    """The outputs (V, n_out) at the vertices of a tile."""
+    values = read_array(folder, "values", "f", verify=verify)
+    if tuple(values.shape) != (vertices, outputs):
+        what = f"it has the shape {tuple(values.shape)}, not {vertices, outputs}"
+        raise damaged(folder / "values.npy", what, AGAIN)
+    if values.numel() and not bool(torch.stack(values.aminmax()).isfinite().all()):
+        raise damaged(folder / "values.npy", "it has entries that are not finite", AGAIN)
+    return values
+
+
+def read_mesh(folder: Path, units: Sequence[int], artificial: int) -> Mesh:
+    """The whole mesh in a folder; units: of each layer; artificial: the layer of other edges."""
+    names = [field.name for field in fields(Mesh)]
+    arrays = (read_array(folder, f"mesh_{name}", "f" if name == "uv" else "i") for name in names)
+    mesh = Mesh(*arrays)
+    check_fields(mesh, units, artificial, folder)
+    return mesh
+
+
+def check_fields(mesh: Mesh, units: Sequence[int], artificial: int, folder: Path) -> None:
+    """Raise a ``FileError`` unless the arrays of a mesh from a folder fit together."""
+    like = mesh  # with artificial edges as if they were on the border
+    if mesh.edge_layer.shape == mesh.edge_unit.shape:
+        mask, made = mesh.edge_layer == artificial, mesh.vertex_layer
+        like = replace(
+            mesh,
+            edge_layer=mesh.edge_layer.masked_fill(mask, -1),
+            edge_unit=mesh.edge_unit.masked_fill(mask, -1),
+            vertex_layer=made.masked_fill(made == artificial, -1),
+        )
+    for name, value in vars(like).items():
+        try:
+            check_field(like, name, value, units)
+        except (ValueError, IndexError) as error:  # arrays may lack dimensions
+            raise damaged(folder / f"mesh_{name}.npy", f"it {error}", AGAIN) from None
+
+
+def read_columns(path: Path, columns: Mapping[str, Column]) -> dict[str, Tensor]:
+    """The arrays of an ``.npz`` file by their names; a ``FileError`` if one has another shape."""
+    found = untrusted.read_arrays(path, columns, AGAIN)
+    sizes: dict[Any, float] = {}
+    for name, (shape, low, end) in columns.items():
+        array, kinds = found[name], ("f8",) if isinstance(low, float) else ("i8", "b1")
+        same = len(shape) == array.ndim and array.dtype.str[1:] in kinds
+        for size, n in zip(shape, array.shape, strict=False):
+            same &= n == (sizes.setdefault(size, n) if isinstance(size, str) else size)
+        if not same:
+            raise damaged(path, f"{name} has the shape {array.shape} and type {array.dtype}", AGAIN)
+        above = sizes[end] if isinstance(end, str) else end
+        if array.size and not low <= array.min() <= array.max() < above:
+            raise damaged(path, f"{name} has an entry out of range", AGAIN)
+    return {name: torch.from_numpy(found[name]) for name in columns}

@@ -9,19 +9,29 @@ Vertices are named by their numbers in the unit, whose regions are those of the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from math import inf
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam._util.files import replaced
 from splinecam.atlas.borders import Border
-from splinecam.atlas.tile_files import mapped, read_array, write_array
+from splinecam.atlas.tile_files import (
+    AGAIN,
+    Column,
+    read_array,
+    read_columns,
+    read_mesh,
+    read_values,
+    write_array,
+)
+from splinecam.engine.artificial_cuts import ARTIFICIAL
 from splinecam.engine.division import Coarse
 from splinecam.engine.tiling import ROOT
 from splinecam.geometry.subdivision import BORDER, Mesh
+from splinecam.stores.untrusted import damaged, write_arrays
 
 __all__ = [
     "RIM",
@@ -62,14 +72,18 @@ class Rim:
 
     def write(self, path: Path) -> None:
         """Write the rim to a file."""
-        with replaced(path) as file:
-            np.savez(file, **{name: value.cpu().numpy() for name, value in vars(self).items()})
+        write_arrays(path, {name: value.cpu().numpy() for name, value in vars(self).items()})
 
     @classmethod
-    def read(cls, path: Path) -> Rim:
-        """The rim in a file."""
-        with np.load(path, allow_pickle=False) as found:
-            return cls(*(torch.from_numpy(found[field.name]) for field in fields(cls)))
+    def read(cls, path: Path, vertices: int, edges: int) -> Rim:
+        """The rim in a file; vertices, edges: how many the tile has."""
+        columns: dict[str, Column] = {
+            "vertex": (("S",), 0, vertices),
+            "unit_vertex": (("S",), 0, inf),
+            "edge": (("P",), 0, edges),
+            "ends": (("P", 2), 0, "S"),
+        }
+        return cls(**read_columns(path, columns))
 
 
 def rim_of(mesh: Mesh, unit_vertex: Tensor) -> Rim:
@@ -119,11 +133,14 @@ class Strip:
         write_array(folder, "unit_vertex", self.unit_vertex)
 
     @classmethod
-    def read(cls, folder: Path) -> Strip:
-        """The strip in a folder."""
-        mesh = Mesh(**{f.name: read_array(folder, f"mesh_{f.name}") for f in fields(Mesh)})
-        values = torch.from_numpy(np.array(mapped(folder, "values")))
-        return cls(mesh, values, read_array(folder, "unit_vertex"))
+    def read(cls, folder: Path, units: Sequence[int], outputs: int) -> Strip:
+        """The strip in a folder; units: how many each layer has; outputs: how many there are."""
+        mesh = read_mesh(folder, units, ARTIFICIAL)
+        values = read_values(folder, mesh.num_vertices, outputs)
+        unit_vertex = read_array(folder, "unit_vertex", "i")
+        if unit_vertex.shape != (mesh.num_vertices,):
+            raise damaged(folder / "unit_vertex.npy", "it has another shape", AGAIN)
+        return cls(mesh, values, unit_vertex)
 
 
 def places_among(known: Tensor, wanted: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from splinecam._util.files import writing
 from splinecam.analysis.partition_data import Unresolved
 from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.atlas.borders import BORDER, Border, border_of, drawn
@@ -23,6 +24,7 @@ from splinecam.engine.run import Outcome
 from splinecam.engine.tiling import Tile
 from splinecam.geometry.frame import Frame
 from splinecam.geometry.subdivision import Mesh
+from splinecam.stores.untrusted import inside
 
 __all__ = ["TileWriter"]
 
@@ -66,13 +68,17 @@ class TileWriter:
 
     def make(self, name: str) -> None:
         """Make the folder of a tile; one that is there is of a computation that was killed."""
-        shutil.rmtree(self.folder / name, ignore_errors=True)
-        (self.folder / name).mkdir(parents=True)
+        path = inside(self.folder, name)
+        with writing(path):
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
 
     def rename(self, entry: TileEntry, name: str) -> TileEntry:
         """Give a tile that is written another name."""
-        shutil.rmtree(self.folder / name, ignore_errors=True)
-        (self.folder / entry.folder).rename(self.folder / name)
+        path = inside(self.folder, name)
+        with writing(path):
+            shutil.rmtree(path, ignore_errors=True)
+            (self.folder / entry.folder).rename(path)
         return replace(entry, folder=name)
 
     def absolute(self) -> TileWriter:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +16,15 @@ from splinecam._util.csr import lengths, owners_of, take, take_rows
 from splinecam._util.tolerances import AREA_PRECISION, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["Check", "TileChecks", "check_area", "check_border", "check_mesh", "check_tile"]
+__all__ = [
+    "Check",
+    "TileChecks",
+    "check_area",
+    "check_border",
+    "check_field",
+    "check_mesh",
+    "check_tile",
+]
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,42 @@ class Check:
         return (
             f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.worst:.3g} {sign} {self.limit:.3g}"
         )
+
+
+def check_field(mesh: Mesh, name: str, value: Tensor, units: Sequence[int]) -> None:
+    """Raise a ``ValueError`` unless an array of a mesh has its shape, and entries in their range.
+
+    After all arrays have passed, no index is out of bounds. The message goes on after the name of
+    the array.
+
+    value: the array ``name`` of the mesh, of which only other arrays are looked at. units: how many
+    each layer has.
+    """
+    V, E, F, layers = mesh.num_vertices, mesh.num_edges, mesh.num_faces, len(units)
+    shapes: dict[str, tuple[int, ...]] = {"uv": (V, 2), "edges": (E, 2), "offsets": (F + 1,)}
+    shapes |= {"vertex_layer": (V,), "corners": (value.numel(),)}
+    shape = shapes.get(name, (E,))
+    if tuple(value.shape) != shape:
+        raise ValueError(f"has the shape {tuple(value.shape)}, not {shape}")
+    low, high = value.aminmax() if value.numel() else (0, 0)
+    if name == "uv":
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise ValueError("has entries that are not finite")
+        return
+    ends = {"edges": (0, V), "corners": (0, 2 * E), "offsets": (0, sys.maxsize)}
+    first, end = ends.get(name, (-1, max(units, default=0) if name == "edge_unit" else layers))
+    if value.numel() and not first <= low <= high < end:
+        raise ValueError("has an index out of range")
+    if name == "offsets":
+        total = int(mesh.corners.shape[0])
+        if int(value[0]) or int(value[-1]) != total or not bool((value.diff() >= 3).all()):
+            raise ValueError("does not divide the corners into polygons")
+    if name == "edge_unit":
+        of_layer = torch.tensor([*units, 0], device=value.device)  # the border has layer -1
+        if not bool((value < of_layer[mesh.edge_layer]).all()):
+            raise ValueError("has a unit that its layer lacks")
+        if not torch.equal(value < 0, mesh.edge_layer < 0):
+            raise ValueError("has no unit for an edge inside, or one for the border")
 
 
 def check_mesh(mesh: Mesh, area: float, trusted: Tensor | None = None) -> list[Check]:

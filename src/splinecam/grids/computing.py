@@ -32,9 +32,12 @@ from splinecam.stores.fingerprints import domain_digest, function_name
 from splinecam.stores.manifest import read_manifest
 from splinecam.stores.model_facts import model_facts, output_name
 from splinecam.stores.result_store import ResultStore, results_in
+from splinecam.stores.untrusted import check_entries, damaged, inside
 
 __all__ = ["grid", "open_grid"]
 
+_ANEW = "Remove the folder, and compute the grid again."  # what to do about damage
+_MOST = 1 << 24  # domains of a grid
 _SECONDS, _ROUNDS = 1.0, 2  # that a chunk takes at most, and chunks of a worker at least
 
 
@@ -132,16 +135,30 @@ def open_grid(folder: str | os.PathLike[str]) -> Grid:
     if about is None or about.get("kind") != "grid":
         what = "has no grid in it" if path.is_dir() else "is not there"
         raise FileError(f"{path} {what}. A grid is made by sc.grid(..., store=folder).")
-    sizes = {str(name): int(size) for name, size in about["groups"]}
-    parts = [(each, read_manifest(each)) for each in sorted(path.iterdir()) if each.is_dir()]
-    found = [(facts, each) for each, facts in parts if facts and facts["kind"] == "checkpoint"]
+    check_entries(about, {"groups": list[tuple[str, int]]}, path, _ANEW, others=True)
+    sizes: dict[str, int] = dict(about["groups"])
+    if sum(sizes.values()) > _MOST:
+        raise damaged(path, f"a grid of {sum(sizes.values()):,} domains", _ANEW)
+    places = [inside(path, each.name) for each in sorted(path.iterdir())]
+    parts = [(each, read_manifest(each)) for each in places if each.is_dir()]
+    found = [(facts, each) for each, facts in parts if facts and facts.get("kind") == "checkpoint"]
+    for facts, each in found:
+        check_entries(facts, {"label": float | str, "position": int}, each, _ANEW, others=True)
     numeric = all(isinstance(facts["label"], int | float) for facts, _ in found)
     found.sort(key=lambda pair: pair[0]["label" if numeric else "position"])
     rows: dict[Label, Rows] = {}
     for facts, each in found:
         done = results_in(each)
+        if not all(
+            isinstance(row, dict) and all(map(_is_number, row.values())) for row in done.values()
+        ):
+            raise damaged(each, "it holds something else than numbers by their names", _ANEW)
         rows[facts["label"]] = [done.get(k, {}) for k in range(sum(sizes.values()))]
     return Grid.of(rows, sizes, path)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, int | float | str)
 
 
 @dataclass

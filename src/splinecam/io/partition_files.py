@@ -33,13 +33,13 @@ from splinecam._util.files import opened, reason_of
 from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.engine.affine_maps import AffineMaps
 from splinecam.errors import FileError, SplineCamError
-from splinecam.geometry.checks import check_mesh
+from splinecam.geometry.checks import check_field, check_mesh
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh
 from splinecam.io.smoothing_arrays import check_smoothing, smoothing_read, smoothing_written
 from splinecam.network.capture.outputs import Lost, Output
 
-__all__ = ["dtype_named", "narrow", "output_read", "output_written", "read", "save"]
+__all__ = ["check_arrays", "dtype_named", "narrow", "output_read", "output_written", "read", "save"]
 
 _FORMAT = "splinecam partition"
 # Files of exact partitions are of the first version, which earlier releases read.
@@ -159,7 +159,8 @@ def _read(file: BinaryIO, name: str, kind: type[P], verify: bool) -> P:
     arrays, about = _contents(file, name)
     try:
         part = _assembled(arrays, about, kind)
-        _check_shapes(part)
+        check_arrays(part)
+        _check_maps(part)
         if verify:
             _check_mesh(part)
         return part
@@ -263,43 +264,32 @@ def dtype_named(name: str) -> torch.dtype:
     return dtype
 
 
-def _check_shapes(part: PartitionData) -> None:
-    """Raise an error unless the arrays have matching shapes, and indices within their range."""
-    mesh, maps, n = part.mesh, part.maps, part.values.shape[-1]
-    V, E, F, H = mesh.num_vertices, mesh.num_edges, mesh.num_faces, mesh.corners.numel()
-    fields_of_mesh = {
-        "uv": (V, 2),
-        "edges": (E, 2),
-        "offsets": (F + 1,),
-        "corners": (H,),
-        "edge_layer": (E,),
-        "edge_unit": (E,),
-        "vertex_layer": (V,),
-    }
-    fields_of_maps = {"anchor": (F, 2), "value": (F, n), "weight": (F, n, 2), "error": (F,)}
-    expected: dict[str, tuple[Tensor, tuple[int, ...]]] = {
-        **{_mesh_key(name): (getattr(mesh, name), shape) for name, shape in fields_of_mesh.items()},
-        **{f"maps_{name}": (getattr(maps, name), shape) for name, shape in fields_of_maps.items()},
-        "values": (part.values, (V, n)),
-        "value_error": (part.value_error, (n,)),
-    }
-    for name, (tensor, shape) in expected.items():
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")
+def check_arrays(part: PartitionData) -> None:
+    """Raise an error unless the arrays but the maps have matching shapes, and indices in range."""
+    mesh, n = part.mesh, part.values.shape[-1]
+    units = [int(part.layer_errors[name].shape[0]) for name in part.layers]
+    for name, tensor in vars(mesh).items():
+        try:
+            check_field(mesh, name, tensor, units)
+        except ValueError as error:
+            raise ValueError(f"{_mesh_key(name)} {error}") from None
+    _check_shape("values", part.values, (mesh.num_vertices, n))
+    _check_shape("value_error", part.value_error, (n,))
+    if not bool(torch.stack(part.values.aminmax()).isfinite().all()):
+        raise ValueError("values has entries that are not finite")
     check_smoothing(part)
-    ranges = {
-        "edges": (0, V),
-        "corners": (0, 2 * E),
-        "edge_layer": (-1, len(part.layers)),
-        "vertex_layer": (-1, len(part.layers)),
-    }
-    for name, (low, high) in ranges.items():
-        index = getattr(mesh, name)
-        if index.numel() and not low <= int(index.min()) <= int(index.max()) < high:
-            raise ValueError(f"{_mesh_key(name)} has an index out of range")
-    steps = mesh.counts()
-    if int(mesh.offsets[0]) or int(mesh.offsets[-1]) != H or not bool((steps >= 3).all()):
-        raise ValueError("mesh_offsets do not divide mesh_corners into polygons")
+
+
+def _check_maps(part: PartitionData) -> None:
+    F, n = part.mesh.num_faces, part.values.shape[-1]
+    shapes = {"anchor": (F, 2), "value": (F, n), "weight": (F, n, 2), "error": (F,)}
+    for name, shape in shapes.items():
+        _check_shape(f"maps_{name}", getattr(part.maps, name), shape)
+
+
+def _check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(tensor.shape) != shape:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")
 
 
 def _check_mesh(part: PartitionData) -> None:

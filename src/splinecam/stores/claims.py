@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+
+from splinecam._util.files import writing
+from splinecam.stores.untrusted import inside
 
 try:
     import fcntl
@@ -24,7 +28,7 @@ _WHOLE = 1 << 40  # the byte that stands for the store itself
 
 
 class Claims:
-    """The claims of one process in a folder; ``close`` ends them.
+    """The claims of one process in a folder; they end with ``close``, or with this object.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +40,10 @@ class Claims:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._number = os.open(folder / ".claims", os.O_RDWR | os.O_CREAT, 0o666)
+        path = inside(folder, ".claims")
+        with writing(path):
+            self._number = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._close = weakref.finalize(self, os.close, self._number)
 
     def take(self, start: int, stop: int) -> bool:
         """Claim the results from start to stop; False if another process has some of them."""
@@ -57,7 +64,7 @@ class Claims:
 
     def close(self) -> None:
         """End all claims, and close their file."""
-        os.close(self._number)
+        self._close()
 
     def _lock(self, start: int, count: int, *, wait: bool) -> bool:
         if fcntl is None:

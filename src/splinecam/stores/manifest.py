@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from splinecam._util.files import reason_of, replaced
+from splinecam._util.files import replaced
 from splinecam.errors import FileError
+from splinecam.stores.untrusted import Format, inside, open_plain, seal, unseal
 
 __all__ = ["FORMAT", "check_manifest", "read_manifest", "same_entry", "write_manifest"]
 
-FORMAT, _VERSION = "splinecam results", 1
+FORMAT = Format("splinecam results", 2, "a manifest of results", "Choose another folder.")
 _FILE = "manifest.json"
 _CLOSE = 1e-9  # relative to the largest output: how exactly outputs of one model agree
 
@@ -36,30 +37,17 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of a folder; None if it has none. An error if the folder is something else."""
     path = folder / _FILE
     try:
-        found = json.loads(path.read_bytes())
+        with open_plain(path) as file:
+            return unseal(file.read(), path, FORMAT)
     except FileNotFoundError:
         return None
-    except ValueError:
-        raise FileError(f"{path} is damaged: it is not JSON. Choose another folder.") from None
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        what = found.get("format", "something else") if isinstance(found, dict) else "a list"
-        raise FileError(f"{folder} holds {what}, not results. Choose another folder.")
-    if found.get("version") != _VERSION:
-        raise FileError(
-            f"{folder} has version {found.get('version')} of the format of stores; this SplineCam "
-            f"has version {_VERSION}. Use the SplineCam that wrote it ({found.get('splinecam')}), "
-            "or choose another folder."
-        )
-    return found
 
 
 def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
     """Write a manifest, which appears only when it is complete."""
-    head = {"format": FORMAT, "version": _VERSION, "splinecam": _library_version()}
-    with replaced(folder / _FILE) as file:
-        file.write(json.dumps({**head, **about}, indent=1).encode())
+    head = {"format": FORMAT.name, "version": FORMAT.version, "splinecam": _library_version()}
+    with replaced(inside(folder, _FILE)) as file:
+        file.write(seal({**head, **about}, indent=1))
 
 
 def check_manifest(folder: Path, there: Mapping[str, Any], about: Mapping[str, Any]) -> None:

@@ -22,17 +22,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from splinecam._util.files import made_folder, reason_of, remove_drafts, replaced, writing
+from splinecam._util.files import made_folder, reason_of, remove_drafts, replaced
 from splinecam.errors import FileError
 from splinecam.stores.claims import Claims
-from splinecam.stores.encoding import VALUES, Codec, decode
+from splinecam.stores.encoding import VALUES, Codec
 from splinecam.stores.fingerprints import DIGEST
 from splinecam.stores.manifest import check_manifest, read_manifest, write_manifest
+from splinecam.stores.untrusted import damaged, inside, open_plain, read_arrays
 
 __all__ = ["ResultStore", "results_in"]
 
-_NAME = re.compile(r"(\d{8,})-(\d{8,})\.npz")
+_NAME = re.compile(r"(\d{8,15})-(\d{8,15})\.npz")
 _DOMAINS = "domains"  # the array of the digests
+_ANEW = "Remove this file: its results are computed again."  # what to do about damage
+# What decoding raises where arrays hold no results.
+_DECODING = (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError)
 
 
 class ResultStore:
@@ -53,8 +57,7 @@ class ResultStore:
         self.folder, self.codec = folder, codec
         self.done: dict[int, Path] = {}
         self._listed: set[Path] = set()
-        with writing(made_folder(folder)):
-            self.claims = Claims(folder)
+        self.claims = Claims(made_folder(folder))
         with self.claims.whole():
             remove_drafts(folder)
             there = read_manifest(folder)
@@ -75,7 +78,12 @@ class ResultStore:
         for path in sorted(set(self.folder.iterdir()) - self._listed):
             self._listed.add(path)
             if _NAME.fullmatch(path.name):
-                self.done |= dict.fromkeys(_range_of(path), path)
+                inside(self.folder, path.name)
+                numbers, size = _range_of(path), path.stat().st_size if path.exists() else 0
+                if len(numbers) * DIGEST <= size:
+                    self.done |= dict.fromkeys(numbers, path)
+                else:  # before there is an entry for each of its results
+                    self._discard(path, f"{size:,} bytes cannot hold {len(numbers):,} results")
 
     def missing(self, numbers: Iterable[int]) -> list[int]:
         """Those of the results that are in no file."""
@@ -118,7 +126,8 @@ class ResultStore:
                 if arrays is None:
                     raise FileError(f"{path} was damaged. Call again: it is computed anew.")
                 self._compare(path, arrays[_DOMAINS], digests)
-                opened, results, first = path, self.codec.decode(arrays), _range_of(path).start
+                opened, first = path, _range_of(path).start
+                results = _decoded(path, self.codec, arrays)
             yield results[number - first]
 
     def _compare(self, path: Path, there: NDArray[Any], digests: Mapping[int, bytes]) -> None:
@@ -135,23 +144,29 @@ class ResultStore:
     ) -> dict[str, NDArray[Any]] | None:
         """Arrays of a file; None if it is damaged, in which case the file is removed."""
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+            with open_plain(path) as file, np.load(file, allow_pickle=False) as content:
                 found = {name: content[name] for name in names or content.files}
                 if len(found[_DOMAINS]) == len(_range_of(path)):
                     return found
                 reason = "it lacks some results"
         except FileNotFoundError:
             reason = "it is gone"
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except FileError:
+            raise
+        except (ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
             reason = str(error)
         except OSError as error:
             raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
-        warnings.warn(f"{path} is damaged ({reason}); its results are computed anew.", stacklevel=4)
+        self._discard(path, reason)
+        return None
+
+    def _discard(self, path: Path, reason: str) -> None:
+        """Remove a damaged file, so that its results are computed anew."""
+        warnings.warn(f"{path} is damaged ({reason}); its results are computed anew.", stacklevel=5)
         with contextlib.suppress(OSError):
             path.unlink()
         self._listed.discard(path)
         self.done = {number: file for number, file in self.done.items() if file != path}
-        return None
 
 
 def results_in(folder: Path) -> dict[int, Any]:
@@ -159,15 +174,23 @@ def results_in(folder: Path) -> dict[int, Any]:
     found: dict[int, Any] = {}
     try:
         paths = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
-        for path in paths:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-                results = decode({name: content[name] for name in content.files})
-            found |= zip(_range_of(path), results, strict=True)
     except OSError as error:
         raise FileError(f"{folder} cannot be read: {reason_of(error)}.") from None
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise FileError(f"{path} is damaged ({error}). Compute its results again.") from None
+    for path in paths:
+        results = _decoded(path, VALUES, read_arrays(path, None, _ANEW))
+        found |= zip(_range_of(path), results, strict=True)
     return found
+
+
+def _decoded(path: Path, codec: Codec, arrays: Mapping[str, NDArray[Any]]) -> list[Any]:
+    """The results in the arrays of a file, as many as its name says."""
+    try:
+        results = codec.decode(arrays)
+    except _DECODING as error:
+        raise damaged(path, error, _ANEW) from error
+    if len(results) != len(_range_of(path)):
+        raise damaged(path, f"it has {len(results):,} results", _ANEW)
+    return results
 
 
 def _range_of(path: Path) -> range:

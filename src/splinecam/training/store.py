@@ -3,15 +3,16 @@
 The folder has a file per partition (``part.save``, which writes atomically), with the weights in
 another one if they are wanted, and ``run.jsonl``, to which a line is appended when a partition is
 complete. The first line describes the run; each other one is a JSON object with the keys ``step``,
-``file``, ``scalars``, ``around``, and ``weights`` for the file of the weights. A line without a
-newline was cut off and is ignored. A line supersedes earlier lines of the same or a later step, so
-that a training run resumed from a checkpoint replaces what came after the checkpoint.
+``file``, ``scalars``, ``around``, ``weights`` for the file of the weights, and a checksum. A last
+line without a newline was cut off: it is ignored, and the next line replaces it. A line supersedes
+earlier lines of the same or a later step, so that a training run resumed from a checkpoint replaces
+what came after the checkpoint.
+
+One process at a time records, and whoever finds that another one has recorded since is refused.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import warnings
@@ -23,15 +24,38 @@ from typing import Any
 import torch
 
 from splinecam._partition import Partition, load
-from splinecam._util.files import made_folder, replaced
+from splinecam._util.files import made_folder, replaced, writing
 from splinecam.errors import FileError
 from splinecam.geometry.domain import Domain
+from splinecam.stores.claims import Claims
+from splinecam.stores.fingerprints import domain_digest
+from splinecam.stores.untrusted import (
+    Format,
+    check_entries,
+    inside,
+    open_plain,
+    seal,
+    unseal,
+)
 from splinecam.training.runs import Run, Snapshot
 
 __all__ = ["FolderStore", "MemoryStore", "open_run"]
 
 INDEX = "run.jsonl"
-_FORMAT, _VERSION = "splinecam run", 1
+_FORMAT = Format(
+    "splinecam run",
+    2,
+    "the index of a run recorded by SplineCam (sc.watch)",
+    "Record the run again in another folder.",
+)
+_HEAD: dict[str, Any] = {
+    **{"format": str, "version": int, "domain": str},
+    **{"side": float | None, "smooth": dict[str, Any] | None},
+}
+_LINE: dict[str, Any] = {
+    **{"step": int, "file": str, "weights": str | None},
+    **{"scalars": dict[str, float | bool | None], "around": dict[str, list[int]]},
+}
 # What a run may differ in from the one that is in its folder, in words.
 _WORDS = {
     "domain": "on another domain",
@@ -93,12 +117,13 @@ class FolderStore:
         smooth: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder, self.weights = folder, weights
-        self.head: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
-        self.head |= {"domain": _fingerprint(domain), "side": side}
-        self.head |= {"smooth": smooth} if smooth else {}
+        self.head: dict[str, Any] = {"format": _FORMAT.name, "version": _FORMAT.version}
+        self.head |= {"domain": domain_digest(domain).hex(), "side": side, "smooth": smooth}
         self.snapshots: list[Snapshot] = []
+        self._claims: Claims | None = None
+        self._complete = self._size = 0  # bytes of the index, of complete lines and in all
         if (folder / INDEX).exists():
-            head, self.snapshots = _read(folder)
+            head, self.snapshots, self._complete, self._size = _read(folder)
             for name, what in _WORDS.items():
                 if head and head.get(name) != self.head.get(name):
                     raise ValueError(
@@ -109,36 +134,48 @@ class FolderStore:
         self, step: int, part: Partition, scalars: Scalars, around: Around, state: State
     ) -> Snapshot:
         """Write the partition and the weights to files, and then a line to the index."""
-        path = self.folder / f"step-{step:08d}.npz"
         self._begin()
+        path = inside(self.folder, f"step-{step:08d}.npz")
+        weights = inside(self.folder, f"{path.stem}.pt") if self.weights else None
         part.save(path)
-        weights = path.with_suffix(".pt") if self.weights else None
         if weights is not None:
             with replaced(weights) as file:
                 torch.save(state(), file)
         numbers = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
         line = {"step": step, "file": path.name, "scalars": numbers, "around": dict(around)}
-        self._append(line if weights is None else {**line, "weights": weights.name})
+        self._append({**line, "weights": None if weights is None else weights.name})
         snapshot = Snapshot(step, scalars, around, path, weights)
         _supersede(self.snapshots, snapshot)
         return snapshot
 
     def _begin(self) -> None:
-        """Create the folder and its index, unless they exist."""
+        """Create the folder and its index, unless they exist, and claim them for this process."""
         made_folder(self.folder)
-        index = self.folder / INDEX
-        if not index.exists() or not index.stat().st_size:
+        if self._claims is None:
+            self._claims = Claims(self.folder)
+        if not self._claims.take(0, 1):
+            raise FileError(
+                f"Another process records a run in {self.folder}. Wait until it has ended, or "
+                "choose another folder."
+            )
+        index = inside(self.folder, INDEX)
+        if (index.stat().st_size if index.exists() else 0) != self._size:
+            raise FileError(
+                f"Another sc.watch has recorded in {self.folder} since this one read it. Choose "
+                "another folder, or continue that run with a new sc.watch."
+            )
+        if not self._complete:
             self._append(self.head)
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        """Append a line in one write; a line that was cut off earlier is ended first."""
-        try:
-            with (self.folder / INDEX).open("a+b") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
-                cut_off = file.read(1) not in (b"\n", b"")
-                file.write(b"\n" * cut_off + json.dumps(line).encode() + b"\n")
-        except OSError as error:
-            raise FileError(f"{self.folder / INDEX} cannot be written: {error.strerror}.") from None
+        """Append a line in one write, in place of one that was cut off."""
+        index = inside(self.folder, INDEX)
+        with writing(index), index.open("ab") as file:
+            if self._size > self._complete:
+                file.truncate(self._complete)
+            file.write(seal(line) + b"\n")
+            file.flush()
+            self._complete = self._size = os.fstat(file.fileno()).st_size
 
 
 def open_run(folder: str | os.PathLike[str]) -> Run:
@@ -166,44 +203,33 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
             f"{path} {what}: {INDEX} is missing. A run begins with the first recorded step of "
             "sc.watch(..., store=folder)."
         )
-    head, snapshots = _read(path)
+    head, snapshots, *_ = _read(path)
     return Run(tuple(snapshots), head.get("side"), path)
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], list[Snapshot]]:
-    """The description of a run and its snapshots; lines that were cut off are left out."""
+def _read(folder: Path) -> tuple[dict[str, Any], list[Snapshot], int, int]:
+    """The description of a run, its snapshots, and how many bytes are complete lines, and in all.
+
+    A last line that was cut off is left out.
+    """
     index = folder / INDEX
-    try:
-        lines = index.read_bytes().split(b"\n")[:-1]
-    except OSError as error:
-        raise FileError(f"{index} cannot be read: {error.strerror}.") from None
-    parsed = [found for found in map(_parse, lines) if found]
-    head = parsed[0] if parsed else {}
-    if parsed and head.get("format") != _FORMAT:
-        raise FileError(f"{index} is not the index of a run recorded by SplineCam (sc.watch).")
-    if parsed and head.get("version") != _VERSION:
-        raise FileError(
-            f"{index} has version {head.get('version')} of the format; this SplineCam reads "
-            f"version {_VERSION}. Install a newer splinecam to read it."
-        )
+    with open_plain(index) as file:
+        content = file.read()
+    *lines, rest = content.split(b"\n")
+    head: dict[str, Any] = {}
     snapshots: list[Snapshot] = []
-    for line in parsed[1:]:
-        if "step" in line and "file" in line:
-            scalars = {k: math.nan if v is None else v for k, v in line.get("scalars", {}).items()}
-            around = {group: tuple(counts) for group, counts in line.get("around", {}).items()}
-            path = folder / line["file"]
-            weights = folder / line["weights"] if line.get("weights") else None
-            _supersede(snapshots, Snapshot(line["step"], scalars, around, path, weights))
-    return head, snapshots
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    """A line of the index; empty if it was cut off."""
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    for number, line in enumerate(lines):
+        found = unseal(line, index, _FORMAT, head=not number)
+        check_entries(found, _LINE if number else _HEAD, index, _FORMAT.remedy)
+        if not number:
+            head = found
+            continue
+        scalars = {k: math.nan if v is None else v for k, v in found["scalars"].items()}
+        around = {group: tuple(counts) for group, counts in found["around"].items()}
+        path = inside(folder, found["file"])
+        weights = found["weights"] and inside(folder, found["weights"])
+        _supersede(snapshots, Snapshot(found["step"], scalars, around, path, weights))
+    return head, snapshots, len(content) - len(rest), len(content)
 
 
 def _supersede(snapshots: list[Snapshot], newest: Snapshot) -> None:
@@ -211,10 +237,3 @@ def _supersede(snapshots: list[Snapshot], newest: Snapshot) -> None:
     while snapshots and snapshots[-1].step >= newest.step:
         snapshots.pop()
     snapshots.append(newest)
-
-
-def _fingerprint(domain: Domain) -> str:
-    """A hash of a domain, the same for equal domains only."""
-    arrays = (domain.origin, domain.basis, domain.corners)
-    content = b"".join(array.cpu().numpy().tobytes() for array in arrays)
-    return hashlib.sha256(content + repr(domain.input_shape).encode()).hexdigest()

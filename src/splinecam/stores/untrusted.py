@@ -1,0 +1,284 @@
+"""Read and write the files of a store, whose folder anybody may have written.
+
+Names are those of files in the folder, and none of them is a link. Manifests are JSON with a
+checksum, and their entries have known types. Arrays are ``.npy`` files that end with a checksum,
+which ``numpy.load`` passes over. Whatever is wrong is a ``FileError``.
+
+A checksum finds damage, not an attack: whoever changes a file can change its checksum as well. So
+types, shapes and ranges are checked in any case, before something is used as an index.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import re
+import stat
+import struct
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from types import NoneType, UnionType
+from typing import IO, Any, NamedTuple, Union, get_args, get_origin
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splinecam._util.files import reason_of, replaced, writing
+from splinecam.errors import FileError
+
+__all__ = [
+    "Format",
+    "check_entries",
+    "damaged",
+    "inside",
+    "open_plain",
+    "read_array",
+    "read_arrays",
+    "refuse_links",
+    "seal",
+    "unseal",
+    "write_array",
+    "write_arrays",
+]
+
+_MOST, _LARGE = 1 << 48, sys.float_info.max  # above all counts, and the largest other number
+_SUM = re.compile(rb'(.*), "crc32": "([0-9a-f]{8})"\}\s*', re.DOTALL)
+_SUM_BYTES = 4  # of the checksum after an array
+_FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+
+# What numpy raises where a file has no arrays.
+_READING = (
+    *(OSError, ValueError, TypeError, KeyError, AttributeError, SyntaxError, EOFError),
+    *(RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, struct.error),
+)
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def inside(folder: Path, *names: Any) -> Path:
+    """The path of a file or a folder in a folder, which need not exist.
+
+    names: of the folders on the way, and last its own. A ``FileError`` says which of them leads out
+    of the folder, or is a link.
+
+    >>> inside(Path("run"), "tiles", "00000000").as_posix()
+    'run/tiles/00000000'
+    """
+    path = folder
+    for name in names:
+        if not _is_plain(name):
+            raise FileError(f"{name!r} is not the name of a file in {path}. Do not trust {folder}.")
+        path = path / name
+        if path.is_symlink():
+            raise FileError(f"{path} is a link, and a store has none. Do not trust {folder}.")
+    return path
+
+
+def _is_plain(name: Any) -> bool:
+    """Whether a value is a name without a path, on any system."""
+    return (
+        isinstance(name, str)
+        and name not in ("", ".", "..")
+        and "\0" not in name
+        and PurePosixPath(name).name == PureWindowsPath(name).name == name
+    )
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise a ``FileError`` if there is a link anywhere in a folder, before it is changed."""
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            inside(Path(place), name)
+
+
+def open_plain(path: Path) -> IO[bytes]:
+    """A file to read, which is neither a link nor a pipe or a device."""
+    try:
+        number = os.open(path, os.O_RDONLY | _FLAGS)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        if path.is_symlink():
+            raise FileError(f"{path} is a link, and a store has none.") from None
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        raise FileError(f"{path} cannot be read: {reason}.") from None
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise FileError(f"{path} is not a file.")
+    return os.fdopen(number, "rb")
+
+
+def damaged(path: Path, what: object, remedy: str) -> FileError:
+    """The error of a file that is not as it was written; remedy: what to do about it."""
+    return FileError(f"{path} is damaged: {what}. {remedy}")
+
+
+# -- manifests ------------------------------------------------------------------------------------
+
+
+class Format(NamedTuple):
+    """The format of a manifest: its name, its version, what it is in words, and what to do."""
+
+    name: str
+    version: int
+    noun: str
+    remedy: str
+
+
+def seal(entries: Mapping[str, Any], indent: int | None = None) -> bytes:
+    """Some entries as JSON, with a checksum as the last one.
+
+    >>> seal({"step": 3})
+    b'{"step": 3, "crc32": "8d4ba8e4"}'
+    """
+    text = json.dumps(entries, indent=indent).removesuffix("}").rstrip()
+    return f'{text}, "crc32": "{zlib.crc32(text.encode()):08x}"}}'.encode()
+
+
+def unseal(content: bytes, path: Path, form: Format, *, head: bool = True) -> dict[str, Any]:
+    """The entries that ``seal`` has written; a ``FileError`` if they are not what they were.
+
+    path: of the file. head: whether the entries tell the format, and are to be those of ``form``.
+    """
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        raise damaged(path, "it is not JSON", form.remedy) from None
+    if not isinstance(found, dict) or (head and found.get("format") != form.name):
+        what = found.get("format", "something else") if isinstance(found, dict) else "a list"
+        raise FileError(f"{path} is not {form.noun}: it holds {what}. Choose another folder.")
+    version = found.get("version")
+    if head and version != form.version:
+        newer = isinstance(version, int) and version > form.version
+        raise FileError(
+            f"{path} has version {version} of the format; this SplineCam reads "
+            f"version {form.version}. "
+            + ("Install a newer splinecam to read it." if newer else form.remedy)
+        )
+    parts = _SUM.fullmatch(content)
+    if parts is None or zlib.crc32(parts[1]) != int(parts[2], 16):
+        raise damaged(path, "its checksum is wrong", form.remedy)
+    return {name: value for name, value in found.items() if name != "crc32"}
+
+
+def check_entries(
+    found: Any, kinds: Mapping[str, Any], path: Path, remedy: str, *, others: bool = False
+) -> None:
+    """Raise a ``FileError`` unless there are entries of these names and types.
+
+    kinds: the types, as annotations write them. ``int`` stands for counts, which are not negative,
+    ``float`` for finite numbers, and tuples are lists in JSON. others: whether there may be more.
+    """
+    if not isinstance(found, dict):
+        raise damaged(path, f"{_short(found)} is not a list of entries", remedy)
+    for name, kind in kinds.items():
+        if name not in found:
+            raise damaged(path, f"there is no {name!r}", remedy)
+        if not _fits(found[name], kind):
+            raise damaged(path, f"{name!r} is {_short(found[name])}", remedy)
+    if not others and (more := found.keys() - kinds.keys()):
+        raise damaged(path, f"{min(more)!r} is not known", remedy)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else f"{text[:57]}..."
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value of JSON is of a type."""
+    origin, given = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return True
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+    if kind is float:
+        return (
+            isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGE
+        )
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in given)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(each, given[0]) for each in value)
+    if origin is tuple:
+        return (
+            isinstance(value, list) and len(value) == len(given) and all(map(_fits, value, given))
+        )
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(each, given[1]) for each in value.values())
+    return isinstance(value, NoneType if kind is None else kind)
+
+
+# -- arrays ---------------------------------------------------------------------------------------
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an array and its checksum to a file, which is replaced if it is there."""
+    array = np.ascontiguousarray(array)
+    with writing(path), replaced(path) if path.exists() else path.open("xb") as file:
+        np.save(file, array)
+        file.write(_sum(path, array).to_bytes(_SUM_BYTES, "little"))
+
+
+def _sum(path: Path, array: NDArray[Any]) -> int:
+    """The checksum of an array of this name, type and shape."""
+    start = zlib.crc32(f"{path.name} {array.dtype.str} {array.shape}".encode())
+    return zlib.crc32(array.reshape(-1).view(np.uint8).data, start)
+
+
+def read_array(path: Path, kinds: str, remedy: str, *, verify: bool = True) -> NDArray[Any]:
+    """The array in a file, which is mapped into memory; changes stay in memory.
+
+    kinds: ``"f"`` for float64, ``"i"`` for whole numbers, ``"fi"`` for either. verify: compare the
+    checksum.
+    """
+    try:
+        with open_plain(path) as file:
+            version = np.lib.format.read_magic(file)
+            if version != (1, 0):
+                raise ValueError(f"version {version} of .npy files")
+            shape, reverse, dtype = np.lib.format.read_array_header_1_0(file)
+            begin, size = file.tell(), os.fstat(file.fileno()).st_size
+            kind = "f" if dtype == np.float64 else dtype.kind
+            if kind not in ("f", "i") or kind not in kinds or not dtype.isnative or reverse:
+                raise ValueError(f"it has entries of the type {dtype}")
+            count = math.prod(shape)
+            if begin + count * dtype.itemsize + _SUM_BYTES != size or begin % dtype.itemsize:
+                raise ValueError(f"{size:,} bytes are not those of an array {shape}")
+            block = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except FileNotFoundError:
+        raise FileError(f"There is no file {path}. {remedy}") from None
+    except FileError:
+        raise
+    except _READING as error:
+        raise damaged(path, error, remedy) from error
+    array: NDArray[Any] = np.frombuffer(block, dtype, count, begin).reshape(shape)
+    if verify and _sum(path, array) != int.from_bytes(block[-_SUM_BYTES:], "little"):
+        raise damaged(path, "its checksum is wrong", remedy)
+    return array
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write small arrays to an ``.npz`` file, which has checksums, and appears when complete."""
+    inside(path.parent, path.name)
+    with replaced(path) as file:
+        np.savez(file, **arrays)
+
+
+def read_arrays(path: Path, names: Iterable[str] | None, remedy: str) -> dict[str, NDArray[Any]]:
+    """Arrays by their names, by default all, from a file of ``write_arrays``."""
+    try:
+        with open_plain(path) as file, np.load(file, allow_pickle=False) as content:
+            return {name: content[name] for name in (content.files if names is None else names)}
+    except FileNotFoundError:
+        raise FileError(f"There is no file {path}. {remedy}") from None
+    except FileError:
+        raise
+    except _READING as error:
+        raise damaged(path, error, remedy) from error
