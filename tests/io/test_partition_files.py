@@ -304,7 +304,7 @@ def test_contents_that_do_not_fit(saved: Path) -> None:
     original = saved.read_bytes()
     with np.load(saved) as file:
         values, edges, offsets = file["values"], file["mesh_edges"], file["mesh_offsets"]
-        uv, corners = file["mesh_uv"], file["mesh_corners"]
+        uv, corners, units = file["mesh_uv"], file["mesh_corners"], file["mesh_edge_unit"]
     moved = uv.copy()
     moved[len(uv) // 2] += 0.5
     wrong: list[tuple[str, dict[str, Any]]] = [
@@ -313,6 +313,9 @@ def test_contents_that_do_not_fit(saved: Path) -> None:
         ("values is float32, not float64", {"values": values.astype(np.float32)}),
         ("values has entries that are not finite", {"values": values * np.inf}),
         ("mesh_edges has an index out of range", {"mesh_edges": edges + len(uv)}),
+        ("mesh_edge_unit has an index out of range", {"mesh_edge_unit": units + 99}),
+        ("mesh_edge_unit has a unit that its layer lacks", {"mesh_edge_unit": units + (units > 8)}),
+        ("mesh_edge_unit has no unit", {"mesh_edge_unit": np.maximum(units, 0)}),
         ("mesh_edges is float64, not whole numbers", {"mesh_edges": edges.astype(float)}),
         ("mesh_offsets does not divide", {"mesh_offsets": offsets[::-1]}),
         ("the mesh fails a check", {"mesh_corners": np.roll(corners, 1)}),

@@ -24,7 +24,7 @@ from splinecam.stores.filling import fill
 from splinecam.stores.fingerprints import domain_digest, function_name, weights_digest
 from splinecam.stores.model_facts import model_facts
 from splinecam.stores.result_store import ResultStore, results_in
-from splinecam.stores.untrusted import seal
+from splinecam.stores.untrusted import inside, read_array, seal, write_array
 
 DIGESTS = {k: bytes([k]) * 16 for k in range(50)}
 
@@ -210,3 +210,66 @@ def test_models_with_equal_weights_differ_in_what_they_compute() -> None:
     leaky = model_facts(nn.Sequential(linear, nn.LeakyReLU()), box, None)
     assert relu["weights"] == leaky["weights"]
     assert relu["outputs"] != leaky["outputs"]
+
+
+# -- folders that somebody else has written -------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["manifest.json", ".claims", "00000000-00000050.npz"])
+def test_a_store_has_no_links(tmp_path: Path, name: str) -> None:
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    with ResultStore(folder, {}) as store:
+        fill(store, DIGESTS, squares, seconds=math.inf)
+    (folder / name).rename(elsewhere)
+    for there in (elsewhere, tmp_path / "nowhere"):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(there)
+        with pytest.raises(FileError, match="link"):
+            ResultStore(folder, {})
+    assert elsewhere.exists()
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_name_that_promises_too_much_takes_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "00000000-999999999999.npz").write_bytes(b"x" * 100)
+    with pytest.warns(UserWarning, match="100 bytes cannot hold"), ResultStore(tmp_path, {}) as it:
+        assert not it.done
+    assert not list(tmp_path.glob("*.npz"))
+
+
+def test_forged_results_are_refused(tmp_path: Path) -> None:
+    """Also with right checksums, and as read by either way."""
+    forged = ["[1", "[]", "3", '[{"array": 1}]', '[{"array": [1]}]', '[{"tuple": 3}]']
+    forged += ['[{"dict": [[[1], 2]]}]', '[{"dict": 1}]', "[" * 9999, '[{"tensor": "x"}]']
+    path = tmp_path / "00000000-00000001.npz"
+    domains = np.frombuffer(DIGESTS[0], np.uint8)[None]
+    for text in forged:
+        with ResultStore(tmp_path, {}) as store:
+            np.savez(path, domains=domains, results=np.frombuffer(text.encode(), np.uint8))
+            store.refresh()
+            with pytest.raises(FileError, match="damaged"):
+                list(store.read({0: DIGESTS[0]}))
+        with pytest.raises(FileError, match="damaged"):
+            results_in(tmp_path)
+
+
+def test_names_stay_in_the_folder(tmp_path: Path) -> None:
+    for name in ("/etc/passwd", "..", ".", "", "a/b", "../a", "a\\b", "C:a", "a\0", 3, None, ["a"]):
+        with pytest.raises(FileError, match="not the name of a file"):
+            inside(tmp_path, name)
+    assert inside(tmp_path, "a b", ".c") == tmp_path / "a b" / ".c"
+
+
+@pytest.mark.parametrize("array", [np.arange(7), np.zeros((0, 2)), np.eye(3), np.int8([[1]])])
+def test_arrays_come_back_and_numpy_reads_them(array: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    for _ in range(2):  # and are replaced
+        write_array(path, array)
+        again = read_array(path, "fi", "")
+        assert again.dtype == array.dtype
+        assert np.array_equal(again, array)
+        assert np.array_equal(np.load(path, mmap_mode="r"), array)
+    path.rename(tmp_path / "b.npy")
+    with pytest.raises(FileError, match="checksum"):
+        read_array(tmp_path / "b.npy", "fi", "")
+    assert read_array(tmp_path / "b.npy", "fi", "", verify=False).shape == array.shape

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam.stores.untrusted import seal
 from splinecam.training.store import INDEX
 
 BOX = sc.Domain.box(-1, 1)
@@ -101,7 +102,7 @@ def test_a_line_that_is_not_complete_is_ignored(tmp_path: Path):
     resumed = watched(tmp_path, range(1, 3))
     assert resumed.run.steps == sc.open_run(tmp_path).steps == [0, 1, 2]
     assert watch.run.steps == [0, 1]
-    assert (tmp_path / INDEX).read_bytes().startswith(whole[: -len(last) // 2])  # only appended
+    assert (tmp_path / INDEX).read_bytes().startswith(whole[: -len(last) // 2])
 
 
 def test_a_resumed_run_replaces_what_came_after_the_checkpoint(tmp_path: Path):
@@ -178,3 +179,103 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path):
 def test_nothing_is_written_before_the_first_step(tmp_path: Path):
     sc.watch(small(), BOX, store=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+# -- damage, and two at once ----------------------------------------------------------------------
+
+BAD: list[Any] = [None, "x", -1, 1 << 60, 0.5, [], {}, "../x.npz", "/x.npz", "a/b", [["a"]], True]
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in (folder / INDEX).read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "crc32"} for line in found]
+
+
+def test_every_entry_of_an_index_is_checked(tmp_path: Path):
+    """Also with right checksums: a ``FileError``, and only names in the folder."""
+    watched(tmp_path, range(2), points={"random": 2}, weights=True)
+    good = lines(tmp_path)
+    for number, line in enumerate(good[:2]):
+        for name in line:
+            for bad in [*BAD, "missing"]:
+                wrong = {k: v for k, v in line.items() if k != name or bad != "missing"}
+                wrong |= {name: bad} if bad != "missing" else {}
+                written = [*good[:number], wrong, *good[number + 1 :]]
+                (tmp_path / INDEX).write_bytes(b"".join(seal(each) + b"\n" for each in written))
+                try:
+                    run = sc.open_run(tmp_path)
+                except sc.FileError:
+                    continue
+                for each in run:
+                    assert each.source.parent == tmp_path
+                    assert each.weights is None or each.weights.parent == tmp_path
+                    assert each.source.name in ("x", "step-00000000.npz", "step-00000001.npz")
+    for wrong in (b"\n", b"x\n", b"[]\n", b"{}\n", seal({"step": 1}) + b"\n"):
+        (tmp_path / INDEX).write_bytes(seal(good[0]) + b"\n" + wrong)
+        with pytest.raises(sc.FileError):
+            sc.open_run(tmp_path)
+    (tmp_path / INDEX).write_bytes(seal(good[0] | {"version": 1}) + b"\n")
+    with pytest.raises(sc.FileError, match=r"version 1 .* reads version 2.*another folder"):
+        sc.open_run(tmp_path)
+
+
+def test_a_flipped_bit_of_an_index_is_told(tmp_path: Path):
+    watched(tmp_path, range(2))
+    content = (tmp_path / INDEX).read_bytes()
+    for k in range(0, len(content) - 1, 7):
+        flipped = bytearray(content)
+        flipped[k] ^= 1 << k % 8
+        (tmp_path / INDEX).write_bytes(flipped)
+        with pytest.raises(sc.FileError):
+            sc.open_run(tmp_path)
+
+
+@pytest.mark.parametrize("name", [INDEX, "step-00000000.npz", "step-00000000.pt", ".claims"])
+def test_a_run_has_no_links(tmp_path: Path, name: str):
+    folder = tmp_path / "run"
+    watched(folder, range(1), weights=True)
+    (folder / name).rename(tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    before = (tmp_path / "elsewhere").read_bytes()
+    if name != ".claims":
+        with pytest.raises(sc.FileError, match="link"):
+            sc.open_run(folder)
+    with pytest.raises(sc.FileError, match="link"):
+        watched(folder, range(1), weights=True)
+    assert (tmp_path / "elsewhere").read_bytes() == before
+
+
+def test_two_watches_do_not_mix_their_steps(tmp_path: Path):
+    first, second = watched(tmp_path, range(0)), watched(tmp_path, range(0), seed=1)
+    first.step(loss=1)
+    with pytest.raises(sc.FileError, match=r"Another sc\.watch has recorded"):
+        second.step(loss=2)
+    first.step(loss=3)
+    assert [each.scalars["loss"] for each in sc.open_run(tmp_path)] == [1, 3]
+    third = watched(tmp_path, range(0))  # which continues the run
+    third.step(2, loss=4)
+    with pytest.warns(RuntimeWarning, match=r"Step 2 was not recorded: Another sc\.watch"):
+        first.step(loss=5)
+    assert [each.scalars["loss"] for each in sc.open_run(tmp_path)] == [1, 3, 4]
+
+
+def test_two_processes_do_not_record_one_run(tmp_path: Path):
+    watched(tmp_path, range(1))
+    code = (
+        "import fcntl, os, sys; number = os.open(sys.argv[1], os.O_RDWR); "
+        "fcntl.lockf(number, fcntl.LOCK_EX); print('locked', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / ".claims")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        with pytest.raises(sc.FileError, match="Another process records"):
+            watched(tmp_path, range(1, 2))
+        other.kill()
+    assert watched(tmp_path, range(1, 2)).run.steps == [0, 1]
+
+
+def test_a_run_whose_first_line_was_cut_off_begins_again(tmp_path: Path):
+    watched(tmp_path, range(1))
+    (tmp_path / INDEX).write_bytes((tmp_path / INDEX).read_bytes()[:20])
+    assert watched(tmp_path, range(1)).run.steps == sc.open_run(tmp_path).steps == [0]

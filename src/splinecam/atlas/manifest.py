@@ -31,6 +31,10 @@ __all__ = ["FILE", "FORMAT", "Manifest", "TileEntry"]
 FILE = "atlas.json"
 FORMAT = Format("splinecam atlas", 2, "an atlas of SplineCam (sc.partition(..., store=))", AGAIN)
 _HEAD = {"format": str, "version": int}
+_LISTS: dict[str, Any] = {
+    "tiles": list[dict[str, Any]],
+    "pending": list[tuple[int, int]] | None,
+}
 _ABOUT: dict[str, Any] = {
     "input_shape": list[int],
     "layers": list[str],
@@ -109,8 +113,7 @@ class Manifest:
                 f"{folder} is a folder, not a partition saved by SplineCam, and there is no atlas "
                 f"in it: {FILE} is missing."
             ) from None
-        kinds = get_type_hints(cls)
-        check_entries(found, {**_HEAD, **kinds, "tiles": list[dict[str, Any]]}, path, AGAIN)
+        check_entries(found, {**_HEAD, **get_type_hints(cls), **_LISTS}, path, AGAIN)
         for entry in found["tiles"]:
             check_entries(entry, get_type_hints(TileEntry), path, AGAIN)
         check_entries(found["about"], _ABOUT, path, AGAIN)
@@ -123,6 +126,8 @@ class Manifest:
         """Raise a ``FileError`` unless numbers of tiles and seams are possible."""
         for tile in self.tiles:
             inside(path.parent, "tiles", tile.folder)
+            if tile.box[0] > tile.box[2] or tile.box[1] > tile.box[3]:
+                raise damaged(path, f"a tile in the box {tile.box}", AGAIN)
         if len({tile.folder for tile in self.tiles}) < len(self.tiles):
             raise damaged(path, "two tiles have one folder", AGAIN)
         vertices, edges = (sum(getattr(x, n) for x in self.tiles) for n in ("vertices", "edges"))

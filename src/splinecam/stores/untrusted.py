@@ -18,6 +18,7 @@ import re
 import stat
 import struct
 import sys
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
@@ -55,6 +56,7 @@ _FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BI
 _READING = (
     *(OSError, ValueError, TypeError, KeyError, AttributeError, SyntaxError, EOFError),
     *(RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, struct.error),
+    tokenize.TokenError,
 )
 
 
@@ -245,8 +247,8 @@ def read_array(path: Path, kinds: str, remedy: str, *, verify: bool = True) -> N
                 raise ValueError(f"version {version} of .npy files")
             shape, reverse, dtype = np.lib.format.read_array_header_1_0(file)
             begin, size = file.tell(), os.fstat(file.fileno()).st_size
-            kind = "f" if dtype == np.float64 else dtype.kind
-            if kind not in ("f", "i") or kind not in kinds or not dtype.isnative or reverse:
+            known = dtype == np.float64 or dtype.kind == "i"
+            if not known or dtype.kind not in kinds or not dtype.isnative or reverse:
                 raise ValueError(f"it has entries of the type {dtype}")
             count = math.prod(shape)
             if begin + count * dtype.itemsize + _SUM_BYTES != size or begin % dtype.itemsize:
