@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from safetensors.torch import save_file
 import splinecam as sc
 import store_cases
 from splinecam.analysis.batch_stats import BATCHED
+from splinecam.stores.untrusted import seal
 from store_cases import domains, network, networks
 
 FEW = domains(6)
@@ -196,3 +198,34 @@ def test_the_checkpoints_of_a_watched_run(tmp_path: Path, found: sc.Grid) -> Non
         sc.grid(model, FEW, checkpoints=tmp_path / "b", **OPTIONS)
     with pytest.raises(ValueError, match="weights=True is for a store"):
         sc.watch(model, FEW["train"][0], weights=True)
+
+
+def test_every_entry_of_a_grid_is_checked(tmp_path: Path) -> None:
+    """Also with right checksums: a ``FileError``, or another grid."""
+    few = {"a": FEW["train"][:2]}
+    sc.grid({3: network()}, few, store=tmp_path, statistics="NR", **OPTIONS)
+    bad: list[Any] = [None, "x", -1, 1 << 60, 0.5, [], {}, [["a", -1]], [["a", 1 << 40]], [1], True]
+    (part,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    for path in (tmp_path / "manifest.json", part / "manifest.json"):
+        content = path.read_bytes()
+        good = json.loads(content)
+        del good["crc32"]
+        for name in good:
+            for value in [*bad, "missing"]:
+                wrong = good | {name: value}
+                path.write_bytes(seal({k: v for k, v in wrong.items() if v != "missing"}))
+                with contextlib.suppress(sc.FileError):
+                    assert len(sc.open_grid(tmp_path).groups) < 2
+        path.write_bytes(content)
+    (file,) = part.glob("*.npz")
+    for text in ("[3, 4]", '[{"NR": [1]}, {"NR": 2}]', '[{"NR": {}}, {"NR": 2}]'):
+        domains = np.zeros((2, 16), np.uint8)
+        np.savez(file, domains=domains, results=np.frombuffer(text.encode(), np.uint8))
+        with pytest.raises(sc.FileError, match="something else than numbers"):
+            sc.open_grid(tmp_path)
+    part.rename(tmp_path.with_name("elsewhere"))
+    part.symlink_to(tmp_path.with_name("elsewhere"))
+    with pytest.raises(sc.FileError, match="link"):
+        sc.open_grid(tmp_path)
+    with pytest.raises(sc.FileError, match="link"):
+        sc.grid({3: network()}, few, store=tmp_path, statistics="NR", **OPTIONS)

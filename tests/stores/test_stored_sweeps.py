@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -113,3 +115,27 @@ def test_workers_fill_a_store(tmp_path: Path, alone: list[sc.Partition]) -> None
     for _ in range(2):
         parts = sc.sweep(MODEL, SQUARES, store=tmp_path, n_jobs=2, **OPTIONS)
         assert all(same(part, other) for part, other in zip(parts, alone, strict=True))
+
+
+def test_forged_partitions_are_refused(tmp_path: Path) -> None:
+    """Every array of a file, with right checksums: no index out of range is ever used."""
+    some: Any = (MODEL, SQUARES[:2])
+    sc.sweep(*some, store=tmp_path, **OPTIONS)
+    (path,) = tmp_path.glob("*.npz")
+    with np.load(path) as found:
+        good = {name: found[name] for name in found.files}
+    refused = set()
+    for name, array in good.items():
+        if name in ("domains", "results"):
+            continue
+        number: Any = np.nan if array.dtype.kind == "f" else 1 << 40
+        wrong = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+        wrong.flat[array.size // 2] = number
+        for forged in (wrong, array[:-1], array[..., None], array.astype("U9")):
+            np.savez(path, **good | {name: forged})
+            with contextlib.suppress(sc.FileError):
+                for part in sc.sweep(*some, store=tmp_path, **OPTIONS):
+                    assert part.decision_boundary().length < 1e9
+                continue
+            refused.add(name)
+    assert len(refused) >= 8, "all but rounding errors"

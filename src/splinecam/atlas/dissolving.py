@@ -58,7 +58,7 @@ def dissolved_tiles(making: Making, coarse: Coarse | None, joined: JoinedStrips)
     if undecided.shape[0]:
         where = frame.to_plane(undecided.mean(1)).tolist()
         layer = program.layers[min(coarse.index, len(program.layers) - 1)].name
-        places = [[[u, v], layer, UNDECIDED] for u, v in where]
+        places = [((u, v), layer, UNDECIDED) for u, v in where]
         entry = replace(found[0].entry, unresolved=found[0].entry.unresolved + places)
         found[0] = replace(found[0], entry=entry)
     return found

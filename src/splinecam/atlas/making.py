@@ -84,7 +84,8 @@ class Making:
 
     def coarse(self) -> Coarse | None:
         """The coarse mesh, which is computed unless it is on disk; None if one tile was enough."""
-        if self.manifest.pending is None:
+        fresh = self.manifest.pending is None
+        if fresh:
             enough, most = self.sizes.enough, self.most
             made = begin(self.plan, self.domain, enough=enough, most=most, report=self.report)
             if isinstance(made, Ready):
@@ -98,7 +99,8 @@ class Making:
             self.manifest.write(self.folder)
         if not (self.folder / "coarse").is_dir():
             return None
-        arrays = _read_arrays(self.folder / "coarse")
+        # What another process has written is not trusted; checksums of our own would take long.
+        arrays = _read_arrays(self.folder / "coarse", verify=not fresh)
         coarse = self._checked(arrays)
         if not coarse.at_second:
             return coarse
@@ -280,8 +282,8 @@ def _write_arrays(folder: Path, arrays: Mapping[str, Tensor]) -> None:
         draft.rename(folder)
 
 
-def _read_arrays(folder: Path) -> dict[str, Tensor]:
-    """The arrays of a folder, mapped into memory."""
+def _read_arrays(folder: Path, *, verify: bool) -> dict[str, Tensor]:
+    """The arrays of a folder, mapped into memory; verify: compare their checksums."""
     path = folder / _NAMES
     try:
         with open_plain(path) as file:
@@ -289,4 +291,5 @@ def _read_arrays(folder: Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise damaged(folder, f"there is no {_NAMES}", AGAIN) from None
     check_entries(about, {"names": list[str]}, path, AGAIN)
-    return {name: read_array(folder, str(k), "fi") for k, name in enumerate(about["names"])}
+    names = enumerate(about["names"])
+    return {name: read_array(folder, str(k), "fi", verify=verify) for k, name in names}

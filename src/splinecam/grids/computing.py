@@ -207,7 +207,7 @@ class _Work:
         facts = model_facts(network, self.domains[0], output, smooth=smooth)
         about = {"kind": "checkpoint", "label": label, **self._facts(), **facts}
         digests = dict(enumerate(map(domain_digest, self.domains)))
-        with ResultStore(folder / _name(label), about, {"position": position}) as store:
+        with ResultStore(inside(folder, _name(label)), about, {"position": position}) as store:
             report(len(digests) - len(store.missing(digests)))
 
             def compute(numbers: Iterator[int]) -> Iterator[tuple[int, Any]]:
