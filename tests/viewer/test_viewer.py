@@ -109,6 +109,7 @@ def test_a_selection_holds_objects_of_python(viewer: Viewer, part: sc.Partition)
     assert found.input.dtype == torch.float32
     assert part.locate(found.input).item() == 4
     assert repr(found).startswith(f"Selection(region 4 of {len(part)}, compared with 1, at (")
+    assert repr(found).endswith("layer 1, unit 7)")  # as in the page
     assert repr(found) in repr(viewer)
 
 
@@ -443,6 +444,8 @@ def test_a_run_and_its_folder(tmp_path: Path) -> None:
     for subject in (watch, watch.run, tmp_path / "run", str(tmp_path / "run")):
         (pane,) = panes(subject)
         assert len(pane["frames"]) == 2
+    assert panes(watch)[0]["grows"]
+    assert not panes(watch, live=False)[0]["grows"]  # a file does not follow its run
 
 
 def test_wrong_subjects_and_options(part: sc.Partition) -> None:

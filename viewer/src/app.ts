@@ -25,6 +25,7 @@ import type { StatusKind } from "./panels/messages";
 import { counted, formatBound, formatNumber } from "./panels/numbers";
 import { Panels } from "./panels/panels";
 import type { Message, Notice, Pair, SceneHeader, Source } from "./protocol/messages";
+import { Gone } from "./protocol/socket";
 import { svgOf } from "./share/svg";
 import { INITIAL, Store, type ViewState } from "./state";
 import { readHash } from "./url";
@@ -93,7 +94,9 @@ export class App implements Stage {
   }
 
   report(error: unknown): void {
-    if (!this.disposed) this.panels.showError(sentenceOf(error));
+    // That Python has gone is said once, beside the picture.
+    if (this.disposed || (error instanceof Gone && this.interruption)) return;
+    this.panels.showError(sentenceOf(error));
   }
 
   dispose(): void {
@@ -391,8 +394,9 @@ export class App implements Stage {
     const { state } = this.store;
     const panes = this.controls.flatMap((control) => control.svg() ?? []);
     const coloring = panes[0]?.coloring;
-    const legend = coloring ? legendOf(coloring) : null;
-    return svgOf({ title: this.scene.title, panes, state, theme: this.panels.theme, legend });
+    const { theme } = this.panels;
+    const legend = coloring ? legendOf(coloring, theme) : null;
+    return svgOf({ title: this.scene.title, panes, state, theme, legend });
   }
 
   /** Bring the region at a place into view. */

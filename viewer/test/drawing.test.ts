@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { UNIT } from "../src/control/overlays";
 import { clippedPolygon, clippedSegments } from "../src/draw/clip";
-import { level, normalized, paintOf, rgb } from "../src/draw/colours";
+import { inTheme, level, normalized, paintOf, rgb } from "../src/draw/colours";
 import { Edges } from "../src/draw/edges";
 import { Fill } from "../src/draw/fills";
 import { trianglesOf } from "../src/draw/hatching";
@@ -421,4 +422,45 @@ test("polygons of a band are triangles of their area, cut where they leave the p
   }
   // The second one reaches 100 pixels beyond the picture, of which a margin of 64 is kept.
   assert.ok(Math.abs(area - (200 * 200 + 164 * 200)) < 1, String(area));
+});
+
+test("the dark scheme turns lightness around, and keeps hues and the colours of classes", () => {
+  const byte = (...parts: number[]) => Uint8Array.from(parts);
+  assert.equal(inTheme(byte(1, 2, 3), "light")[1], 2);
+  const [white, black] = [inTheme(byte(255, 255, 255), "dark"), inTheme(byte(0, 0, 0), "dark")];
+  assert.ok(white[0]! < 40 && black[0]! > 180);
+  const pale = inTheme(byte(255, 230, 200), "dark"); // orange stays orange
+  assert.ok(pale[0]! > pale[1]! && pale[1]! > pale[2]! && pale[0]! < 80);
+  // A class fades into the dark as it fades into white, and is not taken for another one.
+  const palette = [
+    [0, 114, 178],
+    [240, 228, 66],
+    [51, 34, 136],
+  ];
+  for (const [k, own] of palette.entries()) {
+    const shade = (share: number) => Uint8Array.from(own, (part) => 255.5 - share * (255 - part));
+    const [strong, weak] = [inTheme(shade(0.8), "dark", { palette }), shade(0.12)];
+    assert.deepEqual(inTheme(shade(0.8), "dark", { palette, winner: [k] }), strong);
+    const sum = (color: Uint8Array) => color[0]! + color[1]! + color[2]!;
+    assert.ok(sum(strong) > 1.3 * sum(inTheme(weak, "dark", { palette })));
+    const order = (color: ArrayLike<number>) => [0, 1, 2].sort((i, j) => color[i]! - color[j]!);
+    assert.deepEqual(order(strong), order(own));
+  }
+  assert.deepEqual([...inTheme(byte(255, 255, 255, 7), "dark", { step: 4 })].at(-1), 7);
+});
+
+test("the curve of a unit is seen on every colour", () => {
+  const linear = (part: number) =>
+    part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  const luminance = (color: readonly number[]) =>
+    0.2126 * linear(color[0]!) + 0.7152 * linear(color[1]!) + 0.0722 * linear(color[2]!);
+  const contrast = (a: readonly number[], b: readonly number[]) => {
+    const [low, high] = [luminance(a), luminance(b)].sort((x, y) => x - y);
+    return (high! + 0.05) / (low! + 0.05);
+  };
+  for (let k = 0; k < 17 ** 3; k++) {
+    const ground = [k % 17, Math.floor(k / 17) % 17, Math.floor(k / 289)].map((part) => part / 16);
+    const seen = [UNIT.color, UNIT.halo!].map((color) => contrast(rgb(color), ground));
+    assert.ok(Math.max(...seen) >= 3, String(ground));
+  }
 });

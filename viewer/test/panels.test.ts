@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { barEnds, shownColumns } from "../src/panels/output_bars";
-import { layerName, outputColor, outputLabel, outputName } from "../src/panels/outputs";
+import { layerName, outputColor, outputLabel, outputName, unitName } from "../src/panels/outputs";
 import { type Choice, matching } from "../src/panels/picker";
 import { barLength } from "../src/panels/scale_bar";
+import { patience } from "../src/panels/slider";
 import type { PaneHeader } from "../src/protocol/messages";
 
 test("few outputs keep their order, of many the largest come first", () => {
@@ -51,8 +52,10 @@ test("outputs stand for classes, unless there is one output", () => {
   assert.equal(outputName(pane, 1), "logit 1");
   assert.equal(outputName(pane, 5000), "output 5000");
   assert.equal(outputLabel({ ...pane, outputCount: 1 }, 0), "logit 0");
-  assert.equal(layerName(pane, 0), "layer 1 (net.1)");
-  assert.equal(layerName(pane, 7), "layer 8");
+  assert.equal(layerName(pane, 0), "net.1");
+  assert.equal(layerName(pane, 7), "7");
+  assert.equal(unitName(pane, 0, 5), "layer net.1, unit 5");
+  assert.equal(unitName(pane, 0, -1), "layer net.1");
 });
 
 test("the scale bar has a round length at any zoom", () => {
@@ -60,4 +63,10 @@ test("the scale bar has a round length at any zoom", () => {
     const pixels = barLength(10 ** power) / 10 ** power;
     assert.ok(pixels > 45 && pixels <= 120.001, String(power));
   }
+});
+
+test("a run is expected to go on for a while, and longer if its frames come slowly", () => {
+  assert.equal(patience([0]), 15_000);
+  assert.equal(patience([0, 1000, 2000]), 15_000);
+  assert.equal(patience([0, 600_000]), 1_800_000);
 });

@@ -14,7 +14,7 @@ const LOOK = {
   ink: INK,
   edges: false,
   boundary: false,
-  rim: false,
+  rim: null,
   hidden: new Set<number>(),
   edgeWidth: 1,
   layers: 0,

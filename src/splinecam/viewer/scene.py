@@ -83,7 +83,7 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Answer:
     header = {
         "title": pane.title,
         "frames": list(pane.labels),
-        "grows": pane.grows,
+        "grows": pane.grows and options.live,
         "live": plane is not None,
         "domain": _domain_header(domain, options),
         "layers": [

@@ -62,7 +62,7 @@ class Selection:
         if self.uv is not None:
             parts.append(f"at ({self.uv[0]:.6g}, {self.uv[1]:.6g})")
         if self.unit is not None:
-            parts.append(f"unit {self.unit[1]} of layer {self.unit[0]!r}")
+            parts.append("layer {}, unit {}".format(*self.unit))
         return f"Selection({', '.join(parts)})"
 
 

@@ -66,7 +66,24 @@ def test_python_goes_away_and_the_picture_stays(drive: Drive, part: sc.Partition
     driver.said.clear()  # the browser itself reports connections that fail
     assert not is_blank(driver.pixels())
     assert driver.ask("v.pick([300, 200])") is not None
+    driver.page.locator("select.sc-select").first.select_option("area")
+    driver.page.get_by_text("The colours by area are not loaded").wait_for()
+    assert driver.state["color"] == "class"  # as the picture shows
+    assert driver.page.locator(".sc-card:visible").count() == 0  # nothing covers it
     driver.said.clear()
+
+
+def test_a_run_is_followed_while_it_grows(drive: Drive) -> None:
+    watch = sc.watch(classifier(8), sc.Domain.box(-1, 1), every=1)
+    watch.step()
+    with sc.view(watch, browser=False, block=False) as viewer:
+        driver = drive(SIZE).open(viewer.url)
+        chip = driver.page.get_by_role("button", name="following")
+        assert not chip.is_visible()  # nothing has come, so that the run may have ended
+        watch.step()
+        chip.wait_for()
+        driver.until("splinecam[0].state.frame === 1")
+        driver.idle()
 
 
 def test_no_webgl_is_said(drive: Drive, part: sc.Partition, served: sc.Viewer) -> None:

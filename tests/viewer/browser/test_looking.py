@@ -60,6 +60,36 @@ def test_layers_and_switches(drive: Drive, page: Path) -> None:
         assert changed(before, driver.pixels()) > 0.0005, name
 
 
+def test_a_curve_is_seen_and_named_as_in_python(drive: Drive, page: Path) -> None:
+    driver = drive(SIZE).open(page)
+    layers = square(classifier()).layers
+    assert driver.page.locator(".sc-layer .sc-name").all_inner_texts() == list(layers)
+    before = pixels_of(driver.pixels()).astype(int)
+    x, y, layer, unit = driver.page.evaluate(
+        """() => {
+        for (let k = 0; k < 4000; k++) {
+            const at = [200 + 300 * ((0.7548 * k) % 1), 100 + 300 * ((0.5698 * k) % 1)];
+            const { unit } = splinecam[0].pick(at) ?? {};
+            if (unit) return [...at, ...unit];
+        }
+    }"""
+    )
+    driver.page.mouse.move(*driver.at(x, y))
+    driver.idle()
+    said = driver.page.locator(".sc-edge").inner_text()
+    assert said == f"layer {layers[layer]}, unit {unit}"
+    assert driver.page.locator(".sc-facts td").last.inner_text() in layers
+    after = pixels_of(driver.pixels()).astype(int)
+    rows = np.abs(after - before).max(-1) > 24
+    drawn = after[rows].mean(-1)
+    assert (drawn < 80).sum() > 200  # dark lines on both sides of a bright one
+    assert (after[rows][:, 0] - after[rows][:, 2] > 150).sum() > 100
+    driver.page.locator("select.sc-select").first.select_option("layer")
+    driver.idle()
+    names = driver.page.locator(".sc-entry .sc-name").all_inner_texts()
+    assert set(names) <= set(layers)
+
+
 def test_every_colouring_has_a_picture_and_a_legend(drive: Drive, page: Path) -> None:
     driver = drive(SIZE).open(page)
     select = driver.page.locator("select.sc-select").first
@@ -199,6 +229,11 @@ def test_light_and_dark(drive: Drive, page: Path) -> None:
     dark = pixels_of(driver.page.screenshot())
     assert light[4:40, 300:900].mean() > 200
     assert dark[4:40, 300:900].mean() < 60
+    assert light[200:500, 350:700].mean() > 150  # the regions
+    assert dark[200:500, 350:700].mean() < 100
+    driver.page.locator("select.sc-select").first.select_option("output")
+    driver.idle()
+    assert pixels_of(driver.page.screenshot())[200:500, 350:700].mean() < 110
     driver.page.get_by_role("button", name="Theme: auto").click()
     driver.idle()
     assert driver.state["theme"] == "light"

@@ -1,6 +1,6 @@
 // Colours of meshes: asked for once, and kept for a while.
 
-import { rgb } from "../draw/colours";
+import { paletteOf } from "../draw/colours";
 import { classColors } from "../geometry/class_colors";
 import type { Mesh } from "../geometry/mesh";
 import type { ColoringChoice, ColoringHeader, Message } from "../protocol/messages";
@@ -89,23 +89,26 @@ export class Colors {
     { mesh, coloring }: Level,
   ): Message<ColoringHeader> {
     if (message.header.by !== "class") return message;
-    this.classes.set(frameOf(mesh), message.header);
+    const palette = paletteOf(pane.header) ?? [[128, 128, 128]];
+    const header = { ...message.header, palette };
+    this.classes.set(frameOf(mesh), header);
     if (coloring?.header.by === "class" && coloring.header.typical === message.header.typical) {
       if (coloring.arrays.colors?.shape[0] === mesh.cellCount && !this.levelMatters(mesh)) {
-        return { header: message.header, arrays: coloring.arrays };
+        return { header, arrays: coloring.arrays };
       }
     }
     const { level } = this.stage.store.state;
-    const palette = (pane.header.classes ?? []).map(({ color }) => rgb(color).map((c) => 255 * c));
-    const typical = message.header.typical ?? 0;
-    const data = classColors(mesh, palette.length ? palette : [[128, 128, 128]], typical, level);
+    const data = classColors(mesh, palette, header.typical ?? 0, level);
     const colors = { data, shape: [mesh.cellCount, 3] };
-    return { header: message.header, arrays: { ...message.arrays, colors } };
+    return { header, arrays: { ...message.arrays, colors } };
   }
 
   private async recolor(pane: PaneView, level: Level): Promise<void> {
     const { color, output } = this.stage.store.state;
-    const coloring = await this.of(pane, level);
+    const coloring = await this.of(pane, level).catch((error) => {
+      this.giveBack(level);
+      throw error;
+    });
     const { state } = this.stage.store;
     if (!coloring || this.stage.disposed || state.color !== color || state.output !== output)
       return;
@@ -113,6 +116,14 @@ export class Colors {
     pane.recolor(level);
     this.tell(pane, coloring);
     this.stage.redraw();
+  }
+
+  /** The colours that were asked for do not come: the state has those that are shown. */
+  private giveBack({ coloring }: Level): void {
+    if (!coloring || this.stage.disposed) return;
+    const { store, panels } = this.stage;
+    panels.showNote(`The colours by ${store.state.color} are not loaded`);
+    store.set({ color: coloring.header.name, output: coloring.header.output });
   }
 
   /** Whether classes depend on the level: a single output is compared with it. */

@@ -14,8 +14,8 @@ import { unitOf } from "./hover";
 import type { PaneView } from "./panes";
 import type { Stage } from "./stage";
 
-// The colours of A and B in the inspector, and the highlight of the static pictures.
-const [KEPT, COMPARED, MARK] = ["#0072B2", "#B54F00", "#D55E00"];
+// The colours of A and B in the inspector.
+const [KEPT, COMPARED] = ["#0072B2", "#B54F00"];
 const [INK, PAPER] = ["#16202C", "#FFFFFF"];
 
 const HIGHLIGHTS: Record<"hovered" | "kept" | "compared" | "neighbours", HighlightStyle> = {
@@ -24,7 +24,9 @@ const HIGHLIGHTS: Record<"hovered" | "kept" | "compared" | "neighbours", Highlig
   compared: { color: COMPARED, opacity: 0.15, outline: { color: COMPARED, width: 3, halo: PAPER } },
   hovered: { color: PAPER, opacity: 0.2, outline: { color: INK, width: 1.8, halo: PAPER } },
 };
-const UNIT: LineStyle = { color: MARK, width: 2.5, halo: PAPER };
+/** A bright line between dark ones: one of the two is seen on every colour of regions, and the
+ * decision boundary looks otherwise, light or dark. */
+export const UNIT: LineStyle = { color: "#FFD60A", width: 2.5, halo: INK, rim: 1.75 };
 const LEVEL: LineStyle = { color: "#CC2EA0", width: 2, halo: PAPER };
 
 /** What is to be highlighted. */

@@ -1,5 +1,6 @@
 // A pane: the picture of one partition, with what is loaded of it.
 
+import { paletteOf } from "../draw/colours";
 import type { Renderer } from "../draw/renderer";
 import { samplesOf } from "../draw/samples";
 import type { Camera } from "../geometry/camera";
@@ -148,7 +149,7 @@ export class PaneView {
   setWhole(whole: Level | Message<RasterHeader>, abrupt: boolean): void {
     const level = whole instanceof Level ? whole : null;
     this.coarse = whole instanceof Level ? null : whole;
-    this.renderer.setRaster("coarse", this.coarse);
+    this.renderer.setRaster("coarse", this.withPalette(this.coarse));
     if (this.whole === level) return;
     this.whole = level;
     this.renderer.setMesh("whole", level?.mesh ?? null, abrupt);
@@ -175,7 +176,11 @@ export class PaneView {
 
   setRaster(raster: Message<RasterHeader> | null): void {
     this.raster = raster;
-    this.renderer.setRaster("raster", raster);
+    this.renderer.setRaster("raster", this.withPalette(raster));
+  }
+
+  private withPalette(raster: Message<RasterHeader> | null): Message<RasterHeader> | null {
+    return raster && { ...raster, header: { ...raster.header, palette: paletteOf(this.header) } };
   }
 
   /** Hand the colours of a level to whatever draws it. */

@@ -1,11 +1,90 @@
 // Colours of cells: numbers to colours as matplotlib does it, and what the graphics card is given.
 
 import type { Mesh } from "../geometry/mesh";
-import type { ColoringHeader, ColorScale, Message } from "../protocol/messages";
+import type { ColoringHeader, ColorScale, Message, PaneHeader } from "../protocol/messages";
 
 export type Rgb = readonly [number, number, number];
 
+export type Theme = "light" | "dark";
+
 const LEVELS = 256;
+/** What white and black become in the dark scheme, so low that light lines are seen on both. */
+const [FROM_WHITE, FROM_BLACK] = [24, 205];
+/** The share of its colour that a class keeps there, for the same reason. */
+const KEPT = 0.75;
+const DARKEST = 85; // how bright a class is at least, from 0 to 255
+
+/** The colours of classes: red, green and blue, from 0 to 255. */
+export type Palette = readonly (readonly number[])[];
+
+/** The colours of the classes of a pane. */
+export function paletteOf({ classes }: Pick<PaneHeader, "classes">): number[][] | undefined {
+  return classes?.map(({ color }) => rgb(color).map((part) => 255 * part));
+}
+
+/** How colours lie in bytes, and what they are shades of. */
+interface Shades {
+  palette?: Palette | undefined;
+  winner?: ArrayLike<number> | null;
+  step?: number;
+}
+
+/** Colours in a scheme: red, green and blue bytes, with opacities between them if step is 4.
+ *
+ * In the dark one, lightness is turned around while hue and colourfulness stay: what is pale on white
+ * is dark, and what is far along a scale is bright. Classes are known by their colours: these stay,
+ * and fade into the dark as they fade into white. palette: those of classes, if colours are such;
+ * winner: the class of a colour, by default the one whose colour it can be. */
+export function inTheme(
+  colors: Uint8Array,
+  theme: Theme,
+  { palette, winner, step = 3 }: Shades = {},
+): Uint8Array {
+  if (theme === "light") return colors;
+  const result = Uint8Array.from(colors);
+  for (let k = 0, at = 0; at + 2 < colors.length; k++, at += step) {
+    const color = [colors[at]!, colors[at + 1]!, colors[at + 2]!];
+    const own =
+      palette && (winner ? palette[winner[k]! % palette.length]! : paledFrom(color, palette));
+    const dark = own ? fadedClass(color, own) : turned(color);
+    for (let j = 0; j < 3; j++) result[at + j] = dark[j]! + 0.5;
+  }
+  return result;
+}
+
+/** A colour with its lightness turned around. */
+function turned(color: number[]): number[] {
+  const shift = 255 - Math.max(...color) - Math.min(...color);
+  return color.map((part) => FROM_WHITE + ((FROM_BLACK - FROM_WHITE) / 255) * (part + shift));
+}
+
+/** The colour of a class that fades into the dark as a colour fades from it into white. */
+function fadedClass(color: number[], own: readonly number[]): number[] {
+  const sum = (parts: readonly number[]) => 765 - parts[0]! - parts[1]! - parts[2]!;
+  const share = KEPT * Math.min(1, sum(color) / Math.max(1, sum(own)));
+  const lift = Math.max(0, DARKEST - 255 * luma(own[0]!, own[1]!, own[2]!));
+  return own.map((part) => FROM_WHITE + share * (part + lift - FROM_WHITE));
+}
+
+/** The colour of the class that a colour is a paler shade of: both take the same from white. */
+function paledFrom([r, g, b]: number[], palette: Palette): readonly number[] {
+  const [x, y, z] = [255 - r!, 255 - g!, 255 - b!];
+  let [best, nearest] = [palette[0]!, -1];
+  for (const own of palette) {
+    const [u, v, w] = [255 - own[0]!, 255 - own[1]!, 255 - own[2]!];
+    const cosine = (x * u + y * v + z * w) / Math.sqrt(u * u + v * v + w * w || 1);
+    if (cosine > nearest) [best, nearest] = [own, cosine];
+  }
+  return best;
+}
+
+/** A colour such as "#16202c" in a scheme. */
+export function hexInTheme(color: string, theme: Theme, palette?: Palette): string {
+  if (theme === "light") return color;
+  const bytes = Uint8Array.from(rgb(color), (part) => 255 * part + 0.5);
+  const dark = inTheme(bytes, theme, { palette });
+  return `#${[...dark].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
 
 /** Red, green and blue, from 0 to 1, of a colour such as "#16202c" or "#fff". */
 export function rgb(color: string): Rgb {
@@ -57,18 +136,27 @@ export interface ShadedPaint {
 export type Paint = FlatPaint | ShadedPaint;
 
 /** What the cells of a mesh are painted with; an Error says what is missing in the message. */
-export function paintOf(mesh: Mesh, { header, arrays }: Message<ColoringHeader>): Paint {
-  const table = arrays.lut?.data;
+export function paintOf(
+  mesh: Mesh,
+  { header, arrays }: Message<ColoringHeader>,
+  theme: Theme = "light",
+): Paint {
+  const table = arrays.lut && inTheme(bytes(arrays.lut.data), theme);
   if (header.by === "output") {
     if (!table || !header.scale) throw damaged("it has no table of colours");
-    return shaded(mesh, header.output ?? mesh.outputs[0] ?? 0, header.scale, bytes(table));
+    return shaded(mesh, header.output ?? mesh.outputs[0] ?? 0, header.scale, table);
   }
   const index = header.by === "region" ? mesh.region : mesh.sourceCell;
   const colors = arrays.colors?.data;
-  if (colors) return fromColors(mesh, index, bytes(colors));
+  if (colors) {
+    const paint = fromColors(mesh, index, bytes(colors));
+    const own = { palette: header.palette, winner: mesh.cellClass, step: 4 };
+    const shown = inTheme(new Uint8Array(paint.colors.buffer), theme, own);
+    return { ...paint, colors: new Uint32Array(shown.buffer) };
+  }
   const numbers = arrays.numbers?.data;
   if (!numbers || !table || !header.scale) throw damaged("it has neither colours nor numbers");
-  return fromNumbers(mesh, index, numbers, header.scale, bytes(table));
+  return fromNumbers(mesh, index, numbers, header.scale, table);
 }
 
 function damaged(what: string): Error {
@@ -139,18 +227,24 @@ function shaded(mesh: Mesh, output: number, scale: ColorScale, table: Uint8Array
   return { kind: "shaded", numbers, scale: kind, rate, table };
 }
 
-/** How bright cells are on average, from 0 to 1; tables of colours count as bright. */
+/** How bright cells are on average, from 0 to 1. */
 export function brightness(paint: Paint): number {
-  if (paint.kind === "shaded") return 1;
-  const { colors } = paint;
+  const colors =
+    paint.kind === "flat"
+      ? paint.colors
+      : Uint32Array.from({ length: LEVELS }, (_, k) => packed(paint.table, k));
   const step = Math.max(1, Math.floor(colors.length / 4096));
   let [sum, count] = [0, 0];
   for (let c = 0; c < colors.length; c += step) {
     const color = colors[c]!;
     if (!color) continue;
-    const green = (color >> 8) & 255;
-    sum += 0.299 * (color & 255) + 0.587 * green + 0.114 * ((color >> 16) & 255);
+    sum += luma(color & 255, (color >> 8) & 255, (color >> 16) & 255);
     count++;
   }
-  return count ? sum / count / 255 : 1;
+  return count ? sum / count : 1;
+}
+
+/** How bright a colour of bytes is, from 0 to 1. */
+function luma(r: number, g: number, b: number): number {
+  return (0.299 * r + 0.587 * g + 0.114 * b) / 255;
 }

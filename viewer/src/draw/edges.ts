@@ -5,7 +5,7 @@ import type { Rgb } from "./colours";
 import type { GL, Programs } from "./programs";
 import { SegmentTexture, type Stroke } from "./segments";
 import { type Segments, straightened } from "./straighten";
-import { boundaryWidth, edgeLook, type LineLook, PAPER, RIM } from "./theme";
+import { boundaryWidth, edgeLook, type LineLook, RIM } from "./theme";
 import { coveredShare, coveredShares, type Tiles, tileSize, tilesOf, visibleRuns } from "./tiles";
 import type { View } from "./view";
 import type { Steps, Work } from "./work";
@@ -98,20 +98,20 @@ export class Edges {
     });
   }
 
-  /** Add the drawing of the boundary to the work; rim: with a light rim. */
+  /** Add the drawing of the boundary to the work; rim: the colour of its rim, null for none. */
   drawBoundary(
     programs: Programs,
     view: View,
     work: Work,
-    { looks, ink, rim }: { looks: EdgeLooks; ink: Rgb; rim: boolean },
+    { looks, ink, rim }: { looks: EdgeLooks; ink: Rgb; rim: Rgb | null },
   ): void {
     const { mesh, boundary } = this;
     const window = view.window(mesh.center, mesh.scale, 6 * view.ratio);
     for (const [color, extra] of [
-      [PAPER, RIM],
+      [rim, RIM],
       [ink, 0],
     ] as const) {
-      if (color === PAPER && !rim) continue;
+      if (!color) continue;
       const stroke = { color, opacity: 1, width: looks.boundary + extra, caps: true };
       visibleRuns(boundary.tiles, window, (begin, end) => {
         add(boundary, [begin, end], { programs, view, mesh, stroke }, work);

@@ -14,8 +14,14 @@ export interface LineStyle {
   opacity?: number;
   /** Length of a dash and of a dash with its gap, in CSS pixels. */
   dash?: readonly [number, number];
-  /** The colour of a rim on both sides, 1 CSS pixel wide. */
+  /** The colour of a rim on both sides, and how wide it is in CSS pixels; by default 1. */
   halo?: string;
+  rim?: number;
+}
+
+/** The rim of a line, as a line below it; null if it has none. */
+export function haloOf({ halo, rim = 1, width, opacity = 1 }: LineStyle): LineStyle | null {
+  return halo ? { color: halo, width: width + 2 * rim, opacity } : null;
 }
 
 /** Segments with a style; their texture is made when they are drawn first. */
@@ -61,17 +67,11 @@ export class Lines {
     view: View,
     place: readonly number[],
   ): void {
-    const { color, width, opacity = 1, dash, halo } = this.style;
-    if (halo) {
-      const rim = { color: rgb(halo), opacity, width: width + 2, caps: true };
-      texture.draw(programs, view, place, rim);
+    for (const each of [haloOf(this.style), this.style]) {
+      if (!each) continue;
+      const { color, width, opacity = 1, dash } = each;
+      const stroke = { color: rgb(color), opacity, width, caps: !dash };
+      texture.draw(programs, view, place, dash ? { ...stroke, dash } : stroke);
     }
-    const stroke = {
-      color: typeof color === "string" ? rgb(color) : color,
-      opacity,
-      width,
-      caps: !dash,
-    };
-    texture.draw(programs, view, place, dash ? { ...stroke, dash } : stroke);
   }
 }

@@ -3,7 +3,7 @@
 import type { Mesh } from "../geometry/mesh";
 import type { Pair } from "../protocol/messages";
 import type { Local } from "./clip";
-import type { Rgb } from "./colours";
+import type { Rgb, Theme } from "./colours";
 import { Hatching, type Polygons } from "./hatching";
 import { Highlight, type HighlightStyle } from "./highlight";
 import { type LineStyle, Lines } from "./lines";
@@ -16,7 +16,7 @@ import type { View } from "./view";
 
 /** The switches of what lies over the cells. */
 export interface OverlayLook {
-  theme: "light" | "dark";
+  theme: Theme;
   points: boolean;
   thumbnails: boolean;
 }

@@ -1,6 +1,7 @@
 // Pixels of the model's decision where regions are too many, and any other texture on a rectangle.
 
 import type { Box, Message, RasterHeader } from "../protocol/messages";
+import { inTheme, type Theme } from "./colours";
 import { type GL, type Programs, textureOf } from "./programs";
 import type { View } from "./view";
 
@@ -30,11 +31,14 @@ export class Raster {
   /** Whether the pixels outside of the domain are transparent. */
   private readonly blended: boolean;
 
+  private readonly gl: GL;
+
   constructor(
-    private readonly gl: GL,
+    { gl, maxTexture }: Programs,
     { header, arrays }: Message<RasterHeader>,
-    maxTexture: number,
+    theme: Theme,
   ) {
+    this.gl = gl;
     const pixels = arrays.pixels;
     const [h = 0, w = 0, channels = 0] = pixels?.shape ?? [];
     const complete = pixels?.data.length === channels * w * h && (channels === 3 || channels === 4);
@@ -49,11 +53,15 @@ export class Raster {
     for (let k = 0; k < width * height; k++) {
       const from = channels * (Math.floor(k / width) * step * w + (k % width) * step);
       const alpha = this.blended ? pixels.data[from + 3]! : 255;
-      for (let j = 0; j < 3; j++) bytes[4 * k + j] = (pixels.data[from + j]! * alpha) / 255;
+      for (let j = 0; j < 3; j++) bytes[4 * k + j] = pixels.data[from + j]!;
       bytes[4 * k + 3] = alpha;
     }
+    const shown = inTheme(bytes, theme, { palette: header.palette, step: 4 });
+    for (let k = 0; k < shown.length; k++) {
+      if (k % 4 < 3) shown[k] = (shown[k]! * bytes[k | 3]!) / 255;
+    }
     this.texture = textureOf(gl, [width, height], gl.RGBA8, gl.LINEAR);
-    gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, width, height, gl.RGBA, gl.UNSIGNED_BYTE, bytes);
+    gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, width, height, gl.RGBA, gl.UNSIGNED_BYTE, shown);
   }
 
   draw(programs: Programs, view: View): void {

@@ -146,6 +146,7 @@ export class Renderer {
     const again = this.resize(wanted) || this.overlay.changed(look);
     const moving = this.noteMovement(wanted);
     const calm = look.calm ?? true;
+    for (const slot of this.slots.values()) slot.setTheme(look.theme);
     const sketched = this.sketch(look, wanted);
     const ready = !sketched && this.prepare(look.slots, this.patience(moving), calm);
     const scene = this.scene(look);
@@ -176,6 +177,7 @@ export class Renderer {
     const ratio = this.fittingRatio(camera, scale * ratioOf(look));
     const [width, height] = View.of(camera, ratio).size;
     const view = View.of(camera, this.fittingRatio(camera, 2 * ratio));
+    for (const slot of this.slots.values()) slot.setTheme(look.theme);
     this.prepare(look.slots, Number.POSITIVE_INFINITY, true);
     this.resize(view);
     gl.bindFramebuffer(gl.FRAMEBUFFER, null);

@@ -8,17 +8,17 @@ import type { Mesh } from "../geometry/mesh";
 import type { FlatPaint, Rgb } from "./colours";
 import { type EdgeLooks, FAINT } from "./edges";
 import { Sketchpad } from "./sketchpad";
-import { boundaryWidth, edgeLook, PAPER, RIM } from "./theme";
+import { boundaryWidth, edgeLook, RIM } from "./theme";
 import type { View } from "./view";
 
 /** How a mesh is sketched. */
 export interface SketchLook {
   paper: Rgb;
   ink: Rgb;
-  /** Whether edges and the decision boundary are drawn, and whether it has a light rim. */
+  /** Whether edges and the decision boundary are drawn, and the colour of its rim, if any. */
   edges: boolean;
   boundary: boolean;
-  rim: boolean;
+  rim: Rgb | null;
   hidden: ReadonlySet<number>;
   /** A multiple of the usual width of edges. */
   edgeWidth: number;
@@ -151,10 +151,10 @@ function drawBoundary(
   ratio: number,
 ): void {
   for (const [color, extra] of [
-    [PAPER, RIM],
+    [rim, RIM],
     [ink, 0],
   ] as const) {
-    if (color === PAPER && !rim) continue;
+    if (!color) continue;
     pad.setStroke({ color, opacity: 1, width: (width + extra) * ratio, caps: true });
     for (let k = 0; k < boundary.length; k++) {
       const a = 2 * edges[2 * boundary[k]!]!;

@@ -2,13 +2,13 @@
 
 import type { Mesh } from "../geometry/mesh";
 import type { Box, ColoringHeader, Message, RasterHeader } from "../protocol/messages";
-import { brightness, type Paint, paintOf, type Rgb } from "./colours";
+import { brightness, type Paint, paintOf, type Rgb, type Theme } from "./colours";
 import { type EdgeLooks, Edges } from "./edges";
 import { Fill } from "./fills";
 import type { Programs } from "./programs";
 import { Raster } from "./raster";
 import { type Sketch, sketchOf } from "./sketch";
-import { inkOn } from "./theme";
+import { inkOn, rimOn } from "./theme";
 import type { View } from "./view";
 import { type Steps, stepUntil, type Work } from "./work";
 
@@ -58,12 +58,15 @@ export class Slot {
   sketched = false;
   /** When the mesh was set. */
   private since = 0;
+  private coloring: Message<ColoringHeader> | null = null;
+  private theme: Theme = "light";
   private message: Message<RasterHeader> | null = null;
   private raster: Raster | null = null;
 
   setMesh(mesh: Mesh | null): void {
     this.stop();
     this.content = mesh && { mesh, paint: null, byClass: false, only: null };
+    this.coloring = null;
     this.since = performance.now();
     this.sketched = false;
     if (!mesh) this.forget();
@@ -74,7 +77,8 @@ export class Slot {
     if (!this.content) return;
     const { mesh } = this.content;
     const only = message.arrays.edges?.data;
-    const paint = paintOf(mesh, message);
+    const paint = paintOf(mesh, message, this.theme);
+    this.coloring = message;
     this.stop();
     this.content = {
       mesh,
@@ -82,6 +86,14 @@ export class Slot {
       byClass: message.header.name === "class",
       only: only ? partsOf(mesh, only) : null,
     };
+  }
+
+  /** Show all colours in a scheme. */
+  setTheme(theme: Theme): void {
+    if (theme === this.theme) return;
+    this.theme = theme;
+    if (this.coloring) this.setColoring(this.coloring);
+    this.setRaster(this.message);
   }
 
   setRaster(message: Message<RasterHeader> | null): void {
@@ -94,7 +106,7 @@ export class Slot {
   prepare(programs: Programs, moment: number): boolean {
     const before = this.shown;
     const edges = before?.edges;
-    if (this.message) this.raster ??= new Raster(programs.gl, this.message, programs.maxTexture);
+    if (this.message) this.raster ??= new Raster(programs, this.message, this.theme);
     if (!this.making && this.content && !this.ready && !this.expectsColors) {
       this.making = this.make(programs, this.content);
     }
@@ -120,7 +132,7 @@ export class Slot {
     if (mesh === this.shown?.content.mesh || mesh.cellCount < few) return null;
     if (view.size[0] * view.size[1] > PIXELS) return null;
     const ink = inkOn(brightness(paint));
-    const rim = !byClass && ink === inkOn(1);
+    const rim = byClass ? null : rimOn(ink);
     const sketch = sketchOf(mesh, paint, view, { ...look, paper, ink, rim });
     this.forget();
     this.sketched = true;
@@ -186,7 +198,7 @@ export class Slot {
     const ink = paint ? inkOn(brightness(paint)) : look.ink;
     const { hidden, edgeWidth: factor } = look;
     if (look.edges) edges.draw(programs, view, work, { looks, ink, hidden, factor });
-    const rim = !byClass && paint !== null && ink === inkOn(1);
+    const rim = byClass || !paint ? null : rimOn(ink);
     if (look.boundary) edges.drawBoundary(programs, view, work, { looks, ink, rim });
   }
 

@@ -8,12 +8,16 @@ export const INK = rgb(INKS.light);
 export const INK_ON_DARK = rgb(INKS.dark);
 export const PAPER = rgb("#ffffff");
 export const DARK_PAPER = rgb("#11161d");
-export const HIGHLIGHT = rgb("#D55E00");
 const DARK = 0.4; // brightness below which lines are light
 
 /** The ink for lines on a background that is so bright. */
 export function inkOn(brightness: number): Rgb {
   return brightness > DARK ? INK : INK_ON_DARK;
+}
+
+/** The rim of lines in an ink, which parts them from colours that are as bright as they are. */
+export function rimOn(ink: Rgb): Rgb {
+  return ink === INK ? PAPER : DARK_PAPER;
 }
 
 export const POINT = 4 / 3; // CSS pixels

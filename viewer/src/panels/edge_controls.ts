@@ -5,6 +5,7 @@ import type { Store, ViewState } from "../state";
 import { box, element, show, text } from "./dom";
 import { Slider, switchField } from "./fields";
 import { formatCount, formatNumber } from "./numbers";
+import { layerName } from "./outputs";
 
 export class EdgeControls {
   readonly section: HTMLElement;
@@ -46,7 +47,7 @@ export class EdgeControls {
     this.section = box("sc-section", this.all.row, this.more);
   }
 
-  showLayers(layers: readonly LayerHeader[]): void {
+  showLayers(layers: LayerHeader[]): void {
     this.boxes = [];
     const rows = layers.map((layer, k) => {
       const input = element("input", {
@@ -61,8 +62,8 @@ export class EdgeControls {
       swatch.style.opacity = String(0.95 - 0.5 * late);
       const units = text("sc-units", formatCount(layer.units));
       units.title = "units";
-      const name = text("sc-name", layer.name);
-      name.title = `layer ${k + 1}: ${layer.name}`;
+      const name = text("sc-name", layerName({ layers }, k));
+      name.title = name.textContent;
       return element("label", { class: "sc-layer" }, input, swatch, name, units);
     });
     this.list.replaceChildren(...rows);

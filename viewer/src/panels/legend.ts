@@ -1,5 +1,6 @@
 // What the colours mean: names with swatches, or a colour bar with ticks.
 
+import { hexInTheme, inTheme, type Theme } from "../draw/colours";
 import type { ColoringHeader, ColorScale, Message } from "../protocol/messages";
 import { box, element, show, text } from "./dom";
 import { type Tick, ticksOf } from "./ticks";
@@ -20,12 +21,16 @@ export interface LegendContent {
   lut: Uint8Array | null;
 }
 
-/** What the legend of a colouring says. */
-export function legendOf(message: Message<ColoringHeader>): LegendContent {
-  const { name, label, legend, scale } = message.header;
+/** What the legend of a colouring says, in the colours of a scheme. */
+export function legendOf(message: Message<ColoringHeader>, theme: Theme): LegendContent {
+  const { name, label, legend, scale, palette } = message.header;
   const lut = message.arrays.lut?.data;
-  const bar = lut instanceof Uint8Array && lut.length >= 768 ? lut : null;
-  return { label: label || name, entries: legend, scale, lut: bar };
+  const bar = lut instanceof Uint8Array && lut.length >= 768 ? inTheme(lut, theme) : null;
+  const entries = legend.map((entry) => ({
+    ...entry,
+    color: hexInTheme(entry.color, theme, palette),
+  }));
+  return { label: label || name, entries, scale, lut: bar };
 }
 
 /** As many ticks as have room for their numbers on a bar of some length. */
@@ -50,14 +55,22 @@ export class Legend {
   private readonly parts = box("sc-legend-parts");
   readonly card = element("details", { class: "sc-legend" }, this.label, this.parts);
   content: LegendContent | null = null;
+  private shown: Message<ColoringHeader> | null = null;
+  private theme: Theme = "light";
 
   constructor() {
     this.card.open = true;
     show(this.card, false);
   }
 
+  setTheme(theme: Theme): void {
+    this.theme = theme;
+    if (this.shown) this.showColoring(this.shown);
+  }
+
   showColoring(message: Message<ColoringHeader>): void {
-    const content = legendOf(message);
+    this.shown = message;
+    const content = legendOf(message, this.theme);
     this.content = content;
     this.label.textContent = content.label;
     const { name, label } = message.header;

@@ -28,8 +28,12 @@ function classOf(pane: PaneHeader, output: number): { name: string; color: strin
   return one ? undefined : pane.classes?.[output];
 }
 
-/** A layer as people count: "layer 2 (net.3)". */
-export function layerName(pane: PaneHeader, layer: number): string {
-  const name = pane.layers[layer]?.name;
-  return `layer ${layer + 1}${name ? ` (${name})` : ""}`;
+/** The name of a layer, which is that of Python: `part.layers[layer]`. */
+export function layerName({ layers }: Pick<PaneHeader, "layers">, layer: number): string {
+  return layers[layer]?.name ?? String(layer);
+}
+
+/** What draws an edge, in the words of Python: "layer net.3, unit 5". */
+export function unitName(pane: PaneHeader, layer: number, unit: number): string {
+  return `layer ${layerName(pane, layer)}${unit < 0 ? "" : `, unit ${unit}`}`;
 }

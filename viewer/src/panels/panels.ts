@@ -25,7 +25,7 @@ import { Layout } from "./layout";
 import { Legend } from "./legend";
 import { mapButtons } from "./map_buttons";
 import { Messages, type StatusKind } from "./messages";
-import { layerName } from "./outputs";
+import { unitName } from "./outputs";
 import { PlanePanel } from "./plane";
 import { ScaleBar } from "./scale_bar";
 import { type Shared, shareMenu } from "./share_menu";
@@ -137,11 +137,11 @@ export class Panels {
   }
 
   /** Show which unit draws the line that is pointed at; null: none is. */
-  showEdge(layer: number | null, unit: number | null = null, index = 0): void {
+  showEdge(layer: number | null, unit = -1, index = 0): void {
     const pane = this.scene?.panes[index];
     show(this.edge, layer !== null && pane !== undefined);
     if (layer === null || !pane) return;
-    const words = layerName(pane, layer) + (unit === null || unit < 0 ? "" : `, unit ${unit}`);
+    const words = unitName(pane, layer, unit);
     setText(this.edge, words, words);
   }
 
@@ -213,12 +213,15 @@ export class Panels {
 
   /** Be told when light becomes dark; called at once. */
   onTheme(listener: (theme: Theme) => void): void {
-    this.themes.onTheme(listener);
+    this.themes.onTheme((theme) => {
+      this.legend.setTheme(theme);
+      listener(theme);
+    });
   }
 
   dispose(): void {
     this.themes.dispose();
-    this.frames.stop();
+    this.frames.dispose();
     this.layout.dispose();
     this.root.removeEventListener("keydown", this.onKey);
   }

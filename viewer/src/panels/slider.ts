@@ -6,6 +6,16 @@ import { box, element, show, text } from "./dom";
 import { iconButton, setIcon } from "./icons";
 
 const PERIOD = 700; // milliseconds between frames while playing
+/** A run that is quiet for so many milliseconds, and for so many times its longest pause, rests. */
+const [QUIET, PAUSES] = [15_000, 3];
+
+/** How long a run goes on after its last frame, at most, in milliseconds.
+ *
+ * times: when the page was opened, and when each frame came. */
+export function patience(times: readonly number[]): number {
+  const pauses = times.slice(1).map((time, k) => time - times[k]!);
+  return Math.max(QUIET, PAUSES * Math.max(0, ...pauses));
+}
 
 export class FrameSlider {
   readonly bar: HTMLElement;
@@ -30,10 +40,14 @@ export class FrameSlider {
   private grows = false;
   private follows = false;
   private timer = 0;
+  /** When the page was opened, and when frames came. */
+  private times = [performance.now()];
+  private resting = 0;
 
   constructor(private readonly store: Store) {
     this.following.textContent = "following";
     this.bar = box("sc-frames", this.play, this.input, this.label, this.following);
+    show(this.following, false);
     show(this.bar, false);
     store.listen((_, changed) => {
       if (changed.has("frame")) this.update();
@@ -56,6 +70,7 @@ export class FrameSlider {
   showFrames(pane: number, frames: readonly string[]): void {
     this.panes[pane] = [...frames];
     this.relabel();
+    this.came();
     if (this.follows) this.store.set({ frame: this.last });
   }
 
@@ -79,23 +94,35 @@ export class FrameSlider {
     this.update();
   }
 
-  stop(): void {
+  dispose(): void {
+    window.clearTimeout(this.resting);
+    this.stop();
+  }
+
+  private stop(): void {
     window.clearInterval(this.timer);
     this.timer = 0;
     this.update();
   }
 
   private next(): void {
-    if (this.store.state.frame >= this.last && !this.grows) this.stop();
+    if (this.store.state.frame >= this.last) this.stop();
     else this.go(this.store.state.frame + 1);
   }
 
   private follow(on: boolean): void {
     const jump = on && !this.follows;
     this.follows = on;
-    show(this.following, this.grows);
     this.following.setAttribute("aria-pressed", String(on));
     if (jump) this.store.set({ frame: Math.max(0, this.last) });
+  }
+
+  /** A frame came: say that frames are followed until the run has ended, as far as one can tell. */
+  private came(): void {
+    this.times = [...this.times.slice(-8), performance.now()];
+    show(this.following, this.grows);
+    window.clearTimeout(this.resting);
+    this.resting = window.setTimeout(() => show(this.following, false), patience(this.times));
   }
 
   /** Take the labels of the pane with the most frames. */

@@ -1,8 +1,9 @@
 // Light or dark: as chosen, or as the notebook or the system has it.
 
+import type { Theme } from "../draw/colours";
 import type { ViewState } from "../state";
 
-export type Theme = "light" | "dark";
+export type { Theme };
 
 /** The theme to draw with; `host` is the page that the viewer is in. */
 export function themeOf(choice: ViewState["theme"], host: Document): Theme {

@@ -180,6 +180,8 @@ export interface ColoringHeader {
   output: number | null;
   /** The lead at which a class has half of its colour. */
   typical?: number;
+  /** The colours of all classes, which the viewer adds: red, green and blue from 0 to 255. */
+  palette?: number[][] | undefined;
   scale: ColorScale | null;
   legend: { name: string; color: string }[];
 }
@@ -203,6 +205,8 @@ export interface RasterHeader {
   window: Box;
   /** Why: such as "more than 200,000 regions". */
   reason: string;
+  /** The colours of all classes, which the viewer adds. */
+  palette?: number[][] | undefined;
 }
 
 /** Array gradient f4 (D). */

@@ -9,6 +9,13 @@ const FIRST_PAUSE = 250;
 const LONGEST_PAUSE = 8000;
 const GONE = "Python has gone. What is loaded can still be looked at.";
 
+/** Nobody answers any more; the viewer says so beside the picture, and not over it. */
+export class Gone extends Error {
+  constructor() {
+    super(GONE);
+  }
+}
+
 export class SocketSource implements Source {
   private socket: WebSocket | null = null;
   private correspondence = new Correspondence((text) => this.send(text));
@@ -24,7 +31,7 @@ export class SocketSource implements Source {
   }
 
   ask(request: Request): Promise<Message> {
-    if (this.closed || this.gone) return Promise.reject(new Error(GONE));
+    if (this.closed || this.gone) return Promise.reject(new Gone());
     return this.correspondence.ask(request);
   }
 
@@ -74,7 +81,7 @@ export class SocketSource implements Source {
       const patient = event.code !== 1000 && performance.now() - this.lostAt < PATIENCE;
       if (!patient && !this.gone) {
         this.gone = true;
-        this.correspondence.fail(new Error(GONE));
+        this.correspondence.fail(new Gone());
         this.interrupted(GONE);
       } else if (!this.gone) {
         this.interrupted("The connection to Python is interrupted; connecting again …");

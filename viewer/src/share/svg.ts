@@ -1,10 +1,10 @@
 // What one sees as the text of an SVG file: cells, edges by layer, boundary, lines, points, legend.
 
 import type { Local } from "../draw/clip";
-import { brightness, paintOf } from "../draw/colours";
+import { brightness, paintOf, type Theme } from "../draw/colours";
 import { HATCHING, type Polygons } from "../draw/hatching";
 import { type HighlightStyle, outlineOf } from "../draw/highlight";
-import type { LineStyle } from "../draw/lines";
+import { haloOf, type LineStyle } from "../draw/lines";
 import {
   BORDER,
   boundaryWidth,
@@ -15,6 +15,7 @@ import {
   inkOn,
   PAPER,
   RIM,
+  rimOn,
 } from "../draw/theme";
 import type { Camera } from "../geometry/camera";
 import { clippedPolygon, clippedSegment } from "../geometry/clip";
@@ -54,7 +55,7 @@ export interface SvgPicture {
   title: string;
   panes: readonly SvgPane[];
   state: Pick<ViewState, "edges" | "hiddenLayers" | "edgeWidth" | "boundary">;
-  theme: "light" | "dark";
+  theme: Theme;
   legend: LegendContent | null;
 }
 
@@ -67,7 +68,7 @@ export function svgOf({ title, panes, state, theme, legend }: SvgPicture): strin
   const drawn: string[] = [];
   let left = 0;
   panes.forEach((pane, k) => {
-    drawn.push(paneOf(pane, state, hexOf(ink), { name: `p${k}`, left }));
+    drawn.push(paneOf(pane, state, theme, { name: `p${k}`, left }));
     left += pane.camera.pixels[0] + GAP;
   });
   const size = `width="${coordinate(width)}" height="${coordinate(height + below.height)}"`;
@@ -91,7 +92,7 @@ export function svgOf({ title, panes, state, theme, legend }: SvgPicture): strin
 function paneOf(
   pane: SvgPane,
   state: SvgPicture["state"],
-  ink: string,
+  theme: Theme,
   { name, left }: { name: string; left: number },
 ): string {
   const { camera, mesh, coloring } = pane;
@@ -101,10 +102,11 @@ function paneOf(
     throw new Error(`More than ${count} regions are in view. Zoom in, or save a PNG.`);
   }
   const page = pageOf(camera, mesh);
-  const paint = coloring && paintOf(mesh, coloring);
+  const paint = coloring && paintOf(mesh, coloring, theme);
   const fills = svgCells(mesh, cells, paint, page, `${name}-`);
-  const lineInk = paint ? hexOf(inkOn(brightness(paint))) : ink;
-  const rim = coloring?.header.name !== "class" && paint !== null && lineInk === hexOf(INK);
+  const ink = paint ? inkOn(brightness(paint)) : theme === "dark" ? INK_ON_DARK : INK;
+  const lineInk = hexOf(ink);
+  const rim = coloring?.header.name !== "class" && paint ? hexOf(rimOn(ink)) : null;
   const [w, h] = camera.pixels.map(coordinate);
   return [
     `<defs><clipPath id="${name}"><rect width="${w}" height="${h}"/></clipPath>`,
@@ -157,7 +159,7 @@ function edgesOf(
   cells: Uint32Array,
   page: Page,
   area: number,
-  { state, ink, rim }: { state: SvgPicture["state"]; ink: string; rim: boolean },
+  { state, ink, rim }: { state: SvgPicture["state"]; ink: string; rim: string | null },
 ): string[] {
   const byLayer = new Map<number, number[]>();
   const boundary: number[] = [];
@@ -188,7 +190,7 @@ function edgesOf(
   if (state.boundary && boundary.length) {
     const { path, length } = linesOf(chained(segmentsOf(mesh, boundary)), page);
     const width = boundaryWidth(spacing(length));
-    if (rim && path) parts.push(strokeOf(path, { color: hexOf(PAPER), width: width + RIM }));
+    if (rim && path) parts.push(strokeOf(path, { color: rim, width: width + RIM }));
     if (path) parts.push(strokeOf(path, { color: ink, width }));
   }
   return parts;
@@ -259,7 +261,7 @@ function marksOf(pane: SvgPane, page: Page): string[] {
   for (const { segments, style } of [...lines, ...outlines]) {
     const { path } = linesOf(chained(segments.data), pageOf(camera, segments));
     if (!path) continue;
-    const halo = style.halo && { ...style, color: style.halo, width: style.width + 2 };
+    const halo = haloOf(style);
     if (halo) parts.push(strokeOf(path, halo));
     parts.push(strokeOf(path, style));
   }
