@@ -7,22 +7,26 @@ import { boxAround } from "./control/depth";
 import { sentenceOf } from "./control/failure";
 import { Gradients } from "./control/gradients";
 import { handleOf, publish } from "./control/handle";
-import { Hover, hitAt, hitAtPlace, practisePointing } from "./control/hover";
+import { Hover, hitAt, hitAtPlace, practisePointing, unitOf } from "./control/hover";
 import { PaneControl } from "./control/pane_control";
 import { PaneView } from "./control/panes";
 import type { Gestures } from "./control/pointer";
 import { regionShown } from "./control/region_shown";
-import { Selection } from "./control/selection";
+import { Selection, type Way } from "./control/selection";
 import { Address, cleaned, Telling } from "./control/sharing";
 import type { Stage } from "./control/stage";
 import { View } from "./control/view";
+import { extentOf } from "./draw/overview";
 import { Renderer } from "./draw/renderer";
 import { fitting } from "./fitting";
 import { Camera } from "./geometry/camera";
 import type { Actions } from "./panels/actions";
+import { described } from "./panels/facts";
 import { legendOf } from "./panels/legend";
 import type { StatusKind } from "./panels/messages";
 import { counted, formatBound, formatNumber } from "./panels/numbers";
+import { unitName } from "./panels/outputs";
+import { isFar } from "./panels/overview";
 import { Panels } from "./panels/panels";
 import type { Message, Notice, Pair, SceneHeader, Source } from "./protocol/messages";
 import { Gone } from "./protocol/socket";
@@ -32,6 +36,8 @@ import { readHash } from "./url";
 
 const PATIENCE = 400; // milliseconds after which it is said that something is computed
 const DIVE = 4; // how much closer a double-click goes
+const AHEAD = 0.5; // of the picture, that it moves towards what is not loaded
+const MARGIN = 0.08; // of the picture, within which a region is not seen well
 
 export class App implements Stage {
   readonly store = new Store();
@@ -315,7 +321,10 @@ export class App implements Stage {
     }
     this.place();
     this.showStatus();
-    if (complete && !this.controls.some((control) => control.busy)) this.preparePointing();
+    if (complete && !this.controls.some((control) => control.busy)) {
+      this.preparePointing();
+      this.paintOverview();
+    }
     return complete;
   }
 
@@ -344,10 +353,26 @@ export class App implements Stage {
     if (key === this.placed) return;
     this.placed = key;
     for (const [k, camera] of cameras.entries()) {
-      if (k === 0) this.panels.showScale(camera.unitsPerPixel);
+      if (k === 0) this.showWhere(camera);
       const places = anchors[k]!.map((at) => camera.toScreen(at));
       if (places.length) this.panels.placeAnchors(k, places);
     }
+  }
+
+  /** Show how large things are, and where the window is if it is a small part of the domain. */
+  private showWhere(camera: Camera): void {
+    const { domain } = this.panes[0]!;
+    this.panels.showScale(camera.unitsPerPixel);
+    const window = isFar(camera.window, domain) ? camera.window : null;
+    this.panels.overview.place(window, extentOf(domain));
+  }
+
+  private paintOverview(): void {
+    const { overview } = this.panels;
+    const [control] = this.controls;
+    if (!overview.isShown || !control) return;
+    const picture = control.overview(extentOf(control.pane.domain));
+    if (picture) overview.paint(picture);
   }
 
   private gestures(pane: PaneView): Gestures {
@@ -380,6 +405,12 @@ export class App implements Stage {
         const camera = this.view.goal(this.panes[0]!.pixels);
         this.view.fly(camera.panned(-right * camera.pixels[0], up * camera.pixels[1]));
       },
+      jump: (at) => {
+        if (!ready()) return;
+        const { width, pixels } = this.view.goal(this.panes[0]!.pixels);
+        this.view.fly(new Camera(at, width, pixels));
+      },
+      stepRegion: (way) => ready() && this.stepRegion(way),
       flyTo: (pane, at) => this.flyTo(pane, at),
       pictures: () => this.controls.map((control) => control.picture()),
       svg: () => this.svg(),
@@ -397,6 +428,30 @@ export class App implements Stage {
     const { theme } = this.panels;
     const legend = coloring ? legendOf(coloring, theme) : null;
     return svgOf({ title: this.scene.title, panes, state, theme, legend });
+  }
+
+  /** Keep another region, bring it into view, and tell screen readers about it. */
+  private stepRegion(way: Way): void {
+    const pane = this.panes[this.store.state.selected?.pane ?? 0] ?? this.panes[0]!;
+    const camera = this.view.goal(pane.pixels);
+    const mesh = pane.shown(camera)?.mesh;
+    const crossed = this.selection.step(pane, camera, way, this.hover.hit);
+    const { kept } = this.selection;
+    if (crossed === "domain") this.panels.say("The domain ends here.");
+    if (crossed === "window" && typeof way !== "number") {
+      this.view.fly(
+        camera.panned(-way[0] * camera.pixels[0] * AHEAD, way[1] * camera.pixels[1] * AHEAD),
+      );
+      this.panels.say("The region goes on: the picture moves.");
+    }
+    const info = regionShown(kept);
+    if (typeof crossed === "string" || !kept || !info) return;
+    const unit = mesh ? unitOf(mesh, crossed) : null;
+    this.panels.say(described(pane.header, info, unit ? unitName(pane.header, ...unit) : ""));
+    const [x, y] = camera.toScreen(kept.at);
+    const near = (at: number, size: number) => at > MARGIN * size && at < (1 - MARGIN) * size;
+    if (near(x, camera.pixels[0]) && near(y, camera.pixels[1])) return;
+    this.view.fly(new Camera(kept.at, camera.width, camera.pixels));
   }
 
   /** Bring the region at a place into view. */

@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { boundarySegments, neighbours, outlineOf, unitCurve } from "../src/geometry/curves";
+import {
+  boundarySegments,
+  exitOf,
+  middleOf,
+  neighbours,
+  outlineOf,
+  unitCurve,
+} from "../src/geometry/curves";
 import { areaOf, outputsAt, regionInfo } from "../src/geometry/maps";
 import { Mesh } from "../src/geometry/mesh";
 import { Picker } from "../src/geometry/picking";
@@ -152,4 +159,33 @@ test("a window tells which regions it cuts off", () => {
     cut(inner),
     Array.from({ length: 9 }, (_, cell) => cell !== middle),
   );
+});
+
+test("the way out of a region leads to the neighbour that lies there", () => {
+  const mesh = randomSubdivision(5, 12, 20).mesh();
+  const picker = new Picker(mesh);
+  const everything: Box = [-1, -1, 1, 1];
+  for (let region = 0; region < mesh.regionCount; region++) {
+    const middle = middleOf(mesh, region, everything);
+    assert.equal(mesh.region[picker.cell(mesh.toPlane(middle))], region);
+    for (const way of [
+      [1, 0],
+      [-1, 0],
+      [0, 1],
+      [0, -1],
+    ] as Pair[]) {
+      const half = exitOf(mesh, region, middle, way);
+      const beyond = mesh.halfedgeCell[half ^ 1]!;
+      // Go on along the way until another region is there.
+      let far = 1e-4;
+      const there = () =>
+        picker.cell(mesh.toPlane([middle[0] + far * way[0], middle[1] + far * way[1]]));
+      for (; there() >= 0 && mesh.region[there()] === region; far += 1e-4);
+      if (beyond < 0) assert.equal(there(), -1);
+      else if (there() !== beyond) assert.ok(areaOf(mesh, mesh.region[beyond]!) < 1e-4); // it was jumped over
+    }
+  }
+  // Of a region that is cut off by the picture, the middle of what is seen is meant.
+  const [x, y] = middleOf(mesh, 0, [...middleOf(mesh, 0, everything), 1, 1]);
+  assert.ok(x > middleOf(mesh, 0, everything)[0] || y > middleOf(mesh, 0, everything)[1]);
 });

@@ -60,6 +60,47 @@ def test_layers_and_switches(drive: Drive, page: Path) -> None:
         assert changed(before, driver.pixels()) > 0.0005, name
 
 
+def test_keys_step_from_region_to_region_and_the_overview_tells_where(
+    drive: Drive, page: Path
+) -> None:
+    driver = drive(SIZE, reduced_motion="reduce").open(page)
+    part = square(classifier())
+
+    def press(key: str) -> tuple[int, str]:
+        """The region that is kept after a key, and what screen readers are told."""
+        driver.page.keyboard.press(key)
+        driver.idle()
+        at = torch.tensor([driver.state["selected"]["at"]], dtype=torch.float64)
+        return int(part.locate(at)), driver.page.locator(".sc-said").inner_text()
+
+    overview = driver.page.locator(".sc-overview")
+    assert not overview.is_visible()
+    region, said = press("Shift+ArrowRight")  # the one in the middle
+    assert region == int(part.locate(torch.zeros(1, 2, dtype=torch.float64)))
+    assert said.startswith(f"Region {region}, class ")
+    for key in ("Shift+ArrowRight", "Shift+ArrowUp", "Shift+ArrowLeft"):
+        before = region
+        region, said = press(key)
+        assert region in part[before].neighbours
+        assert said.startswith(f"Region {region}, ")
+        assert ", across layer " in said
+    assert press(".")[0] == region + 1
+    assert press(",")[0] == region
+    for _ in range(100):
+        said = press("Shift+ArrowUp")[1]
+        if not said.startswith("Region"):
+            break
+    assert said == "The domain ends here."
+    driver.zoom(0.3, 0.2, 1e-4)
+    assert overview.is_visible()
+    width, box = driver.ask("v.camera().width"), overview.bounding_box()
+    assert box is not None
+    driver.page.mouse.click(box["x"] + 0.25 * box["width"], box["y"] + 0.75 * box["height"])
+    driver.idle()
+    assert driver.ask("v.camera().center") == pytest.approx([-0.5, -0.5], abs=0.03)
+    assert driver.ask("v.camera().width") == pytest.approx(width)
+
+
 def test_a_curve_is_seen_and_named_as_in_python(drive: Drive, page: Path) -> None:
     driver = drive(SIZE).open(page)
     layers = square(classifier()).layers

@@ -1,5 +1,7 @@
 // All that one pane needs to be looked at: its frames, deeper windows, moves of its plane, pointer.
 
+import { paintOf } from "../draw/colours";
+import { type Extent, overviewOf, overviewOfRaster } from "../draw/overview";
 import type { Look } from "../draw/renderer";
 import type { Camera } from "../geometry/camera";
 import type { Pair, PlaneRequest } from "../protocol/messages";
@@ -19,6 +21,7 @@ export class PaneControl {
   readonly planes: Planes;
   readonly overlays: Overlays;
   readonly pointer: Pointer;
+  private overviewed: unknown[] = [];
   private marks: Marks = { hovered: null, kept: null, compared: null };
 
   /** shown: called when another mesh is shown. */
@@ -97,6 +100,19 @@ export class PaneControl {
   picture(): HTMLCanvasElement {
     const camera = this.stage.view.camera(this.pane.pixels);
     return this.pane.renderer.snapshot(camera, this.look(this.pane.prepare(camera).slots));
+  }
+
+  /** A small picture of everything; null if it is not loaded, or the same as the last one. */
+  overview(extent: Extent): ImageData | null {
+    const { theme } = this.stage.panels;
+    const { whole, coarse } = this.pane;
+    const shown = [whole?.mesh, whole?.coloring ?? coarse, theme];
+    if (shown.every((each, k) => each === this.overviewed[k])) return null;
+    this.overviewed = shown;
+    if (whole?.coloring) {
+      return overviewOf(whole.mesh, paintOf(whole.mesh, whole.coloring, theme), extent, theme);
+    }
+    return coarse && overviewOfRaster(this.pane.withPalette(coarse), extent, theme);
   }
 
   /** What the pane shows, for an SVG file. */

@@ -149,7 +149,7 @@ export class PaneView {
   setWhole(whole: Level | Message<RasterHeader>, abrupt: boolean): void {
     const level = whole instanceof Level ? whole : null;
     this.coarse = whole instanceof Level ? null : whole;
-    this.renderer.setRaster("coarse", this.withPalette(this.coarse));
+    this.renderer.setRaster("coarse", this.coarse && this.withPalette(this.coarse));
     if (this.whole === level) return;
     this.whole = level;
     this.renderer.setMesh("whole", level?.mesh ?? null, abrupt);
@@ -176,11 +176,12 @@ export class PaneView {
 
   setRaster(raster: Message<RasterHeader> | null): void {
     this.raster = raster;
-    this.renderer.setRaster("raster", this.withPalette(raster));
+    this.renderer.setRaster("raster", raster && this.withPalette(raster));
   }
 
-  private withPalette(raster: Message<RasterHeader> | null): Message<RasterHeader> | null {
-    return raster && { ...raster, header: { ...raster.header, palette: paletteOf(this.header) } };
+  /** Pixels of a decision, with the colours of the classes. */
+  withPalette(raster: Message<RasterHeader>): Message<RasterHeader> {
+    return { ...raster, header: { ...raster.header, palette: paletteOf(this.header) } };
   }
 
   /** Hand the colours of a level to whatever draws it. */

@@ -1,8 +1,17 @@
 // The kept region and the one that it is compared with; Python is told about both.
 
-import type { Pair, SelectRequest } from "../protocol/messages";
+import type { Camera } from "../geometry/camera";
+import { exitOf, middleOf } from "../geometry/curves";
+import type { Box, Pair, SelectRequest } from "../protocol/messages";
+import { contains } from "./depth";
 import { type Hit, hitAtPlace, unitOf } from "./hover";
+import type { PaneView } from "./panes";
 import type { Stage } from "./stage";
+
+/** A direction in the plane, or how many numbers of regions to go on. */
+export type Way = Readonly<Pair> | number;
+
+const AHEAD = 0.01; // of the picture: how far beyond a region it is looked whether the domain goes on
 
 export class Selection {
   kept: Hit | null = null;
@@ -20,6 +29,52 @@ export class Selection {
     this.edge = hit && { unit: unitOf(hit.level.mesh, hit.edge), at: hit.at };
     if (compare && store.state.selected) store.set({ compared: place });
     else store.set({ selected: place, compared: null });
+  }
+
+  /** Keep the region beside the kept one in a direction, or the one so many numbers after it.
+   *
+   * Without one, what is pointed at or in the middle of the picture is kept. Returns the edge that
+   * was crossed, -1 if there is none, or what is in the way. */
+  step(
+    pane: PaneView,
+    camera: Camera,
+    way: Way,
+    pointed: Hit | null,
+  ): number | "domain" | "window" {
+    const level = pane.shown(camera);
+    const { selected } = this.stage.store.state;
+    if (!level) return "window";
+    const { mesh, picker } = level;
+    const [u0, v0, u1, v1] = camera.window;
+    const window: Box = [...mesh.toLocal([u0, v0]), ...mesh.toLocal([u1, v1])];
+    const cell = selected?.pane === pane.index ? picker.cell(selected.at) : -1;
+    let [region, crossed] = [cell < 0 ? -1 : mesh.region[cell]!, -1];
+    if (region < 0) {
+      const first =
+        pointed && pointed.cell >= 0 ? picker.cell(pointed.at) : picker.cellIn([u0, v0, u1, v1]);
+      if (first < 0) return "domain";
+      region = mesh.region[first]!;
+    } else if (typeof way === "number") {
+      region = (region + way + mesh.regionCount) % mesh.regionCount;
+    } else {
+      const half = exitOf(mesh, region, middleOf(mesh, region, window), way);
+      if (half < 0) return "domain";
+      crossed = half >> 1;
+      const beyond = mesh.halfedgeCell[half ^ 1]!;
+      if (beyond < 0) {
+        const [u, v] = mesh.toPlane([
+          mesh.points[2 * mesh.edges[half]!]!,
+          mesh.points[2 * mesh.edges[half]! + 1]!,
+        ]);
+        const [du, dv] = way.map((x) => x * AHEAD * camera.width) as Pair;
+        return contains(pane.domain, [u + du, v + dv, u + du, v + dv]) ? "window" : "domain";
+      }
+      region = mesh.region[beyond]!;
+    }
+    const at = mesh.toPlane(middleOf(mesh, region, window));
+    this.edge = null;
+    this.stage.store.set({ selected: { pane: pane.index, at }, compared: null });
+    return crossed;
   }
 
   /** Find the regions at the places of the state, in the meshes that are shown now. */

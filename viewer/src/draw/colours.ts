@@ -227,6 +227,26 @@ function shaded(mesh: Mesh, output: number, scale: ColorScale, table: Uint8Array
   return { kind: "shaded", numbers, scale: kind, rate, table };
 }
 
+/** The same with one colour for each cell: that of the number in its middle. */
+export function flatOf({ cellCount, offsets, edges, corners }: Mesh, paint: Paint): FlatPaint {
+  if (paint.kind === "flat") return paint;
+  const { numbers, table, scale, rate } = paint;
+  const colors = new Uint32Array(cellCount);
+  for (let c = 0; c < cellCount; c++) {
+    let sum = 0;
+    for (let k = offsets[c]!; k < offsets[c + 1]!; k++) sum += numbers[edges[corners[k]!]!]!;
+    const place = placeOf(sum / (offsets[c + 1]! - offsets[c]!), scale, rate);
+    if (!Number.isNaN(place)) colors[c] = packed(table, level(place));
+  }
+  return { kind: "flat", colors, opaque: false };
+}
+
+/** Where a number of a shaded paint is on its scale, as the graphics card finds it. */
+export function placeOf(number: number, scale: ShadedPaint["scale"], rate: number): number {
+  if (scale === 1) return number > 0 ? Math.log(number) * rate : Number.NaN;
+  return scale === 2 ? 0.5 + 0.5 * number * (number < 0 ? rate : 1) : number;
+}
+
 /** How bright cells are on average, from 0 to 1. */
 export function brightness(paint: Paint): number {
   const colors =

@@ -1,5 +1,7 @@
 // Edges by what drew them, and what lies on their other sides.
 
+import type { Box, Pair } from "../protocol/messages";
+import { clippedPolygon } from "./clip";
 import type { Mesh } from "./mesh";
 
 /** The edges that a unit of a layer drew. */
@@ -81,4 +83,41 @@ export function neighbours(mesh: Mesh, region: number): Uint32Array {
     if (beyond >= 0) found.add(mesh.region[beyond]!);
   }
   return Uint32Array.from(found);
+}
+
+/** The half-edge through which one leaves a region, from a place in it and in a direction, in local
+ * coordinates; -1 if there is none because of rounding. */
+export function exitOf(mesh: Mesh, region: number, from: Pair, [dx, dy]: Readonly<Pair>): number {
+  const side = (vertex: number): number =>
+    dx * (mesh.points[2 * vertex + 1]! - from[1]) - dy * (mesh.points[2 * vertex]! - from[0]);
+  for (const h of outlineOf(mesh, region)) {
+    // The outline goes around to the left, so that it crosses the way out from right to left.
+    if (side(mesh.edges[h]!) <= 0 && side(mesh.edges[h ^ 1]!) > 0) return h;
+  }
+  return -1;
+}
+
+/** The middle of a region in local coordinates: of what a rectangle shows of it, if that is any. */
+export function middleOf(mesh: Mesh, region: number, window: Readonly<Box>): Pair {
+  const rings = Array.from(mesh.cellsOf(region), (cell) => mesh.localPolygon(cell));
+  const seen = rings.map((ring) => clippedPolygon(ring, window));
+  return centroid(seen) ?? centroid(rings) ?? [rings[0]![0]!, rings[0]![1]!];
+}
+
+/** The centroid of polygons (x y x y ...); null if they have no area. */
+function centroid(rings: readonly ArrayLike<number>[]): Pair | null {
+  const first = rings.find((ring) => ring.length) ?? [0, 0];
+  const [x0, y0] = [first[0]!, first[1]!];
+  let [area, x, y] = [0, 0, 0];
+  for (const ring of rings) {
+    for (let k = 0; k < ring.length; k += 2) {
+      const j = (k + 2) % ring.length;
+      const [ax, ay, bx, by] = [ring[k]! - x0, ring[k + 1]! - y0, ring[j]! - x0, ring[j + 1]! - y0];
+      const twice = ax * by - ay * bx;
+      area += twice;
+      x += twice * (ax + bx);
+      y += twice * (ay + by);
+    }
+  }
+  return area > 0 ? [x0 + x / (3 * area), y0 + y / (3 * area)] : null;
 }

@@ -10,6 +10,10 @@ export interface Actions {
   zoom(factor: number): void;
   /** Move the camera by shares of the picture's width and height. */
   pan(right: number, up: number): void;
+  /** Look at another place, as closely as now. */
+  jump(at: Pair): void;
+  /** Keep the region beside the kept one in a direction, or the one so many numbers after it. */
+  stepRegion(way: Readonly<Pair> | number): void;
   /** Bring the region at a place into view. */
   flyTo(pane: number, at: Pair): void;
   /** The pictures of all panes, drawn completely, on canvases of their own. */

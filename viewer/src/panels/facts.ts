@@ -3,7 +3,7 @@
 import type { RegionInfo } from "../geometry/region_info";
 import type { PaneHeader } from "../protocol/messages";
 import { box, element, repeat, setText } from "./dom";
-import { formatBound, formatCount, formatNumber } from "./numbers";
+import { counted, formatBound, formatCount, formatNumber } from "./numbers";
 import { layerName } from "./outputs";
 
 export class Facts {
@@ -32,6 +32,15 @@ export class Facts {
       }
     }
   }
+}
+
+/** A region in a sentence, for those who do not see it; across: what was crossed to come to it. */
+export function described(pane: PaneHeader, region: RegionInfo, across = ""): string {
+  const winner = region.winner === null ? null : pane.classes?.[region.winner]?.name;
+  const size = `area ${atLeast(region)}${formatNumber(region.area)}`;
+  const around = `${atLeast(region)}${counted(region.neighbours, "neighbour")}`;
+  const parts = [`Region ${formatCount(region.region)}`, winner && `class ${winner}`, size, around];
+  return `${parts.filter(Boolean).join(", ")}${across && `, across ${across}`}.`;
 }
 
 /** A sign before numbers of a region that goes on beyond what is known. */

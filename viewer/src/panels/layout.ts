@@ -75,7 +75,10 @@ export class Layout {
       canvas.tabIndex = 0;
       canvas.setAttribute("role", "application");
       const what = name || "Regions of the network";
-      canvas.setAttribute("aria-label", `${what}: arrow keys move, + and − zoom`);
+      canvas.setAttribute(
+        "aria-label",
+        `${what}: arrow keys move, + and − zoom, shift and arrow keys go from region to region`,
+      );
       const title = box("sc-pane-title", name);
       show(title, titles.length > 1);
       const overlay = box("sc-overlay");

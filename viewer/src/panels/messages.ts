@@ -12,6 +12,8 @@ export class Messages {
   readonly status = element("div", { class: "sc-status", role: "status" });
   readonly layer = box("sc-messages");
   readonly note = element("div", { class: "sc-note", role: "status" });
+  /** What only screen readers are told. */
+  readonly said = element("div", { class: "sc-said", role: "status", "aria-live": "polite" });
   private readonly words = text("sc-status-text", "");
   private noteTimer = 0;
   private readonly progress = element("progress", { class: "sc-progress" });

@@ -26,6 +26,7 @@ import { Legend } from "./legend";
 import { mapButtons } from "./map_buttons";
 import { Messages, type StatusKind } from "./messages";
 import { unitName } from "./outputs";
+import { Overview } from "./overview";
 import { PlanePanel } from "./plane";
 import { ScaleBar } from "./scale_bar";
 import { type Shared, shareMenu } from "./share_menu";
@@ -43,6 +44,7 @@ export class Panels {
   private readonly messages = new Messages();
   private readonly frames: FrameSlider;
   private readonly scale = new ScaleBar();
+  readonly overview: Overview;
   private readonly help = new Help();
   private readonly shortcuts: Shortcut[];
   private readonly themes: ThemeButton;
@@ -61,6 +63,7 @@ export class Panels {
     this.controls = new Controls(store, this.layout);
     this.frames = new FrameSlider(store);
     this.inspector = new Inspector(store);
+    this.overview = new Overview(actions.jump, actions.home);
     this.themes = new ThemeButton(root, store);
     this.shortcuts = shortcutsOf(store, actions, this.keyTargets());
     this.help.showShortcuts(this.shortcuts);
@@ -170,6 +173,11 @@ export class Panels {
     this.messages.clearErrors();
   }
 
+  /** Tell screen readers what one has come to; nothing is shown. */
+  say(words: string): void {
+    this.messages.said.textContent = words;
+  }
+
   /** Show a line for a moment. */
   showNote(words: string): void {
     this.messages.showNote(words);
@@ -231,11 +239,12 @@ export class Panels {
     const helpButton = iconButton("help", "Help (?)", () => this.help.toggle());
     const menu = shareMenu(this.shared());
     layout.topRight.append(menu.holder, this.themes.button, helpButton);
-    const corner = box("sc-corner", this.scale.bar);
+    const corner = box("sc-corner", box("sc-where", this.overview.view, this.scale.bar));
     show(this.edge, false);
     const above = box("sc-above", this.messages.status, this.edge);
     const map = mapButtons(this.root, actions, () => this.showNote("no full screen here"));
-    layout.stage.append(map, above, corner, this.messages.layer, this.messages.note);
+    layout.stage.append(map, above, corner, this.messages.layer);
+    layout.stage.append(this.messages.note, this.messages.said);
     layout.inspector.append(new Sheet(this.root).grip, this.inspector.body);
     layout.bottom.append(this.frames.bar);
     this.root.append(this.help.overlay);
@@ -281,7 +290,8 @@ export class Panels {
 
   private readonly onKey = (event: KeyboardEvent): void => {
     if (isForField(event)) return;
-    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    const arrow = event.shiftKey && event.key.startsWith("Arrow") ? "Shift+" : "";
+    const key = event.key.length === 1 ? event.key.toLowerCase() : arrow + event.key;
     if (this.help.isOpen && key !== "Escape" && key !== "?") return;
     const shortcut = this.shortcuts.find(({ keys }) => keys.includes(key));
     if (!shortcut) return;

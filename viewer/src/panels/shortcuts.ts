@@ -40,10 +40,17 @@ export function shortcutsOf(store: Store, actions: Actions, targets: KeyTargets)
     what,
     run,
   });
+  const towards = Object.keys(moves).map((key) => `Shift+${key}`);
   return [
     shortcut("+ =", "+", "zoom in", () => actions.zoom(ZOOM)),
     shortcut("- _", "−", "zoom out", () => actions.zoom(1 / ZOOM)),
     shortcut(Object.keys(moves).join(" "), "← → ↑ ↓", "move", (key) => actions.pan(...moves[key]!)),
+    shortcut(towards.join(" "), "⇧ ← → ↑ ↓", "keep the neighbouring region", (key) => {
+      const [right, up] = moves[key.slice(6)]!;
+      actions.stepRegion([Math.sign(right), Math.sign(up)]);
+    }),
+    shortcut(",", ",", "keep the region before", () => actions.stepRegion(-1)),
+    shortcut(".", ".", "keep the next region", () => actions.stepRegion(1)),
     shortcut("0 Home", "0 Home", "show everything", () => actions.home()),
     shortcut("c", "C", "next colouring", () => targets.nextColoring()),
     shortcut("e", "E", "edges", toggle("edges")),

@@ -1,6 +1,6 @@
 // The cells in view as polygons: in one colour each, or in the exact gradient of an output.
 
-import { level, type Paint, type ShadedPaint } from "../draw/colours";
+import { level, type Paint, placeOf, type ShadedPaint } from "../draw/colours";
 import { clippedPolygon } from "../geometry/clip";
 import type { Mesh } from "../geometry/mesh";
 import type { Box, Pair } from "../protocol/messages";
@@ -81,9 +81,7 @@ function flatColor(packed: number): string | null {
 
 /** The colour of a number as the renderer's shader finds it. */
 function tableColor({ table, scale, rate }: ShadedPaint, number: number): string | null {
-  let place = number;
-  if (scale === 1) place = number > 0 ? Math.log(number) * rate : Number.NaN;
-  if (scale === 2) place = 0.5 + 0.5 * number * (number < 0 ? rate : 1);
+  const place = placeOf(number, scale, rate);
   if (Number.isNaN(place)) return null;
   const at = 3 * level(place);
   return flatColor(table[at]! | (table[at + 1]! << 8) | (table[at + 2]! << 16) | (255 << 24));
