@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
+from torch import nn
 
+import splinecam as sc
 from splinecam.errors import SplineCamError
 from splinecam.viewer.container import pack, unpack
+from splinecam.viewer.stills import still_png
+from splinecam.viewer.subjects import session_of
 from splinecam.viewer.surroundings import has_screen, in_marimo, in_notebook, is_interactive
+from splinecam.viewer.viewer import Viewer
 from splinecam.viewer.widget import ViewerWidget
 from viewer.kernel import Kernel, running_kernel
 
@@ -35,6 +45,10 @@ def test_a_cell_shows_the_widget(kernel: Kernel) -> None:
     assert kernel.run("viewer")
     view = kernel.bundle["application/vnd.jupyter.widget-view+json"]
     assert view["model_id"] == kernel.model["comm_id"]
+    # What exported notebooks show: pages without widgets, and pages with widgets but no Python.
+    png = kernel.bundle["image/png"]
+    assert Image.open(BytesIO(base64.b64decode(png))).size == (480, 480)
+    assert kernel.run(f"viewer.widget.still == 'data:image/png;base64,{png.strip()}'") == "True"
 
 
 def test_requests_are_answered(kernel: Kernel) -> None:
@@ -80,6 +94,38 @@ def test_a_notebook_cannot_wait(kernel: Kernel) -> None:
         "try:\n    viewer.wait()\nexcept sc.SplineCamError as error:\n    told = str(error)\ntold"
     )
     assert "viewer.on_select" in kernel.run(code)
+
+
+# -- still pictures -------------------------------------------------------------------------------
+
+
+def still(*subjects: Any, **options: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The pixels of the still picture of a viewer."""
+    viewer = Viewer(session_of(subjects, **options))
+    return np.asarray(Image.open(BytesIO(still_png(viewer.session, viewer.state))).convert("RGB"))
+
+
+def test_still_pictures_of_whatever_is_shown() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 3))
+    part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
+    usual = still(part)
+    assert len(np.unique(usual.reshape(-1, 3), axis=0)) > 20
+    assert (still(part, color="perimeter") != usual).any()
+    color, state = np.arange(len(part)), {"edges": False}
+    assert (still(part, part, color=color, state=state)[:, :480] != usual).any()
+    decision = still(model, sc.Domain.box(-1, 1))  # which is not partitioned for this
+    assert len(np.unique(decision.reshape(-1, 3), axis=0)) > 20
+
+
+def test_a_view_without_a_still_picture_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> bytes:
+        raise RuntimeError("nothing can be drawn")
+
+    data, _ = ViewerWidget(answer, draw=fail)._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert "image/png" not in data
+    assert "no still picture" in caplog.text
 
 
 # -- without a kernel -----------------------------------------------------------------------------

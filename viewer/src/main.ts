@@ -10,6 +10,8 @@ import { type WidgetModel, WidgetSource } from "./protocol/widget";
 const IN_FILE = "Ask whoever gave you this file for it once more, or write it anew with to_html.";
 const IN_PAGE = "Load the page again; if that does not help, look at what Python says.";
 
+const PATIENCE = 1500; // milliseconds after which a still picture is shown
+
 interface RenderContext {
   model: WidgetModel & { get?(name: string): unknown };
   el: HTMLElement;
@@ -21,15 +23,19 @@ function render({ model, el }: RenderContext): () => void {
   const height = Number(model.get?.("height"));
   root.style.height = `${height > 0 ? height : 560}px`;
   el.replaceChildren(root);
-  return start(root, async () => new WidgetSource(model), false, IN_PAGE);
+  const still = () => String(model.get?.("still") ?? "");
+  return start(root, async () => new WidgetSource(model), false, IN_PAGE, still);
 }
 
-/** Start a viewer in an element, or say there why this is not possible. */
+/** Start a viewer in an element, or say there why this is not possible.
+ *
+ * still: the address of a picture that is shown as long as nobody answers. */
 function start(
   root: HTMLElement,
   open: () => Promise<Source>,
   inPage: boolean,
   advice: string,
+  still = () => "",
 ): () => void {
   let app: App | null = null;
   let ended = false;
@@ -38,7 +44,9 @@ function start(
     else showFailure(root, sentence, advice);
   };
   const unwatch = inPage ? watchErrors(report) : () => {};
+  const unveil = showStill(root, still);
   App.start(root, open, inPage)
+    .finally(unveil)
     .then((started) => {
       if (ended) started.dispose();
       else app = started;
@@ -48,8 +56,28 @@ function start(
     });
   return () => {
     ended = true;
+    unveil();
     unwatch();
     app?.dispose();
+  };
+}
+
+/** Show a picture after a while, as notebooks do that were exported; returns what removes it. */
+function showStill(root: HTMLElement, still: () => string): () => void {
+  const figure = document.createElement("figure");
+  figure.className = "sc-still";
+  const timer = window.setTimeout(() => {
+    const picture = document.createElement("img");
+    picture.src = still();
+    picture.alt = "The regions of the network";
+    const caption = document.createElement("figcaption");
+    caption.textContent = "A still picture: no Python answers here.";
+    figure.append(picture, caption);
+    if (picture.src.startsWith("data:image/png;")) root.append(figure);
+  }, PATIENCE);
+  return () => {
+    window.clearTimeout(timer);
+    figure.remove();
   };
 }
 

@@ -117,11 +117,17 @@ def opened(
 def _widget(viewer: Viewer, height: int) -> Any:
     """A widget that shows a viewer."""
     try:
+        from splinecam.viewer.stills import still_png
         from splinecam.viewer.widget import ViewerWidget
     except ImportError as error:
         raise missing_package("In a notebook the viewer needs anywidget", error) from error
     state = browser_state(viewer.state)
-    return ViewerWidget(viewer.session.answer, height=height, state=state)
+    return ViewerWidget(
+        viewer.session.answer,
+        draw=lambda: still_png(viewer.session, viewer.state),
+        height=height,
+        state=state,
+    )
 
 
 def _server(viewer: Viewer, port: int) -> Any:

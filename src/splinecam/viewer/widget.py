@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import logging
+from collections.abc import Callable
 from typing import Any
 
 import anywidget
@@ -14,13 +17,16 @@ from splinecam.viewer.surroundings import in_marimo
 
 __all__ = ["ViewerWidget"]
 
+_LOG = logging.getLogger("splinecam")
+
 
 class ViewerWidget(anywidget.AnyWidget):
     """A view in a notebook.
 
     A request of the view is a message ``{"id": 7, "request": {...}}``. The answer is a message
     ``{"id": 7}`` with the bytes as its only buffer; the id of a notice is None. height: in pixels
-    of the page. state: how the view is, as the browser writes it.
+    of the page. state: how the view is, as the browser writes it. draw: gives the PNG of a still
+    picture, which is what exported notebooks show, where nothing answers.
 
     anywidget itself switches on the custom widgets of Colab.
     """
@@ -30,12 +36,13 @@ class ViewerWidget(anywidget.AnyWidget):
 
     height = traitlets.Int(560, min=100).tag(sync=True)
     state = traitlets.Dict().tag(sync=True)
+    still = traitlets.Unicode().tag(sync=True)
 
     url: str | None = None
 
-    def __init__(self, answer: Answer, **traits: Any):
+    def __init__(self, answer: Answer, *, draw: Callable[[], bytes] | None = None, **traits: Any):
         super().__init__(**traits)
-        self._answer = answer
+        self._answer, self._draw = answer, draw
         # marimo sends messages from the thread of its cells only, Jupyter from any.
         self._answering = None if in_marimo() else Answering(answer)
         self.on_msg(self._take)
@@ -52,6 +59,24 @@ class ViewerWidget(anywidget.AnyWidget):
             self._reply(number, answer)
             return
         self._answering.submit(self, number, request, lambda answer: self._reply(number, answer))
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """The view, and a still picture of it for pages that show no widgets.
+
+        The picture is also in the state of the widget: pages that show widgets without Python
+        have nothing else.
+        """
+        found = super()._repr_mimebundle_(**options)
+        if found is None or self._draw is None:
+            return found
+        data, about = found
+        try:
+            png = base64.b64encode(self._draw()).decode()
+        except Exception:  # the view is shown also if its picture cannot be drawn
+            _LOG.warning("There is no still picture of the viewer", exc_info=True)
+            return found
+        self.still = f"data:image/png;base64,{png}"
+        return {**data, "image/png": png}, about
 
     def _reply(self, number: int | None, answer: bytes) -> None:
         self.send({"id": number}, buffers=[answer])

@@ -15,7 +15,7 @@ from viewer.browser.driver import Driver
 from viewer.kernel import PARTITION, Kernel, running_kernel
 
 # What anywidget does: the script is a module from a blob, and messages go through a model.
-NOTEBOOK = """async ([script, style, height]) => {
+NOTEBOOK = """async ([script, style, height, still]) => {
     const sheet = document.createElement("style");
     sheet.textContent = style;
     document.head.append(sheet);
@@ -27,8 +27,8 @@ NOTEBOOK = """async ([script, style, height]) => {
     };
     globalThis.deliver = deliver;
     const model = {
-        get: (name) => ({ height })[name],
-        send: (content) => void toKernel(content).then(deliver),
+        get: (name) => ({ height, still })[name],
+        send: (content) => still || toKernel(content).then(deliver),
         on: (_, callback) => callbacks.push(callback),
         off: (_, callback) => callbacks.splice(callbacks.indexOf(callback), 1),
     };
@@ -61,6 +61,20 @@ def notebook(drive: Callable[..., Driver], kernel: Kernel) -> Driver:
     driver.page.evaluate(NOTEBOOK, [state["_esm"], state["_css"], state["height"]])
     driver.wait()
     return driver
+
+
+def test_an_exported_notebook_keeps_a_picture(drive: Callable[..., Driver], kernel: Kernel) -> None:
+    """Nobody answers: the picture in the state of the widget is shown."""
+    kernel.run("viewer")
+    still = "data:image/png;base64," + kernel.bundle["image/png"].strip()
+    driver = drive((760, 520))
+    state = kernel.state
+    driver.page.evaluate(NOTEBOOK, [state["_esm"], state["_css"], state["height"], still])
+    picture = driver.page.get_by_role("img", name="The regions of the network")
+    picture.wait_for()
+    assert not is_blank(picture.screenshot())
+    driver.page.evaluate("end()")
+    assert picture.count() == 0
 
 
 @pytest.fixture(scope="module")
