@@ -7,7 +7,7 @@ import { boxAround } from "./control/depth";
 import { sentenceOf } from "./control/failure";
 import { Gradients } from "./control/gradients";
 import { handleOf, publish } from "./control/handle";
-import { Hover, hitAt, hitAtPlace, practisePointing, unitOf } from "./control/hover";
+import { Hover, hitAt, hitAtPlace, practisePointing } from "./control/hover";
 import { PaneControl } from "./control/pane_control";
 import { PaneView } from "./control/panes";
 import type { Gestures } from "./control/pointer";
@@ -36,7 +36,6 @@ import { readHash } from "./url";
 
 const PATIENCE = 400; // milliseconds after which it is said that something is computed
 const DIVE = 4; // how much closer a double-click goes
-const AHEAD = 0.5; // of the picture, that it moves towards what is not loaded
 const MARGIN = 0.08; // of the picture, within which a region is not seen well
 
 export class App implements Stage {
@@ -432,26 +431,24 @@ export class App implements Stage {
 
   /** Keep another region, bring it into view, and tell screen readers about it. */
   private stepRegion(way: Way): void {
-    const pane = this.panes[this.store.state.selected?.pane ?? 0] ?? this.panes[0]!;
+    const place = this.store.state.selected;
+    const pane = this.panes[place?.pane ?? 0] ?? this.panes[0]!;
     const camera = this.view.goal(pane.pixels);
-    const mesh = pane.shown(camera)?.mesh;
-    const crossed = this.selection.step(pane, camera, way, this.hover.hit);
-    const { kept } = this.selection;
-    if (crossed === "domain") this.panels.say("The domain ends here.");
-    if (crossed === "window" && typeof way !== "number") {
-      this.view.fly(
-        camera.panned(-way[0] * camera.pixels[0] * AHEAD, way[1] * camera.pixels[1] * AHEAD),
-      );
-      this.panels.say("The region goes on: the picture moves.");
+    const step = this.selection.step(pane, camera, way, this.hover.hit);
+    if (step === "domain") this.panels.say("The domain ends here.");
+    if (step === "window") {
+      this.panels.say("The region goes on beyond what is loaded: the picture shows more of it.");
+      if (place) this.view.fly(camera.zoomed(1 / DIVE, camera.toScreen(place.at)));
     }
-    const info = regionShown(kept);
-    if (typeof crossed === "string" || !kept || !info) return;
-    const unit = mesh ? unitOf(mesh, crossed) : null;
-    this.panels.say(described(pane.header, info, unit ? unitName(pane.header, ...unit) : ""));
-    const [x, y] = camera.toScreen(kept.at);
+    if (typeof step === "string") return;
+    const { hit, unit } = step;
+    const across = unit ? unitName(pane.header, ...unit) : "";
+    const info = regionShown(hit);
+    if (info) this.panels.say(described(pane.header, info, across));
+    const [x, y] = camera.toScreen(hit.at);
     const near = (at: number, size: number) => at > MARGIN * size && at < (1 - MARGIN) * size;
     if (near(x, camera.pixels[0]) && near(y, camera.pixels[1])) return;
-    this.view.fly(new Camera(kept.at, camera.width, camera.pixels));
+    this.view.fly(new Camera(hit.at, camera.width, camera.pixels));
   }
 
   /** Bring the region at a place into view. */

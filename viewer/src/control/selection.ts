@@ -5,7 +5,7 @@ import { exitOf, middleOf } from "../geometry/curves";
 import type { Box, Pair, SelectRequest } from "../protocol/messages";
 import { contains } from "./depth";
 import { type Hit, hitAtPlace, unitOf } from "./hover";
-import type { PaneView } from "./panes";
+import type { Level, PaneView } from "./panes";
 import type { Stage } from "./stage";
 
 /** A direction in the plane, or how many numbers of regions to go on. */
@@ -33,48 +33,22 @@ export class Selection {
 
   /** Keep the region beside the kept one in a direction, or the one so many numbers after it.
    *
-   * Without one, what is pointed at or in the middle of the picture is kept. Returns the edge that
-   * was crossed, -1 if there is none, or what is in the way. */
-  step(
-    pane: PaneView,
-    camera: Camera,
-    way: Way,
-    pointed: Hit | null,
-  ): number | "domain" | "window" {
-    const level = pane.shown(camera);
-    const { selected } = this.stage.store.state;
-    if (!level) return "window";
-    const { mesh, picker } = level;
-    const [u0, v0, u1, v1] = camera.window;
-    const window: Box = [...mesh.toLocal([u0, v0]), ...mesh.toLocal([u1, v1])];
-    const cell = selected?.pane === pane.index ? picker.cell(selected.at) : -1;
-    let [region, crossed] = [cell < 0 ? -1 : mesh.region[cell]!, -1];
-    if (region < 0) {
-      const first =
-        pointed && pointed.cell >= 0 ? picker.cell(pointed.at) : picker.cellIn([u0, v0, u1, v1]);
-      if (first < 0) return "domain";
-      region = mesh.region[first]!;
-    } else if (typeof way === "number") {
-      region = (region + way + mesh.regionCount) % mesh.regionCount;
-    } else {
-      const half = exitOf(mesh, region, middleOf(mesh, region, window), way);
-      if (half < 0) return "domain";
-      crossed = half >> 1;
-      const beyond = mesh.halfedgeCell[half ^ 1]!;
-      if (beyond < 0) {
-        const [u, v] = mesh.toPlane([
-          mesh.points[2 * mesh.edges[half]!]!,
-          mesh.points[2 * mesh.edges[half]! + 1]!,
-        ]);
-        const [du, dv] = way.map((x) => x * AHEAD * camera.width) as Pair;
-        return contains(pane.domain, [u + du, v + dv, u + du, v + dv]) ? "window" : "domain";
-      }
-      region = mesh.region[beyond]!;
+   * Without one, what is pointed at or in the middle of the picture is kept. Where the mesh of a
+   * window ends, that of the whole domain shows the way. */
+  step(pane: PaneView, camera: Camera, way: Way, pointed: Hit | null): Step {
+    const from = this.stage.store.state.selected;
+    const start = from?.pane === pane.index ? from.at : null;
+    let step: Step = "window";
+    for (const level of new Set([pane.shown(camera), pane.whole])) {
+      if (!level || step !== "window") continue;
+      step = start
+        ? stepFrom(start, { pane, level, camera }, way)
+        : firstOf({ pane, level, camera }, pointed);
     }
-    const at = mesh.toPlane(middleOf(mesh, region, window));
+    if (typeof step === "string") return step;
     this.edge = null;
-    this.stage.store.set({ selected: { pane: pane.index, at }, compared: null });
-    return crossed;
+    this.stage.store.set({ selected: { pane: pane.index, at: step.hit.at }, compared: null });
+    return step;
   }
 
   /** Find the regions at the places of the state, in the meshes that are shown now. */
@@ -105,6 +79,57 @@ export class Selection {
     if (text === before || (!before && !kept)) return;
     this.stage.track(this.stage.source.ask(request));
   }
+}
+
+/** The region that one has come to, and the layer and the unit whose line was crossed; or what is
+ * in the way: the domain ends, or what is loaded of it. */
+type Step = { hit: Hit; unit: [number, number] | null } | "domain" | "window";
+
+/** A mesh in which one steps from region to region, and what is seen of it. */
+interface Ground {
+  pane: PaneView;
+  level: Level;
+  camera: Camera;
+}
+
+/** The region that one begins with. */
+function firstOf(ground: Ground, pointed: Hit | null): Step {
+  const { picker, mesh } = ground.level;
+  const found = pointed && pointed.cell >= 0 ? picker.cell(pointed.at) : -1;
+  const cell = found < 0 ? picker.cellIn(ground.camera.window) : found;
+  return cell < 0 ? "window" : comeTo(ground, mesh.region[cell]!, null);
+}
+
+function stepFrom(start: Pair, ground: Ground, way: Way): Step {
+  const { mesh, picker } = ground.level;
+  const cell = picker.cell(start);
+  if (cell < 0) return firstOf(ground, null);
+  const region = mesh.region[cell]!;
+  if (typeof way === "number") {
+    return comeTo(ground, (region + way + mesh.regionCount) % mesh.regionCount, null);
+  }
+  const half = exitOf(mesh, region, middleOf(mesh, region, seenOf(ground)), way);
+  if (half < 0) return "domain";
+  const beyond = mesh.halfedgeCell[half ^ 1]!;
+  if (beyond >= 0) return comeTo(ground, mesh.region[beyond]!, unitOf(mesh, half >> 1));
+  const corner = 2 * mesh.edges[half]!;
+  const [u, v] = mesh.toPlane([mesh.points[corner]!, mesh.points[corner + 1]!]);
+  const ahead = AHEAD * ground.camera.width;
+  const [x, y] = [u + ahead * way[0], v + ahead * way[1]];
+  return contains(ground.pane.domain, [x, y, x, y]) ? "window" : "domain";
+}
+
+/** A region, at the middle of what is seen of it. */
+function comeTo(ground: Ground, region: number, unit: [number, number] | null): Step {
+  const { pane, level } = ground;
+  const at = level.mesh.toPlane(middleOf(level.mesh, region, seenOf(ground)));
+  return { hit: { pane, level, at, cell: level.picker.cell(at), edge: -1 }, unit };
+}
+
+/** The window of the camera, in local coordinates of a mesh. */
+function seenOf({ level: { mesh }, camera }: Ground): Box {
+  const [u0, v0, u1, v1] = camera.window;
+  return [...mesh.toLocal([u0, v0]), ...mesh.toLocal([u1, v1])];
 }
 
 type SelectedPlace = { pane: number; at: [number, number] } | null;
