@@ -42,38 +42,56 @@ export function inTheme(
 ): Uint8Array {
   if (theme === "light") return colors;
   const result = Uint8Array.from(colors);
+  const classes = palette?.map(fading);
+  const rate = (FROM_BLACK - FROM_WHITE) / 255;
   for (let k = 0, at = 0; at + 2 < colors.length; k++, at += step) {
-    const color = [colors[at]!, colors[at + 1]!, colors[at + 2]!];
-    const own =
-      palette && (winner ? palette[winner[k]! % palette.length]! : paledFrom(color, palette));
-    const dark = own ? fadedClass(color, own) : turned(color);
-    for (let j = 0; j < 3; j++) result[at + j] = dark[j]! + 0.5;
+    const r = colors[at]!;
+    const g = colors[at + 1]!;
+    const b = colors[at + 2]!;
+    if (classes) {
+      const number = winner ? winner[k]! % classes.length : paledFrom(classes, r, g, b);
+      const { span, ink } = classes[number]!;
+      const share =
+        KEPT * Math.min(1, (765 - r - g - b) / Math.max(1, ink[0]! + ink[1]! + ink[2]!));
+      for (let j = 0; j < 3; j++) result[at + j] = FROM_WHITE + share * span[j]! + 0.5;
+    } else {
+      const shift = 255 - Math.max(r, g, b) - Math.min(r, g, b);
+      result[at] = FROM_WHITE + rate * (r + shift) + 0.5;
+      result[at + 1] = FROM_WHITE + rate * (g + shift) + 0.5;
+      result[at + 2] = FROM_WHITE + rate * (b + shift) + 0.5;
+    }
   }
   return result;
 }
 
-/** A colour with its lightness turned around. */
-function turned(color: number[]): number[] {
-  const shift = 255 - Math.max(...color) - Math.min(...color);
-  return color.map((part) => FROM_WHITE + ((FROM_BLACK - FROM_WHITE) / 255) * (part + shift));
+/** How the colour of a class fades: what it takes away from white, and what it adds to the dark. */
+interface Fading {
+  ink: number[];
+  /** The length of `ink`. */
+  length: number;
+  span: number[];
 }
 
-/** The colour of a class that fades into the dark as a colour fades from it into white. */
-function fadedClass(color: number[], own: readonly number[]): number[] {
-  const sum = (parts: readonly number[]) => 765 - parts[0]! - parts[1]! - parts[2]!;
-  const share = KEPT * Math.min(1, sum(color) / Math.max(1, sum(own)));
+function fading(own: readonly number[]): Fading {
   const lift = Math.max(0, DARKEST - 255 * luma(own[0]!, own[1]!, own[2]!));
-  return own.map((part) => FROM_WHITE + share * (part + lift - FROM_WHITE));
+  const ink = own.map((part) => 255 - part);
+  return {
+    ink,
+    length: Math.hypot(...ink) || 1,
+    span: own.map((part) => part + lift - FROM_WHITE),
+  };
 }
 
-/** The colour of the class that a colour is a paler shade of: both take the same from white. */
-function paledFrom([r, g, b]: number[], palette: Palette): readonly number[] {
-  const [x, y, z] = [255 - r!, 255 - g!, 255 - b!];
-  let [best, nearest] = [palette[0]!, -1];
-  for (const own of palette) {
-    const [u, v, w] = [255 - own[0]!, 255 - own[1]!, 255 - own[2]!];
-    const cosine = (x * u + y * v + z * w) / Math.sqrt(u * u + v * v + w * w || 1);
-    if (cosine > nearest) [best, nearest] = [own, cosine];
+/** The class that a colour is a paler shade of: both take the same from white. */
+function paledFrom(classes: readonly Fading[], r: number, g: number, b: number): number {
+  let best = 0;
+  let nearest = -1;
+  for (let k = 0; k < classes.length; k++) {
+    const { ink, length } = classes[k]!;
+    const along = ((255 - r) * ink[0]! + (255 - g) * ink[1]! + (255 - b) * ink[2]!) / length;
+    if (along <= nearest) continue;
+    best = k;
+    nearest = along;
   }
   return best;
 }
