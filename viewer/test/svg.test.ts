@@ -154,3 +154,18 @@ test("the band of a smooth network is hatched", () => {
   assert.match(text, /<path fill="url\(#p0-band\)" d="M[^M]*Z"\/>/); // the second is out of view
   assert.ok(!picture([paneOf(mesh, camera)]).includes("pattern"));
 });
+
+test("an SVG of the dark scheme is dark", () => {
+  const mesh = randomSubdivision(3, 8, 10).mesh();
+  const white = { data: new Uint8Array(3 * mesh.regionCount).fill(250), shape: [] };
+  const coloring = { ...colored(mesh), arrays: { colors: white } };
+  const pane = paneOf(mesh, Camera.fit([-1, -1, 1, 1], [400, 300]), { coloring });
+  for (const [theme, paper, ink] of [
+    ["light", "#ffffff", "#16202c"],
+    ["dark", "#11161d", "#e6e9ee"],
+  ] as const) {
+    const text = picture([pane], { theme });
+    assert.ok(text.includes(`fill="${paper}"`) && text.includes(`stroke="${ink}"`));
+    assert.equal(text.includes('fill="#fafafa"'), theme === "light");
+  }
+});
