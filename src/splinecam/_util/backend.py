@@ -6,15 +6,16 @@ sizes are measured. Tests use other sizes and strategies with ``using``.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-__all__ = ["CPU", "CUDA", "Backend", "backend_of", "is_cpu", "is_cuda", "using"]
+__all__ = ["CPU", "CUDA", "Backend", "backend_of", "is_cpu", "is_cuda", "release_memory", "using"]
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,12 @@ def is_cuda(device: torch.device) -> bool:
 def is_cpu(device: torch.device) -> bool:
     """Whether a device is the CPU."""
     return device.type == "cpu"
+
+
+def release_memory() -> None:
+    """Give what was freed back to the system, where the C library keeps it."""
+    with suppress(AttributeError, OSError, TypeError):  # not every C library can
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.insert_chords import insert_chords
 from splinecam.arrangement.refinement import NewVertices, Refinement, unrefined
 from splinecam.arrangement.signs import Signs
+from splinecam.errors import LimitError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel, Kernel, LayerFunctions
 
@@ -59,7 +60,7 @@ def refine_compiled(
     """
     made = kernel.refine(mesh, LayerFunctions(*units, layer, max_faces))
     if isinstance(made, str):
-        return unrefined(mesh, []) if made == "unchanged" else None
+        return _without(made, mesh)
     return Refinement(made.mesh, made.history, [])
 
 
@@ -124,8 +125,15 @@ def _refine_on_gpu(
     )
     made = gpu.refine(mesh, cutting)
     if isinstance(made, str):
-        return unrefined(mesh, []) if made == "unchanged" else None
+        return _without(made, mesh)
     return Refinement(made.mesh, NewVertices(made.on_edges, made.inside, made.breakpoints), [])
+
+
+def _without(reason: str, mesh: Mesh) -> Refinement | None:
+    """What a compiled kernel's reason for no refinement means; None: others have to do it."""
+    if reason == "too many faces":
+        raise LimitError(reason)
+    return unrefined(mesh, []) if reason == "unchanged" else None
 
 
 # -- signs at the ends of edges ---------------------------------------------------------------

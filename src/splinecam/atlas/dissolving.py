@@ -14,8 +14,9 @@ from splinecam.atlas.rounding_errors import ERRORS, read_errors
 from splinecam.atlas.strips import JoinedStrips
 from splinecam.atlas.unit_files import rim_of
 from splinecam.engine.artificial_cuts import UNDECIDED, switching, without_artificial_edges
-from splinecam.engine.division import Coarse, halves, sorted_faces
+from splinecam.engine.division import Coarse
 from splinecam.engine.run import Outcome
+from splinecam.engine.tiling import halves, sorted_faces
 from splinecam.geometry.frame import Frame
 from splinecam.geometry.subdivision import BORDER
 

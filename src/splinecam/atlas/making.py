@@ -25,9 +25,10 @@ from splinecam.atlas.tile_files import AGAIN, check_fields, read_array, write_ar
 from splinecam.atlas.writing import TileWriter
 from splinecam.engine.artificial_cuts import ARTIFICIAL
 from splinecam.engine.cut_lines import MOST_PARTS, choose_lines
-from splinecam.engine.division import ENOUGH, Coarse, Ready, Unit, begin, halves
+from splinecam.engine.division import ENOUGH, Coarse, Ready, Unit, begin
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Outcome, Report, Run
+from splinecam.engine.tiling import halves
 from splinecam.errors import FileError, LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame

@@ -26,9 +26,10 @@ from splinecam.atlas.completing import KEY
 from splinecam.atlas.making import Making, TileTooLarge, tile_name
 from splinecam.atlas.manifest import TileEntry
 from splinecam.atlas.writing import TileWriter
-from splinecam.engine.division import Coarse, halves
+from splinecam.engine.division import Coarse
 from splinecam.engine.plan import to_device
 from splinecam.engine.run import Outcome, Run
+from splinecam.engine.tiling import halves
 from splinecam.errors import LimitError
 from splinecam.parallel import Engine, Job, Packed, run_tasks
 from splinecam.parallel.workers import Worker

@@ -7,7 +7,7 @@ older vertices are stored, until the next stage needs the values.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -37,6 +37,7 @@ __all__ = [
     "empty_table",
     "first_state",
     "join_states",
+    "nothing_new",
     "require_no_overflow",
     "rows_in_block",
 ]
@@ -47,8 +48,8 @@ _GROWTH = 4  # how many times the rows of a table may grow in place
 
 _FEWEST = 32  # vertices in a block, however wide the layer
 
-# Products with wide matrices are faster for more rows: so many, unless they are larger than this.
-_MATRIX_ROWS, _MATRIX = 256, 1 << 23
+# Products with wide matrices are faster for more rows: so many, unless they fill so many blocks.
+_MATRIX_ROWS, _MATRIX_BLOCKS = 256, 64
 
 
 def require_no_overflow(layer_errors: dict[str, Tensor], output: Tensor) -> None:
@@ -136,6 +137,7 @@ class State:
 
     rows: values at the first vertices. pending: the layer that has refined the mesh since, and
     what is known of the vertices that it added; None where ``rows`` are values at all vertices.
+    lent: the rows are also those of another state, and are not overwritten.
     """
 
     mesh: Mesh
@@ -143,11 +145,25 @@ class State:
     bounds: dict[str, Bound]
     pending: Refined | Interpolated | None = None
     ambiguities: list[tuple[str, Ambiguities]] = field(default_factory=list)
+    lent: bool = False
 
     @property
     def num_known(self) -> int:
         """How many vertices have rows."""
         return int(next(iter(self.rows.values())).shape[0])
+
+    @property
+    def num_new(self) -> tuple[int, int]:
+        """How many vertices without rows lie inside faces, and how many on edges."""
+        inside, history = 0, self.history
+        if history is not None:
+            inside = history.crossings
+        elif isinstance(self.pending, Refined):
+            inside = self.pending.refinement.inside.count
+        elif self.pending is not None:
+            return self.pending.inside.count, self.pending.count
+        new = self.mesh.num_vertices - self.num_known
+        return inside, max(0, new - inside)
 
     @property
     def layer(self) -> Nonlinearity | None:
@@ -161,7 +177,11 @@ class State:
 
     def set_values(self, rows: dict[str, Tensor], bounds: dict[str, Bound]) -> None:
         """Continue with the values of a stage at all vertices."""
-        self.rows, self.bounds, self.pending = rows, bounds, None
+        self.rows, self.bounds, self.pending, self.lent = rows, bounds, None, False
+
+    def copy(self) -> State:
+        """A state that is carried on while this one stays as it is."""
+        return replace(self, bounds=dict(self.bounds), ambiguities=[*self.ambiguities], lent=True)
 
     def refine(self, made: Refinement, layer: Nonlinearity, layer_input: LayerInput) -> None:
         """Continue with the mesh that a layer has refined."""
@@ -248,7 +268,7 @@ class State:
     def reusable_rows(self, live: tuple[str, ...]) -> Tensor | None:
         """Rows that are of no use as soon as the pending layer is applied to them, if any."""
         layer = self.layer
-        if layer is None or layer.argument in live or not layer.rectifies:
+        if layer is None or layer.argument in live or not layer.rectifies or self.lent:
             return None
         return self.rows[layer.argument]
 
@@ -288,6 +308,31 @@ class State:
         rows = {name: value[ids[ids < known]] for name, value in self.rows.items()}
         return State(tile.mesh, rows, dict(self.bounds), pending)
 
+    def settled(self, numbers: int) -> State:
+        """The same state with rows at all vertices; its layer stays pending.
+
+        numbers: about how many numbers are computed at a time.
+        """
+        if self.pending is None:
+            return self
+        known, rows = self.num_known, {}
+        for name, value in self.rows.items():
+            rows[name] = value.new_empty((self.mesh.num_vertices, *value.shape[1:]))
+            rows[name][:known] = value
+        for start, values in self.new_arguments(tuple(rows), numbers):
+            for name, value in values.items():
+                rows[name][known + start : known + start + value.shape[0]] = value
+        return replace(self, rows=rows, pending=nothing_new(self.pending.layer, rows), lent=False)
+
+
+def nothing_new(layer: Nonlinearity, rows: Mapping[str, Tensor]) -> Interpolated:
+    """A pending layer that has added no vertices."""
+    none = {name: value[:0] for name, value in rows.items()}
+    some = next(iter(rows.values()))
+    index = torch.zeros(0, dtype=torch.int64, device=some.device)
+    between = InterpolatedVertices(index, index, torch.zeros(0, dtype=some.dtype).to(some.device))
+    return Interpolated(layer, none, 0, None, between)
+
 
 def first_state(program: Program, mesh: Mesh, x: Tensor) -> State:
     """The state before the first stage: polygons, and the inputs at their corners."""
@@ -298,21 +343,29 @@ def first_state(program: Program, mesh: Mesh, x: Tensor) -> State:
 
 
 def join_states(mesh: Mesh, tiles: Sequence[Tile], ends: list[State]) -> State:
-    """The state of a whole mesh at the end of the network, from those of its tiles."""
-    refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
-    mesh, places = join_tiles(mesh, refined)
-    rows = {}
-    for name, value in ends[0].rows.items():
-        rows[name] = empty_table((mesh.num_vertices, *value.shape[1:]), value.device)
-        for end, place in zip(ends, places, strict=True):
-            rows[name][place] = end.rows[name]
-    bounds = dict(ends[0].bounds)
-    for end in ends[1:]:
+    """The state of a whole mesh at the end of the network, from those of its tiles.
+
+    ``ends`` is emptied: what a tile holds is free as soon as it is copied, so that hardly more
+    memory is needed than for the result.
+    """
+    rows_of, bounds, ambiguities = [], dict(ends[0].bounds), []
+    for end in ends:
+        rows_of.append(end.rows)
+        ambiguities += end.ambiguities
         bounds = {
             name: Bound(*map(torch.maximum, bound, end.bounds[name]))
             for name, bound in bounds.items()
         }
-    return State(mesh, rows, bounds, ambiguities=[each for end in ends for each in end.ambiguities])
+    refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
+    ends.clear()
+    mesh, places = join_tiles(mesh, refined)
+    rows = {}
+    for name in [*rows_of[0]]:
+        values = [each.pop(name) for each in reversed(rows_of)]
+        rows[name] = empty_table((mesh.num_vertices, *values[0].shape[1:]), values[0].device)
+        for place in places:
+            rows[name][place] = values.pop()
+    return State(mesh, rows, bounds, ambiguities=ambiguities)
 
 
 def _values_of(
@@ -357,7 +410,7 @@ def _like(x: Tensor, values: Tensor) -> Tensor:
 def rows_in_block(numbers: int, values: list[Tensor]) -> int:
     """How many vertices make a block of about so many numbers of the widest of the values."""
     width = max(1, *(math.prod(value.shape[1:]) for value in values))
-    return max(_FEWEST, min(_MATRIX_ROWS, _MATRIX // width), numbers // width)
+    return max(_FEWEST, min(_MATRIX_ROWS, _MATRIX_BLOCKS * numbers // width), numbers // width)
 
 
 def empty_table(

@@ -27,7 +27,7 @@ from splinecam.arrangement.refine import refine
 from splinecam.arrangement.signs import Signs, SignWriter
 from splinecam.engine.activations import LayerInput, State, rows_in_block
 from splinecam.engine.cut_lines import CutLines, RegionSample, sample_regions
-from splinecam.engine.tiling import ROOT, Tile, tile_of
+from splinecam.engine.tiling import ROOT
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.nonlinearities import Nonlinearity, SortNonlinearity
 from splinecam.network.ops import Bound
@@ -62,15 +62,11 @@ class DividedFace:
     state: State
     layer_input: LayerInput
 
-    def tiles(self) -> list[Tile]:
-        """A tile for each part of the face."""
-        faces = torch.arange(self.state.mesh.num_faces, device=self.state.mesh.corners.device)
-        return [tile_of(self.state.mesh, one) for one in torch.split(faces, 1)]
-
     def artificial_pieces(self, tile: Mesh) -> int:
         """How many edges of a tile of the parts, refined since, are pieces of artificial edges."""
         roots = ROOT - tile.edge_layer[tile.edge_layer <= ROOT]
-        return int((self.state.mesh.edge_layer[roots] == ARTIFICIAL).sum())
+        on_rim = self.state.mesh.edge_layer[roots] == ARTIFICIAL
+        return int(on_rim.sum() + (tile.edge_layer == ARTIFICIAL).sum())
 
     def rejoined(
         self, joined: State, program: Program, errors: Mapping[str, Tensor], numbers: int

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from splinecam._util.csr import offsets_of, owners_of, take, take_rows
 from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.engine.activations import LayerInput, State
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import Outcome, Report, Run, first_state
+from splinecam.engine.run import Outcome, Report, Run, TooLarge, Waiting, first_state
 from splinecam.engine.tiling import Tile
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
@@ -91,10 +92,8 @@ class _BatchRun(Run):
     def memory(self) -> int:
         return min(self.place.memory, backend_of(self.place.device).batch_bytes)
 
-    def _in_tiles(
-        self, state: State, index: int, share: float, layer_input: LayerInput | None
-    ) -> State:
-        raise _BatchTooLarge(self, state, index, layer_input)
+    def _give_up(self, at: Waiting, reason: TooLarge) -> NoReturn:
+        raise _BatchTooLarge(self, at.state, at.index, at.layer_input)
 
     def _refine(
         self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput

@@ -11,22 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from math import inf
+from typing import NoReturn
 
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import argsort_rows, owners_of
-from splinecam._util.tolerances import EPS
 from splinecam.arrangement.signs import Signs
-from splinecam.engine.activations import Interpolated, LayerInput, State
+from splinecam.engine.activations import LayerInput, State, nothing_new
 from splinecam.engine.artificial_cuts import divide_face, divide_faces, sample_face
 from splinecam.engine.cut_lines import CutLines, RegionSample, sample_regions
 from splinecam.engine.plan import Plan, to_device
-from splinecam.engine.run import Report, Run, first_state
-from splinecam.engine.tiling import Tile, tile_of
+from splinecam.engine.run import Report, Run, TooLarge, Waiting, first_state
+from splinecam.engine.tiling import Tile, halves, sorted_faces, tile_of
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
-from splinecam.geometry.interpolation import InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
@@ -38,10 +36,7 @@ __all__ = [
     "Ready",
     "Unit",
     "begin",
-    "halves",
-    "settled",
     "shares",
-    "sorted_faces",
 ]
 
 ENOUGH = 1 << 12  # faces of a coarse mesh, from which on it is divided
@@ -129,7 +124,7 @@ class Coarse:
             face = divide_face(self.state, self.index, layer.source, given, lines)
             state, given = face.state, face.layer_input
         if state.pending is not None:
-            state = replace(state, pending=_nothing_new(state.pending.layer, state.rows))
+            state = replace(state, pending=nothing_new(state.pending.layer, state.rows))
         fixed, order = self.mesh.num_vertices, sorted_faces(state.mesh)
         return replace(self, state=state, layer_input=given, order=order, lines=lines, fixed=fixed)
 
@@ -173,7 +168,7 @@ class Coarse:
         rows, error, given = named("rows"), named("error"), named("input")
         bounds = {name: Bound(size, error[name]) for name, size in named("magnitude").items()}
         layer = program.stages[index - 1].layer if pends else None
-        state = State(Mesh(**named("mesh")), rows, bounds, layer and _nothing_new(layer, rows))
+        state = State(Mesh(**named("mesh")), rows, bounds, layer and nothing_new(layer, rows))
         layer_input = None
         if given:
             signs = Signs(**named("signs"), clear=bool(clear[0])) if clear else None
@@ -204,7 +199,7 @@ def begin(
     try:
         return Ready(run.finish(state, 0), run)
     except _Enough as found:
-        state = settled(found.state, run.block)
+        state = found.state.settled(run.block)
         given = found.layer_input and replace(found.layer_input, dense=None)
         order = sorted_faces(state.mesh)
         return Coarse(state, found.index, given, run.layer_errors, run.at_second, order)
@@ -228,84 +223,19 @@ class _CoarseRun(Run):
         self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput
     ) -> None:
         faces = state.mesh.num_faces
-        if faces >= self.enough or (faces == 1 and self._exceeds(state, layer, layer_input)):
+        if faces >= self.enough or (faces == 1 and self._makes_many(state, layer, layer_input)):
             raise _Enough(state, index, layer_input)
         super()._refine(state, layer, index, layer_input)
 
-    def _exceeds(self, state: State, layer: Nonlinearity, layer_input: LayerInput) -> bool:
+    def _makes_many(self, state: State, layer: Nonlinearity, layer_input: LayerInput) -> bool:
         """Whether a layer makes more than ``most`` regions of a single face."""
         return self.most < sample_face(state, layer, layer_input).regions < inf
 
-    def _in_tiles(
-        self, state: State, index: int, share: float, layer_input: LayerInput | None
-    ) -> State:
-        if self.may_move:
-            return super()._in_tiles(state, index, share, layer_input)
-        raise _Enough(state, index, layer_input)
-
-
-def settled(state: State, numbers: int) -> State:
-    """The same state with rows at all vertices; its layer stays pending.
-
-    numbers: about how many numbers are computed at a time.
-    """
-    if state.pending is None:
-        return state
-    known, rows = state.num_known, {}
-    live = tuple(state.rows)
-    for name, value in state.rows.items():
-        rows[name] = value.new_empty((state.mesh.num_vertices, *value.shape[1:]))
-        rows[name][:known] = value
-    for start, values in state.new_arguments(live, numbers):
-        for name, value in values.items():
-            rows[name][known + start : known + start + value.shape[0]] = value
-    return replace(state, rows=rows, pending=_nothing_new(state.pending.layer, rows))
-
-
-def _nothing_new(layer: Nonlinearity, rows: Mapping[str, Tensor]) -> Interpolated:
-    """A pending layer that has added no vertices."""
-    none = {name: value[:0] for name, value in rows.items()}
-    some = next(iter(rows.values()))
-    index = torch.zeros(0, dtype=torch.int64, device=some.device)
-    between = InterpolatedVertices(index, index, torch.zeros(0, dtype=some.dtype).to(some.device))
-    return Interpolated(layer, none, 0, None, between)
+    def _give_up(self, at: Waiting, reason: TooLarge) -> NoReturn:
+        raise _Enough(at.state, at.index, at.layer_input)
 
 
 # -- the order of faces -----------------------------------------------------------------------
-
-
-def halves(members: range) -> tuple[range, range]:
-    """Two halves of a range of faces, as ``Coarse.order`` has them."""
-    middle = len(members) // 2
-    return members[:middle], members[middle:]
-
-
-_DEPTH = 12  # how often faces are halved at most while they are sorted
-
-
-def sorted_faces(mesh: Mesh) -> Tensor:
-    """The faces sorted by recursive median cuts, (F,)."""
-    middle = mesh.means()
-    count = mesh.num_faces
-    order = torch.arange(count, device=middle.device)
-    parts = [range(count)]
-    for _ in range(_DEPTH):
-        sizes = torch.tensor([len(part) for part in parts], device=middle.device)
-        part = owners_of(sizes, count)
-        points = middle[order]
-        low, high = (
-            points.new_zeros((len(parts), 2)).scatter_reduce_(
-                0, part[:, None].expand(-1, 2), points, kind, include_self=False
-            )
-            for kind in ("amin", "amax")
-        )
-        axis = (high - low).argmax(1)[part]
-        along = points.gather(1, axis[:, None])[:, 0] - low[part, axis]
-        order = order[argsort_rows(part, along / (high - low).amax(1).clamp(min=EPS)[part])]
-        if len(parts) >= count // 2:
-            break
-        parts = [half for each in parts for half in halves(each)]
-    return order
 
 
 def shares(members: range, count: int) -> list[range]:

@@ -1,20 +1,22 @@
 """Run a captured network over a mesh: affine stages at all vertices, layers that refine the mesh.
 
-When the activations of a stage would not fit the memory, the mesh is divided into two tiles, which
-are carried through the rest of the network one after the other and joined again. A single face that
-is too large is divided by artificial lines, which are removed at the end.
+When a mesh and its activations would not fit the memory, the run goes back to the last layer after
+which they were small. The faces of that mesh are divided among tiles, which are carried through the
+rest of the network one after the other and joined at the end. A single face that is too large is
+divided by artificial lines, which are removed at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from math import ceil, inf
+from typing import NoReturn
 
 import torch
 from torch import Tensor
 
-from splinecam._util.backend import backend_of
+from splinecam._util.backend import backend_of, release_memory
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.maxima import refine_maxima
@@ -38,7 +40,7 @@ from splinecam.engine.plan import (
     to_device,
     vertices_after,
 )
-from splinecam.engine.tiling import Tile, cut_in_two
+from splinecam.engine.tiling import Tile, sorted_faces, tile_of
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
@@ -51,19 +53,25 @@ __all__ = [
     "Report",
     "Run",
     "TooLarge",
+    "Waiting",
     "faces_within",
     "first_state",
     "join_states",
     "run",
 ]
 
-# Memory of the refinement per region, measured: mesh, new mesh and temporaries.
-_MESH_BYTES = 1000
+# Memory per region, in bytes, measured: of a mesh with what is known of its new vertices, and of
+# its refinement by the compiled kernel and by tensor operations, with temporaries.
+_KNOWN_BYTES, _KERNEL_BYTES, _MESH_BYTES = 250, 360, 1000
 _LEAST_MEMORY = 1000 * _MESH_BYTES  # bytes below which hardly any network fits
 
-# Of a face that is too large: the share of the memory that its parts are to fill, how many parts it
-# gets where nothing is known of its regions, and the least width of a face that is divided.
-_FILLED = 0.5
+# The share of the memory that a mesh may have which is divided, and that its tiles are to fill. As
+# long as nothing is known of them, a tile is one of so many.
+_COARSE, _FILLED, _PROBES = 1 / 4, 0.7, 16
+_LEFT = 1 / 4  # the share of the memory for a tile, however much the finished ones take
+
+# Of a single face that is too large: how many parts it gets where nothing is known of its regions,
+# and the least width of a face that is divided.
 _PARTS = 4
 _CLEARLY = 0.8  # a sample of regions is no more precise than this
 _NARROWEST = 2.0**-24
@@ -98,8 +106,28 @@ class Outcome:
         )
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """A state before a stage, or before its layer; then ``layer_input`` is given."""
+
+    state: State
+    index: int
+    layer_input: LayerInput | None = None
+
+    @property
+    def faces(self) -> int:
+        return self.state.mesh.num_faces
+
+    def select(self, tile: Tile, numbers: int) -> Waiting:
+        """The same for a tile, with rows at all vertices; numbers: computed at a time, about."""
+        state = self.state.select(tile, numbers).settled(numbers)
+        return Waiting(state, self.index, self.layer_input and self.layer_input.select(tile))
+
+
 class TooLarge(LimitError):
-    """The refinement of one mesh does not fit the memory; that of its tiles may."""
+    """A mesh does not fit the memory; its tiles may. at: where it was found."""
+
+    at: Waiting | None = None
 
 
 Report = Callable[[str, int, float], None]
@@ -139,7 +167,10 @@ class Run:
     """One computation: what stays the same while states are carried through the stages.
 
     at_second: whether it has moved to the plan's second place; finished: regions of tiles that are
-    done. choose_lines: says where a single face is divided, see ``engine.cut_lines``.
+    done. choose_lines: says where a single face is divided, see ``engine.cut_lines``. held, kept:
+    bytes of meshes that are being divided, and of finished tiles. most: the bytes of what is
+    carried on, at the worst moment. need: those per face of a tile that began at a stage. told:
+    which share of a stage was reported.
     """
 
     plan: Plan
@@ -149,6 +180,11 @@ class Run:
     finished: int = 0
     layer_errors: dict[str, Tensor] = field(default_factory=dict)
     choose_lines: Callable[[RegionSample, int], CutLines] = choose_lines
+    held: int = 0
+    kept: int = 0
+    most: int = 0
+    need: dict[int, float] = field(default_factory=dict)
+    told: dict[int, float] = field(default_factory=dict)
 
     @property
     def place(self) -> Place:
@@ -168,9 +204,14 @@ class Run:
         return self.place.memory
 
     @property
+    def room(self) -> int:
+        """Bytes that are left for what is carried on."""
+        return max(self.memory - self.held - self.kept, int(_LEFT * self.memory))
+
+    @property
     def block(self) -> int:
         """Numbers of one block of activations: a small part of the memory at most."""
-        return min(backend_of(self.program.device).activations, max(1, self.memory >> 8))
+        return min(backend_of(self.program.device).activations, max(1, self.memory >> 15))
 
     def outcome(self, state: State, index: int, layer_input: LayerInput | None = None) -> Outcome:
         """Carry a state from a stage to the end; the result is where the plan wants it."""
@@ -195,29 +236,86 @@ class Run:
     def finish(
         self, state: State, index: int, share: float = 1.0, layer_input: LayerInput | None = None
     ) -> State:
-        """Carry a state from a stage to the end of the network.
+        """Carry a state from a stage to the end of the network, in tiles if it is too large.
 
         layer_input: given if the affine part of that stage is done already.
         """
-        for i in range(index, len(self.program.stages)):
-            divisible = state.mesh.num_faces > 1
+        start = Waiting(state, index, layer_input)
+        sizes: dict[int, tuple[int, int]] = {}
+        found = self._attempt(start, share, sizes)
+        if isinstance(found, State):
+            return found
+        release_memory()
+        return self._in_tiles(self._divisible(start, found, sizes), share)
+
+    def _attempt(
+        self, start: Waiting, share: float, sizes: dict[int, tuple[int, int]]
+    ) -> State | TooLarge:
+        """The state at the end of the network, or why it cannot be had in one piece.
+
+        sizes: gets the faces and the bytes of the mesh before each stage.
+        """
+        try:
+            return self._carry(start, share, sizes)
+        except TooLarge as reason:
+            at, reason.__traceback__ = reason.at, None  # its frames hold all activations
+            if at is not None and at.faces > 1 and self._size(at.state) > _COARSE * self.room:
+                reason.at = None
+            return reason
+
+    def _carry(
+        self,
+        start: Waiting,
+        share: float,
+        sizes: dict[int, tuple[int, int]] | None = None,
+        stop: int | None = None,
+    ) -> State:
+        """Carry a state to the end of the network, or to a stage, in one piece."""
+        state, layer_input = start.state.copy(), start.layer_input
+        for i in range(start.index, len(self.program.stages) if stop is None else stop):
+            if sizes is not None:
+                sizes[i] = state.mesh.num_faces, self._size(state)
             if layer_input is None:
                 state, _ = self._choose_place(state, i, None)
-                if divisible and self._bytes(state, i) > self.memory:
-                    return self._in_tiles(state, i, share, None)
+                if self._exceeds(state, i) and self.may_move:  # there may be more memory
+                    state, _ = self._move(state, i, None)
+                if self._exceeds(state, i):
+                    reason = self._too_large(self.program.stages[i].layer, state.mesh.num_faces)
+                    self._give_up(Waiting(state, i), reason)
+                self.most = max(self.most, self._bytes(state, i))
                 layer_input = evaluate(self.program, i, state, self.place, self.block)
             state, layer_input = self._choose_place(state, i, layer_input)
             layer = self.program.stages[i].layer
             if layer is not None and layer_input is not None:
-                try:
-                    self._refine(state, layer, i, layer_input)
-                except TooLarge:
-                    if divisible or self.may_move or self._divides_face(state):
-                        return self._in_tiles(state, i, share, layer_input)
-                    raise
-                self.report(layer.name, self.finished + state.mesh.num_faces, share)
+                state = self._cut(state, i, layer_input)
+                self._tell(layer, i, state.mesh.num_faces, share)
             layer_input = None
         return state
+
+    def _cut(self, state: State, index: int, layer_input: LayerInput) -> State:
+        """Refine the mesh by the layer of a stage, at the second place if there is no room."""
+        while True:
+            layer = self.program.layers[index]
+            try:
+                self._refine(state, layer, index, layer_input)
+                return state
+            except TooLarge as reason:
+                if not self.may_move:
+                    self._give_up(Waiting(state, index, layer_input), reason)
+            moved, waiting = self._move(state, index, layer_input)
+            if waiting is not None:
+                state, layer_input = moved, waiting
+
+    def _give_up(self, at: Waiting, reason: TooLarge) -> NoReturn:
+        """Stop where a mesh is too large."""
+        reason.at = at
+        raise reason
+
+    def _tell(self, layer: Nonlinearity, index: int, faces: int, share: float) -> None:
+        """Report a layer; what was told of it before it was given up is not told again."""
+        before = self.told.get(index, 0.0)
+        self.told[index] = min(1.0, before + share)
+        self.report(layer.name, self.finished + faces, self.told[index] - before)
 
     def _choose_place(
         self, state: State, index: int, layer_input: LayerInput | None
@@ -250,70 +348,157 @@ class Run:
             state.pending = replace(state.pending, layer=layer)
         return state, layer_input
 
-    def _bytes(self, state: State, index: int) -> int:
-        """Memory of one stage: activations before and after it, their signs, and the mesh.
+    # -- memory -------------------------------------------------------------------------------
 
-        A layer makes new vertices, with about as many activations again.
+    def _size(self, state: State, *, dense: bool = False) -> int:
+        """The bytes of a state, with the values on edges of which others at new vertices are made.
+
+        dense: without these, which the compiled kernel does not need for a product.
         """
-        before = sum(value.numel() for value in state.rows.values())
-        after = state.mesh.num_vertices * self.program.widths[index]
-        return 2 * 8 * (before + after) + after // 2 + _MESH_BYTES * state.mesh.num_faces
+        numbers = sum(value.numel() for value in state.rows.values())
+        inside, on_edges = state.num_new
+        more = 0 if dense else numbers * on_edges // max(1, state.num_known)
+        return 8 * (numbers + more + 3 * inside) + _KNOWN_BYTES * state.mesh.num_faces
 
-    def _in_tiles(
-        self, state: State, index: int, share: float, layer_input: LayerInput | None
-    ) -> State:
-        """Carry a state that is too large to the end of the network in two tiles."""
-        if self.may_move:  # there may be more memory
-            state, layer_input = self._move(state, index, layer_input)
-            return self.finish(state, index, share, layer_input)
-        if state.mesh.num_faces == 1 and layer_input is not None:
-            joined = self._in_parts(state, index, share, layer_input)
-        else:
-            joined = self._joined(state, index, share, layer_input, cut_in_two(state.mesh))
-        joined.ambiguities[:0] = state.ambiguities
+    def _bytes(self, state: State, index: int, *, after: bool = False) -> int:
+        """Memory of a state before a stage or after it: activations, signs, and the mesh."""
+        numbers = state.mesh.num_vertices * self.program.widths[index]
+        if after:
+            return self._size(state) + numbers // 4
+        dense = self.place.kernel is not None and self.program.dense(index) is not None
+        return self._size(state, dense=dense) + 8 * numbers + numbers // 4
+
+    def _exceeds(self, state: State, index: int) -> bool:
+        """Whether a stage, or what follows it, is too large for a mesh that can be divided."""
+        faces = state.mesh.num_faces
+        if faces == 1:
+            return False
+        return max(self._bytes(state, index), faces * self.need.get(index, 0.0)) > self.room
+
+    def _per_region(self, index: int, *, compiled: bool) -> int:
+        """Bytes for each region that the layer of a stage makes, in the next stage."""
+        width = self.program.widths[index + 1]
+        return (_KERNEL_BYTES if compiled else _MESH_BYTES) + 8 * width + width // 4
+
+    def _fits(self, state: State, index: int, layer_input: LayerInput) -> int:
+        """How many regions the layer of a stage may make."""
+        each = self._per_region(index, compiled=self._compiled(index, layer_input))
+        now = (self.room - self._bytes(state, index, after=True)) // each
+        # If it is divided after the layer, only the mesh needs to fit.
+        later = (_COARSE * self.room - self._size(state)) // _KNOWN_BYTES
+        return max(0, now, int(later))
+
+    def _compiled(self, index: int, layer_input: LayerInput) -> bool:
+        """Whether the compiled kernel will refine the mesh."""
+        layer = self.program.stages[index].layer
+        kernel = cutting_kernel(self.place, layer_input.signs)
+        return kernel is not None and isinstance(layer, PiecewiseScalar)
+
+    def _divisible(
+        self, start: Waiting, reason: TooLarge, sizes: dict[int, tuple[int, int]]
+    ) -> Waiting:
+        """What is to be divided: the last mesh that is small, of many faces if possible."""
+        if reason.at is not None and (reason.at.faces > 1 or self._divides_face(reason.at.state)):
+            return reason.at
+        small = [k for k, (n, size) in sizes.items() if n > 1 and size <= _COARSE * self.room]
+        if small:
+            return self._again(start, max(small))
+        single = [k for k, (n, _) in sizes.items() if n == 1]
+        if single:
+            at = self._again(start, max(single))
+            if at.layer_input is None:
+                given = evaluate(self.program, at.index, at.state, self.place, self.block)
+                at = replace(at, layer_input=given)
+            if at.layer_input is not None and self._divides_face(at.state):
+                return at
+        many = [k for k, (n, _) in sizes.items() if n > 1]
+        if not many:
+            raise reason
+        return self._again(start, min(many))
+
+    def _again(self, start: Waiting, index: int) -> Waiting:
+        """The state before a stage, which is computed again from a start."""
+        if index == start.index:
+            return replace(start, state=start.state.copy())
+        return Waiting(self._carry(start, 0.0, stop=index), index)
+
+    # -- tiles --------------------------------------------------------------------------------
+
+    def _in_tiles(self, at: Waiting, share: float) -> State:
+        """Carry a state that is too large to the end of the network in tiles."""
+        whole = at.state
+        joined = self._in_parts(at, share) if at.faces == 1 else self._joined(at, share)
+        joined.ambiguities[:0] = whole.ambiguities
         return joined
 
-    def _joined(
-        self,
-        state: State,
-        index: int,
-        share: float,
-        layer_input: LayerInput | None,
-        tiles: Sequence[Tile],
-        face: DividedFace | None = None,
-    ) -> State:
+    def _joined(self, at: Waiting, share: float, face: DividedFace | None = None) -> State:
         """Carry the tiles of a state to the end of the network, and join them.
 
-        face: given if the tiles are parts of one face. A region beside an artificial edge does not
+        face: given if the faces are parts of one. A region beside an artificial edge does not
         count as finished then, as the next tile may have another part of it.
         """
-        ends, done = [], self.finished
-        for tile in tiles:
-            part, mine = state.select(tile, self.block), layer_input and layer_input.select(tile)
-            end = self.finish(part, index, share / len(tiles), mine)
+        mesh, order, held, kept = at.state.mesh, sorted_faces(at.state.mesh), self.held, self.kept
+        self.held += int(self._size(at.state))
+        tiles: list[Tile] = []
+        ends: list[State] = []
+        done, first, size = self.finished, 0, max(1, at.faces // _PROBES)
+        while first < at.faces:
+            if at.index in self.need:
+                size = max(1, int(_FILLED * self.room / self.need[at.index]))
+            tile = tile_of(mesh, order[first : first + size], rim=True)
+            end = self._tile(at.select(tile, self.block), share / at.faces)
+            release_memory()
+            if end is None:
+                size = max(1, size // 2)
+                continue
+            first += tile.mesh.num_faces
+            tiles.append(tile)
             ends.append(end)
+            self.kept += _bytes_of(end)
             self.finished += end.mesh.num_faces
             if face is not None:
                 self.finished = max(done, self.finished - face.artificial_pieces(end.mesh))
-        self.finished = done
-        return join_states(state.mesh, tiles, ends)
+            if self.kept > self.memory:
+                raise self._result_too_large()
+        self.finished, self.held, self.kept = done, held, kept
+        return join_states(mesh, tiles, ends)
+
+    def _tile(self, tile: Waiting, share: float) -> State | None:
+        """The end of a tile; None if it has more than one face and is too large.
+
+        share: of each face.
+        """
+        faces, self.most = tile.faces, 0
+        if faces == 1:
+            return self.finish(tile.state, tile.index, share, tile.layer_input)
+        found = self._attempt(tile, faces * share, {})
+        if isinstance(found, TooLarge):
+            self.need[tile.index] = max(self.need.get(tile.index, 0.0), 2 * self.room / faces)
+            return None
+        self.need[tile.index] = self.most / faces
+        return found
 
     def _divides_face(self, state: State) -> bool:
         """Whether a state's single face may be divided by artificial lines."""
         width = float((state.mesh.uv.amax(0) - state.mesh.uv.amin(0)).amax())
         return width > _NARROWEST and self.memory >= _LEAST_MEMORY
 
-    def _in_parts(self, state: State, index: int, share: float, layer_input: LayerInput) -> State:
+    def _in_parts(self, at: Waiting, share: float) -> State:
         """Carry a state of a single face that is too large to the end of the network in parts."""
-        layer, fits = self.program.layers[index], self.memory // _MESH_BYTES
+        state, index, layer_input = at.state, at.index, at.layer_input
+        layer = self.program.layers[index]
+        if layer_input is None:
+            raise ValueError("the units of the layer are not known")
         sample = sample_face(state, layer, layer_input)
-        parts = _PARTS if sample.regions == inf else ceil(sample.regions / (_FILLED * fits))
+        parts: float = _PARTS
+        if sample.regions < inf:
+            each = self._per_region(index, compiled=self._compiled(index, layer_input))
+            parts = ceil(sample.regions * each / (_FILLED * self.room))
         lines = self.choose_lines(sample, max(2, parts))
         face = divide_face(state, index, layer.source, layer_input, lines)
-        tiles = face.tiles()
-        if len(tiles) == 1:  # the lines are as close to the border as rounding
+        if face.state.mesh.num_faces == 1:  # the lines are as close to the border as rounding
             raise self._too_large(layer, 1)
-        joined = self._joined(face.state, index, share, face.layer_input, tiles, face)
+        joined = self._joined(Waiting(face.state, index, face.layer_input), share, face)
         found = face.rejoined(joined, self.program, self.layer_errors, self.block)
         if self.max_regions is not None and self.finished + found.mesh.num_faces > self.max_regions:
             raise self._too_many(layer, 1)
@@ -326,24 +511,28 @@ class Run:
         error = state.bounds[layer.source].error.reshape(-1)
         if layer_input.signs is None:
             error = error + EPS * torch.maximum(layer_input.low.abs(), layer_input.high.abs())
-        fits = faces_within(self.memory)
+        fits = self._fits(state, index, layer_input)
         most = fits if self.max_regions is None else min(fits, self.max_regions - self.finished)
         try:
-            if most == fits and self._hopeless(state, layer, layer_input):
+            if most == fits and self._hopeless(state, layer, layer_input, fits):
                 raise LimitError("too many regions")
             made = self._refinement(state, index, error, layer_input, most)
         except LimitError:
             excess = self._too_many if most < fits else self._too_large
             raise excess(layer, state.mesh.num_faces) from None
+        each = _KERNEL_BYTES if made.history is not None else _MESH_BYTES
+        used = self._bytes(state, index, after=True) + each * made.mesh.num_faces
+        self.most = max(self.most, used)
         state.refine(made, layer, layer_input)
         known = self.layer_errors.get(layer.name)
         if known is not None:  # perhaps on another device
             error = torch.maximum(known.to(error.device), error)
         self.layer_errors[layer.name] = error
 
-    def _hopeless(self, state: State, layer: Nonlinearity, layer_input: LayerInput) -> bool:
+    def _hopeless(
+        self, state: State, layer: Nonlinearity, layer_input: LayerInput, fits: int
+    ) -> bool:
         """Whether the regions of a single face that can be divided will clearly be too many."""
-        fits = self.memory // _MESH_BYTES
         lines = crossing_units(layer, layer_input.low, layer_input.high)
         if state.mesh.num_faces > 1 or lines * lines < 2 * fits or not self._divides_face(state):
             return False
@@ -356,17 +545,26 @@ class Run:
             "Raise max_regions, or choose a smaller domain."
         )
 
-    def _too_large(self, layer: Nonlinearity, faces: int) -> TooLarge:
+    def _too_large(self, layer: Nonlinearity | None, faces: int) -> TooLarge:
         """The error of more regions than fit; faces: how many there were before the layer."""
         return TooLarge(
             f"The partition exceeds memory={self.memory:,} bytes {self._where(layer, faces)}. "
             f"{_more_memory(self.memory)}"
         )
 
-    def _where(self, layer: Nonlinearity, faces: int) -> str:
+    def _result_too_large(self) -> LimitError:
+        """The error of a result that alone is larger than the memory."""
+        return LimitError(
+            f"The regions alone exceed memory={self.memory:,} bytes: {self.finished:,} are done, "
+            "and more are to come. Raise memory, or give sc.partition a folder, store=, in which "
+            "the regions stay on disk."
+        )
+
+    def _where(self, layer: Nonlinearity | None, faces: int) -> str:
         before = self.finished + faces
         noun = "region" if before == 1 else "regions"
-        return f"while cutting at {layer.name!r}; before that it had {before:,} {noun}"
+        step = "at the output" if layer is None else f"while cutting at {layer.name!r}"
+        return f"{step}; before that it had {before:,} {noun}"
 
     def _refinement(
         self, state: State, index: int, error: Tensor, layer_input: LayerInput, max_faces: int
@@ -393,6 +591,12 @@ class Run:
             z, low, high = -z, -high, -low
         given = z, layer.groups, error, low, high, index
         return refine_maxima(mesh, *given, max_faces=max_faces, gpu=place.gpu)
+
+
+def _bytes_of(end: State) -> int:
+    """The bytes of a state at the end of the network."""
+    arrays = [getattr(end.mesh, each.name) for each in fields(Mesh)]
+    return sum(array.nbytes for array in (*arrays, *end.rows.values()))
 
 
 def _more_memory(memory: int) -> str:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.csr import argsort_rows, offsets_of, owners_of, places_of, take
-from splinecam._util.tolerances import SAFETY, UV_ERROR
+from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
 
 __all__ = [
@@ -23,7 +23,9 @@ __all__ = [
     "OnEdges",
     "Tile",
     "cut_in_two",
+    "halves",
     "join_tiles",
+    "sorted_faces",
     "tile_of",
     "unite",
     "vertices_on_edges",
@@ -51,25 +53,71 @@ def cut_in_two(mesh: Mesh) -> tuple[Tile, Tile]:
     return first, second
 
 
-def tile_of(mesh: Mesh, faces: Tensor) -> Tile:
-    """The tile of some faces, whose edges are marked as pieces of the whole mesh's edges."""
+def tile_of(mesh: Mesh, faces: Tensor, *, rim: bool = False) -> Tile:
+    """The tile of some faces, whose edges are marked as pieces of the whole mesh's edges.
+
+    rim: mark only edges that other tiles may have too, and those that were marked before.
+    """
     faces = torch.sort(faces).values
     part, vertex_ids, edge_ids = mesh.select(faces)
-    return Tile(replace(part, edge_layer=ROOT - edge_ids), vertex_ids)
+    layer = ROOT - edge_ids
+    if rim:
+        inside = torch.bincount(part.corners >> 1, minlength=part.num_edges) == 2
+        layer = torch.where(inside & (part.edge_layer > ROOT), part.edge_layer, layer)
+    return Tile(replace(part, edge_layer=layer), vertex_ids)
+
+
+def halves(members: range) -> tuple[range, range]:
+    """Two halves of a range of faces, as ``sorted_faces`` orders them."""
+    middle = len(members) // 2
+    return members[:middle], members[middle:]
+
+
+_DEPTH = 12  # how often faces are halved at most while they are sorted
+
+
+def sorted_faces(mesh: Mesh) -> Tensor:
+    """The faces sorted by recursive median cuts, (F,)."""
+    middle = mesh.means()
+    count = mesh.num_faces
+    order = torch.arange(count, device=middle.device)
+    parts = [range(count)]
+    for _ in range(_DEPTH):
+        sizes = torch.tensor([len(part) for part in parts], device=middle.device)
+        part = owners_of(sizes, count)
+        points = middle[order]
+        low, high = (
+            points.new_zeros((len(parts), 2)).scatter_reduce_(
+                0, part[:, None].expand(-1, 2), points, kind, include_self=False
+            )
+            for kind in ("amin", "amax")
+        )
+        axis = (high - low).argmax(1)[part]
+        along = points.gather(1, axis[:, None])[:, 0] - low[part, axis]
+        order = order[argsort_rows(part, along / (high - low).amax(1).clamp(min=EPS)[part])]
+        if len(parts) >= count // 2:
+            break
+        parts = [half for each in parts for half in halves(each)]
+    return order
 
 
 def join_tiles(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
     """The refined mesh of all tiles, and for each tile the new index of its vertices.
 
-    mesh: the mesh before it was divided; tiles: with their refined meshes.
+    mesh: the mesh before it was divided; tiles: with their refined meshes. The list is emptied,
+    so that the memory of a tile is free as soon as it is copied.
     """
+    mesh, tiles[:] = _marked(mesh, tiles)
     seams = _seams(mesh, tiles)
     num_vertices, num_edges = mesh.num_vertices + seams.count, mesh.num_edges + seams.count
     whole, places = _divided(mesh, tiles, seams), []
     parts = {name: [getattr(whole, name)] for name in _CELLS}
     sizes, corners = [], []
-    for number, tile in enumerate(tiles):
-        place = seams.places(number, tile, num_vertices)
+    waiting = tiles[::-1]
+    tiles.clear()
+    while waiting:
+        tile = waiting.pop()
+        place = seams.places(len(places), tile, num_vertices)
         drawn = (tile.mesh.edge_layer > ROOT).nonzero()[:, 0]
         fresh = place >= num_vertices
         parts["uv"].append(tile.mesh.uv[fresh])
@@ -83,9 +131,30 @@ def join_tiles(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
         places.append(place)
         num_vertices += int(fresh.sum())
         num_edges += drawn.shape[0]
-    cells = {name: torch.cat(part) for name, part in parts.items()}
+        del tile
+    cells = {name: torch.cat(parts.pop(name)) for name in _CELLS}
     offsets = offsets_of(torch.cat(sizes))
     return Mesh(offsets=offsets, corners=torch.cat(corners), **cells), places
+
+
+def _marked(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tile]]:
+    """The whole mesh with only those edges of which tiles have marked pieces, and the tiles."""
+    wanted = torch.zeros(mesh.num_edges, dtype=torch.bool, device=mesh.edges.device)
+    for tile in tiles:
+        layer = tile.mesh.edge_layer
+        wanted[ROOT - layer[layer <= ROOT]] = True
+    edge = wanted.nonzero()[:, 0]
+    if edge.shape[0] == mesh.num_edges:
+        return mesh, tiles
+    number = torch.cumsum(wanted, 0) - 1
+    cells = {name: getattr(mesh, name)[edge] for name in ("edges", "edge_layer", "edge_unit")}
+    found = []
+    for tile in tiles:
+        layer = tile.mesh.edge_layer
+        mark = ROOT - number[(ROOT - layer).clamp(min=0)]
+        layer = torch.where(layer <= ROOT, mark, layer)
+        found.append(replace(tile, mesh=replace(tile.mesh.kept(), edge_layer=layer)))
+    return replace(mesh.kept(), **cells), found
 
 
 @dataclass(frozen=True)
