@@ -68,6 +68,7 @@ _LEAST_MEMORY = 1000 * _MESH_BYTES  # bytes below which hardly any network fits
 # The share of the memory that a mesh may have which is divided, and that its tiles are to fill. As
 # long as nothing is known of them, a tile is one of so many.
 _COARSE, _FILLED, _PROBES = 1 / 4, 0.7, 16
+_LEAVES = 6  # how often faces are halved to find those that lie together
 _LEFT = 1 / 4  # the share of the memory for a tile, however much the finished ones take
 
 # Of a single face that is too large: how many parts it gets where nothing is known of its regions,
@@ -117,6 +118,10 @@ class Waiting:
     @property
     def faces(self) -> int:
         return self.state.mesh.num_faces
+
+    def copy(self) -> Waiting:
+        """The same to be carried on, while this one stays as it is."""
+        return replace(self, state=self.state.copy())
 
     def select(self, tile: Tile, numbers: int) -> Waiting:
         """The same for a tile, with rows at all vertices; numbers: computed at a time, about."""
@@ -242,7 +247,7 @@ class Run:
         """
         start = Waiting(state, index, layer_input)
         sizes: dict[int, tuple[int, int]] = {}
-        found = self._attempt(start, share, sizes)
+        found = self._attempt(start.copy(), share, sizes)
         if isinstance(found, State):
             return found
         release_memory()
@@ -258,7 +263,8 @@ class Run:
         try:
             return self._carry(start, share, sizes)
         except TooLarge as reason:
-            at, reason.__traceback__ = reason.at, None  # its frames hold all activations
+            at = reason.at
+            reason.__traceback__ = reason.__context__ = None  # their frames hold all activations
             if at is not None and at.faces > 1 and self._size(at.state) > _COARSE * self.room:
                 reason.at = None
             return reason
@@ -271,7 +277,7 @@ class Run:
         stop: int | None = None,
     ) -> State:
         """Carry a state to the end of the network, or to a stage, in one piece."""
-        state, layer_input = start.state.copy(), start.layer_input
+        state, layer_input = start.state, start.layer_input
         for i in range(start.index, len(self.program.stages) if stop is None else stop):
             if sizes is not None:
                 sizes[i] = state.mesh.num_faces, self._size(state)
@@ -288,6 +294,8 @@ class Run:
             layer = self.program.stages[i].layer
             if layer is not None and layer_input is not None:
                 state = self._cut(state, i, layer_input)
+                if self.held:  # what was freed in pieces is not used again for larger tables
+                    release_memory()
                 self._tell(layer, i, state.mesh.num_faces, share)
             layer_input = None
         return state
@@ -419,8 +427,8 @@ class Run:
     def _again(self, start: Waiting, index: int) -> Waiting:
         """The state before a stage, which is computed again from a start."""
         if index == start.index:
-            return replace(start, state=start.state.copy())
-        return Waiting(self._carry(start, 0.0, stop=index), index)
+            return start.copy()
+        return Waiting(self._carry(start.copy(), 0.0, stop=index), index)
 
     # -- tiles --------------------------------------------------------------------------------
 
@@ -437,7 +445,12 @@ class Run:
         face: given if the faces are parts of one. A region beside an artificial edge does not
         count as finished then, as the next tile may have another part of it.
         """
-        mesh, order, held, kept = at.state.mesh, sorted_faces(at.state.mesh), self.held, self.kept
+        mesh, order, held, kept = (
+            at.state.mesh,
+            sorted_faces(at.state.mesh, _LEAVES),
+            self.held,
+            self.kept,
+        )
         self.held += int(self._size(at.state))
         tiles: list[Tile] = []
         ends: list[State] = []

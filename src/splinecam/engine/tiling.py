@@ -73,16 +73,13 @@ def halves(members: range) -> tuple[range, range]:
     return members[:middle], members[middle:]
 
 
-_DEPTH = 12  # how often faces are halved at most while they are sorted
-
-
-def sorted_faces(mesh: Mesh) -> Tensor:
-    """The faces sorted by recursive median cuts, (F,)."""
+def sorted_faces(mesh: Mesh, depth: int = 12) -> Tensor:
+    """The faces sorted by median cuts, (F,); depth: how often they are halved at most."""
     middle = mesh.means()
     count = mesh.num_faces
     order = torch.arange(count, device=middle.device)
     parts = [range(count)]
-    for _ in range(_DEPTH):
+    for _ in range(depth):
         sizes = torch.tensor([len(part) for part in parts], device=middle.device)
         part = owners_of(sizes, count)
         points = middle[order]
