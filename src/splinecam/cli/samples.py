@@ -146,7 +146,7 @@ def read_samples(
 
     key: which array, if the file holds several; input_shape: the shape to give to each sample.
     """
-    arrays = _arrays(path)
+    arrays = _arrays(path, key)
     if key is None and len(arrays) > 1:
         raise FileError(f"{path} holds {_names(arrays)}. Choose one with --key.")
     if key is not None and key not in arrays:
@@ -173,7 +173,7 @@ def read_samples(
 
 def read_labels(path: Path, count: int, *, key: str | None = None) -> Tensor:
     """Return the classes (N,) of samples in a file; key: which array, if there are several."""
-    arrays = _arrays(path)
+    arrays = _arrays(path, key)
     if key is None and len(arrays) > 1:
         raise FileError(f"{path} holds {_names(arrays)}. Choose one with --labels-key.")
     if key is not None and key not in arrays:
@@ -191,11 +191,14 @@ def _names(arrays: Mapping[str, Tensor]) -> str:
     return ", ".join(f"{name!r} {tuple(array.shape)}" for name, array in arrays.items())
 
 
-def _arrays(path: Path) -> dict[str, Tensor]:
-    """Return every tensor in a file by its name; a file of one tensor has it under no name."""
+def _arrays(path: Path, key: str | None) -> dict[str, Tensor]:
+    """Return every tensor in a file by its name; a file of one tensor has it under no name.
+
+    key: the only one that is needed, if the file has it.
+    """
     suffix = path.suffix.lower()
     if suffix in (".npy", ".npz"):
-        return load_numpy(path)
+        return load_numpy(path, key)
     if suffix == ".safetensors":
         return load_safetensors(path)
     if suffix not in (".pt", ".pth"):

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import warnings
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from splinecam._util.unpacking import open_archive, read_text
 from splinecam.errors import CaptureError, FileError
 from splinecam.network.capture.tracing.diagnosis import first_line
 
@@ -50,13 +50,14 @@ def read_program(path: Path) -> tuple[nn.Module, tuple[int, ...] | None]:
 
 def _refuse_objects(path: Path) -> None:
     """Raise an error if a program holds pickled objects or compiled code, which opening runs."""
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
+    with open_archive(path) as archive:
+        for info in archive.infolist():
+            name = info.filename
             if "/aotinductor/" in name:
                 raise CaptureError(f"{path} is a compiled package. Export the model:\n{EXPORT}")
             if not name.endswith("_config.json"):
                 continue
-            entries = json.loads(archive.read(name)).get("config", {})
+            entries = json.loads(read_text(archive, info)).get("config", {})
             for key, entry in entries.items():
                 if not str(entry.get("path_name")).startswith(("weight_", "tensor_")):
                     raise CaptureError(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.files import reason_of
+from splinecam._util.unpacking import TEXT, most_bytes, refused
 from splinecam.errors import FileError
 from splinecam.importing.properties import OutputCondition, Property, PropertyCase
 from splinecam.importing.vnnlib_formulas import Case, Row, conjunction, product
@@ -64,14 +65,18 @@ def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             packed = file.read(len(_GZIP)) == _GZIP
+        size = path.stat().st_size
+        most = min(_LONGEST, most_bytes(size, TEXT)) if packed else _LONGEST
         with gzip.open(path, "rb") if packed else path.open("rb") as content:
-            found = content.read(_LONGEST + 1)
+            found = content.read(most + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FileError(f"{path} is damaged: it cannot be unpacked ({error}).") from error
     except FileNotFoundError as error:
         raise FileError(f"There is no file {path}.") from error
     except OSError as error:
         raise FileError(f"{path} cannot be read: {reason_of(error)}.") from error
+    if len(found) > most < _LONGEST:
+        raise refused(path, size, f"If you trust it, unpack it first: gunzip --keep {path}")
     if len(found) > _LONGEST:
         raise FileError(f"{path} is too large: a property may have {_LONGEST:,} characters.")
     try:

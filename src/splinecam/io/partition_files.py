@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam._util.files import opened, reason_of
+from splinecam._util.unpacking import PackedArrays
 from splinecam.analysis.partition_data import PartitionData, Unresolved
 from splinecam.engine.affine_maps import AffineMaps
 from splinecam.errors import FileError, SplineCamError
@@ -156,46 +157,40 @@ def _moved(part: P, device: torch.device) -> P:
 
 
 def _read(file: BinaryIO, name: str, kind: type[P], verify: bool) -> P:
-    arrays, about = _contents(file, name)
     try:
+        arrays, about = _contents(file, name)
         part = _assembled(arrays, about, kind)
         check_arrays(part)
         _check_maps(part)
         if verify:
             _check_mesh(part)
         return part
+    except FileError:
+        raise
+    except (EOFError, zipfile.BadZipFile, OSError, RuntimeError) as error:
+        raise FileError(
+            f"{name} is truncated or damaged ({error}). Save the partition again."
+        ) from error
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SplineCamError) as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else str(error)
         raise FileError(f"{name} is damaged: {what}. Compute the partition again.") from error
 
 
 def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays of a file, and the description in ``about``."""
+    """The arrays of a file, each read when it is used, and the description in ``about``."""
     foreign = FileError(f"{name} is not a partition saved by SplineCam (part.save).")
-    start = file.tell()
     if file.read(4) != b"PK\x03\x04":
         raise foreign
-    file.seek(start)
-    try:
-        with np.load(file, allow_pickle=False) as content:
-            if "about" not in content.files:
-                raise foreign
-            about = json.loads(content["about"].tobytes())
-            if not isinstance(about, dict) or about.get("format") != _FORMAT:
-                raise foreign
-            if about.get("version") not in (_VERSION, _SMOOTH_VERSION):
-                raise FileError(
-                    f"{name} has version {about.get('version')} of the format; this SplineCam "
-                    f"reads versions {_VERSION} and {_SMOOTH_VERSION}. Install a newer splinecam "
-                    "to read it."
-                )
-            return {key: content[key] for key in content.files}, about
-    except (EOFError, zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
-        if isinstance(error, FileError):
-            raise
+    arrays = PackedArrays(file, name)
+    about = json.loads(arrays.text("about")) if "about" in arrays else None
+    if not isinstance(about, dict) or about.get("format") != _FORMAT:
+        raise foreign
+    if about.get("version") not in (_VERSION, _SMOOTH_VERSION):
         raise FileError(
-            f"{name} is truncated or damaged ({error}). Save the partition again."
-        ) from error
+            f"{name} has version {about.get('version')} of the format; this SplineCam reads "
+            f"versions {_VERSION} and {_SMOOTH_VERSION}. Install a newer splinecam to read it."
+        )
+    return arrays, about
 
 
 def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:

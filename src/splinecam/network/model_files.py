@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from splinecam._util.options import kind_of
+from splinecam._util.unpacking import open_archive, read_text
 from splinecam.errors import FileError
 
 __all__ = ["KINDS", "SUFFIXES", "TO_ONNX", "FileKind", "instead_of", "kind_of_file"]
@@ -114,7 +115,7 @@ def kind_of_file(path: Path) -> str:
     if not path.is_file():
         return named
     if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(path) as archive:
             return _kind_of_archive(archive, named)
     with path.open("rb") as file:
         head = file.read(8)
@@ -140,7 +141,8 @@ def _kind_of_archive(archive: zipfile.ZipFile, named: str) -> str:
         return "torchscript"
     pickled = [name for name in names if name.endswith("/data.pkl")]
     if pickled:
-        return "state dict" if _holds_tensors(archive.read(pickled[0][1:])) else "checkpoint"
+        content = read_text(archive, archive.getinfo(pickled[0][1:]))
+        return "state dict" if _holds_tensors(content) else "checkpoint"
     if "/about.npy" in names and "/mesh_uv.npy" in names:
         return "partition"
     return "keras" if "/model.weights.h5" in names else named
@@ -149,12 +151,13 @@ def _kind_of_archive(archive: zipfile.ZipFile, named: str) -> str:
 def _holds_tensors(content: bytes) -> bool:
     """Whether nothing but tensors in plain containers is pickled; nothing is opened to see that."""
     try:
-        parts = list(pickletools.genops(content))
+        for code, word, _ in pickletools.genops(content):
+            known = code.name != "GLOBAL" or str(word).split(" ")[0] in _TENSORS
+            if not known or code.name in ("STACK_GLOBAL", "INST"):
+                return False
     except ValueError:
         return False
-    named = [str(word).split(" ")[0] for code, word, _ in parts if code.name == "GLOBAL"]
-    known = all(module in _TENSORS for module in named)
-    return known and not any(code.name in ("STACK_GLOBAL", "INST") for code, _, _ in parts)
+    return True
 
 
 def instead_of(value: object) -> str:
