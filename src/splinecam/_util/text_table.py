@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["TextTable", "number_text"]
+__all__ = ["TextTable", "harmless", "number_text"]
 
 # The characters that LaTeX interprets, and how they are written.
 _LATEX = str.maketrans(
@@ -17,6 +18,10 @@ _LATEX = str.maketrans(
         **{character: f"\\{character}" for character in "&%$#_{}"},
     }
 )
+# The characters that begin code, links, pictures and emphasis in Markdown, or end a cell.
+_MARKDOWN = str.maketrans({character: f"\\{character}" for character in "\\|`*[]!"})
+# Commands to terminals, letters that change the direction of others, and broken ones.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _LEFT = "text-align:left"
 
 
@@ -27,6 +32,15 @@ def number_text(value: float) -> str:
     ('12,345', '0.1235')
     """
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def harmless(text: str) -> str:
+    r"""A text without commands to a terminal, which names of files and layers may hold.
+
+    >>> print(harmless("a\x1b[2J"))
+    a\x1b[2J
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 @dataclass(frozen=True)
@@ -85,7 +99,7 @@ class TextTable:
         | NR |    4 |
         """
         lines = [
-            [_one_line(x).replace("\\", "\\\\").replace("|", "\\|") for x in (label, *cells)]
+            [_one_line(html.escape(x, quote=False)).translate(_MARKDOWN) for x in (label, *cells)]
             for label, cells in ((self.title, self.columns), *self.rows)
         ]
         wide = [max(2, *map(len, column)) for column in zip(*lines, strict=True)]

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from splinecam._util.files import reason_of, replaced
+from splinecam._util.text_table import harmless
 from splinecam.errors import FileError
 
 __all__ = ["Console", "claim", "complain", "in_options", "plain", "printing", "write_text"]
@@ -82,7 +83,7 @@ class Console:
         """Print a result."""
         if not self.quiet:
             with printing():
-                sys.stdout.write(text + "\n")
+                sys.stdout.write(harmless(text) + "\n")
 
     def note(self, label: str, text: str) -> None:
         """Write a message about what was done, after a short label."""
@@ -153,7 +154,7 @@ def complain(text: str) -> None:
     """Write a message to stderr, if it is open."""
     with suppress(OSError):
         if sys.stderr is not None:
-            sys.stderr.write(text)
+            sys.stderr.write(harmless(text))
             sys.stderr.flush()
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from splinecam._util.text_table import TextTable
 from splinecam.grids.checkpoints import Label
 from splinecam.plot.bands import plot_bands
-from splinecam.plot.figures import given_axes, new_figure
+from splinecam.plot.figures import given_axes, new_figure, verbatim
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,12 +146,12 @@ class Grid:
         panels = _panels(len(wanted)) if axes is None else given_axes(axes, len(wanted))
         options: Any = {"band": band, "log": log, "xlabel": xlabel}
         for ax, name in zip(panels, wanted, strict=True):
-            words = _WORDS.get(name, name.replace("_", " "))
+            words = _WORDS.get(name, verbatim(name.replace("_", " ")))
             groups = {group: self.values(name, group) for group in self.groups}
             shown = groups if list(groups) != [""] else groups[""]
             plot_bands(np.array(at, np.float64), shown, ax=ax, ylabel=words, **options)
             if not numeric:
-                ax.set_xticks(list(at), [str(label) for label in self.checkpoints])
+                ax.set_xticks(list(at), [verbatim(str(label)) for label in self.checkpoints])
         figure: Any = panels[0].get_figure()
         return figure  # type: ignore[no-any-return]
 

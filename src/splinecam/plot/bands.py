@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from splinecam.plot.arrays import Floats, to_numpy
-from splinecam.plot.figures import flat_axes, new_figure, plain_spines, require_matplotlib
+from splinecam.plot.figures import flat_axes, new_figure, plain_spines, require_matplotlib, verbatim
 from splinecam.plot.palette import CLASSES, GREY, text_color
 
 if TYPE_CHECKING:
@@ -190,6 +190,7 @@ def _checked(x: Any, values: Any) -> tuple[Floats, dict[str, Floats]]:
 def _label(name: str, numbers: Floats) -> str:
     """The name of a group with the number of its points, for a legend."""
     last = numbers[np.isfinite(numbers).any(1)][-1]
+    name = verbatim(name)
     return f"{name} ({np.isfinite(last).sum()})" if numbers.shape[1] > 1 else name
 
 

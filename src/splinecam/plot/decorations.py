@@ -19,7 +19,7 @@ from matplotlib.transforms import IdentityTransform
 
 from splinecam.geometry.domain import Domain
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.figures import is_input_plane, sliced_features
+from splinecam.plot.figures import is_input_plane, sliced_features, verbatim
 from splinecam.plot.lines import figure_of
 from splinecam.plot.palette import background, ink_on, text_color, tick_colors
 from splinecam.plot.scale_bar import PLAIN, ScaleBar, letters, scale_of
@@ -240,7 +240,7 @@ def add_legend(
         else Patch(facecolor=color, edgecolor=ink, linewidth=0.4)
         for _, color in entries
     ]
-    names = [name for name, _ in entries]
+    names = [verbatim(name) for name, _ in entries]
     size, (wide, high) = _letters(ax), picture_size(ax)
     longest = max(map(len, names), default=0)
     columns = max(1, min(len(names), int(wide / (size * (3 + 0.6 * longest)))))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splinecam._util.text_table import harmless
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 
@@ -29,6 +30,7 @@ __all__ = [
     "require_matplotlib",
     "shown_once",
     "sliced_features",
+    "verbatim",
 ]
 
 
@@ -90,6 +92,15 @@ def new_axes(domain: Domain | None = None, *, width: float = 6.0) -> Axes:
         aspect = float(extent[1] / extent[0])
     height = min(max(aspect * width, width / 4), 2 * width)
     return new_figure(figsize=(width, height), layout="compressed").add_subplot()
+
+
+def verbatim(name: str) -> str:
+    r"""A name as matplotlib draws it letter by letter: dollars begin no formula.
+
+    >>> print(verbatim("a$_1$"))
+    a\$_1\$
+    """
+    return harmless(name).replace("$", r"\$")
 
 
 def flat_axes(ax: Any) -> Axes:

@@ -22,6 +22,7 @@ from splinecam.plot.figures import (
     plain_spines,
     require_matplotlib,
     shown_once,
+    verbatim,
 )
 from splinecam.plot.palette import CLASSES, GREY, INK, background, ink_on, rgb, text_color
 
@@ -190,7 +191,7 @@ def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floa
     heights, aside = bars.count(values, weight)
     middle, ordered = _median(values, weight), bars.column != "class"
     ax.stairs(heights, bars.edges, fill=True, color=color, alpha=0.12 if name else 0.35)
-    text = (f"{name}: {middle:.3g}" if ordered else name) if name else None
+    text = (f"{verbatim(name)}: {middle:.3g}" if ordered else verbatim(name)) if name else None
     ax.stairs(heights, bars.edges, color=color, linewidth=1.3, linestyle=dash, label=text)
     if ordered and middle > bars.floor:
         ax.axvline(middle, color=color, linewidth=0.9, linestyle=(0, (4, 2)), alpha=0.9)

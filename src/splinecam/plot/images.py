@@ -15,7 +15,7 @@ from splinecam.analysis.curves import Curves
 from splinecam.analysis.sampling import sample_segments
 from splinecam.errors import SplineCamError
 from splinecam.plot.arrays import Floats, to_numpy
-from splinecam.plot.figures import new_figure, require_matplotlib, shown_once
+from splinecam.plot.figures import new_figure, require_matplotlib, shown_once, verbatim
 from splinecam.plot.palette import text_color
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def plot_samples(
     uv, segment = sample_segments(curves, n, generator)
     label, order = torch.sort(curves.label[segment], stable=True)
     made = part.inputs(uv[order], dtype=torch.float64).cpu()
-    headings = [_heading(curves, k, names) for k in label.tolist()] if titles else None
+    headings = [verbatim(_heading(curves, k, names)) for k in label.tolist()] if titles else None
     if style.get("limits") is None:
         style["limits"] = sample_limits(made.numpy(), to_numpy(part.domain.origin))
     return image_grid(made, shape=shape, titles=headings, **style)

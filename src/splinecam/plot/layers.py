@@ -15,7 +15,7 @@ from splinecam.analysis.layers import layer_index, regions_by_layer
 from splinecam.analysis.neurons import neurons
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.figures import new_figure, require_matplotlib
+from splinecam.plot.figures import new_figure, require_matplotlib, verbatim
 from splinecam.plot.palette import HIGHLIGHT, background, ink_on, text_color
 from splinecam.plot.regions import plot
 
@@ -74,7 +74,9 @@ def plot_layers(
         raise ValueError("there is nothing to draw: no layer adds lines, and whole is False")
     curves = [_curve(part, *each) for each in zip(shown, units, strict=True)]
     counts = regions_by_layer(part)
-    titles = [_title(part, *each, counts) for each in zip(shown, units, curves, strict=True)]
+    titles = [
+        verbatim(_title(part, *each, counts)) for each in zip(shown, units, curves, strict=True)
+    ]
     titles += [f"all layers\n{_regions(len(part))}"] * whole
     figure = _new_panels(part, titles, _columns(columns, len(titles)), size)
     for ax, layer, curve in zip(figure.axes, shown, curves, strict=False):

@@ -10,7 +10,7 @@ import numpy as np
 from splinecam.analysis.path_partition import PathPartition
 from splinecam.analysis.pieces import output_number
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.figures import flat_axes, new_figure, plain_spines, require_matplotlib
+from splinecam.plot.figures import flat_axes, new_figure, plain_spines, require_matplotlib, verbatim
 from splinecam.plot.palette import GREY, class_palette, text_color
 
 if TYPE_CHECKING:
@@ -58,7 +58,12 @@ def plot_path(
     distance, values = to_numpy(part.t) * part.path.length, to_numpy(part.values)
     for k in _chosen(part, outputs):
         name = part.names[k] if part.names is not None and count > 1 else f"output {k}"
-        own = {"color": colors[k if count > 1 else 0], "linewidth": 1.6, "label": name, **style}
+        own = {
+            "color": colors[k if count > 1 else 0],
+            "linewidth": 1.6,
+            "label": verbatim(name),
+            **style,
+        }
         ax.plot(distance, values[:, k], **own)
     ax.set_xlim(0.0, part.path.length)
     ax.margins(y=0.1)

@@ -121,16 +121,16 @@ class Movie:
 
     def _repr_html_(self) -> str:
         """The movie itself, for notebooks."""
-        wide, high = self.size
+        (wide, high), name = self.size, html.escape(self.path.name)
         kind = self.path.suffix.lower()
         if kind == ".html":
             page = html.escape(self.path.read_text(encoding="utf-8"))
             frame = f'width="100%" height="{high}" style="border:0; max-width:{wide}px"'
-            return f'<iframe srcdoc="{page}" {frame} title="{self.path.name}"></iframe>'
+            return f'<iframe srcdoc="{page}" {frame} title="{name}"></iframe>'
         content = base64.b64encode(self.path.read_bytes()).decode()
         size = f'width="{wide}" height="{high}"'
         if kind == ".gif":
-            return f'<img src="data:image/gif;base64,{content}" {size} alt="{self.path.name}">'
+            return f'<img src="data:image/gif;base64,{content}" {size} alt="{name}">'
         source = f'<source src="data:video/mp4;base64,{content}" type="video/mp4">'
         return f"<video controls loop muted {size}>{source}</video>"
 
