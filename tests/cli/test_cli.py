@@ -816,7 +816,7 @@ def test_the_commands_of_the_page_are_right() -> None:
     for line in lines:
         program, *words = shlex.split(line.partition(" > ")[0], comments=True)
         if program == "pip":
-            assert words == ["install", "splinecam[completion]"]
+            assert words == ["install", "-e", ".[completion]", "-c", "constraints.txt"]
             continue
         assert program == "splinecam"
         assert parse(words).command in {*COMMANDS, "completion"}

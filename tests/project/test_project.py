@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import splinecam as sc
+from splinecam._util.optional import how_to_install
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -281,3 +282,33 @@ def test_wheels_are_built_for_every_target_of_the_build_hook(
     assert endings["x86_64-windows-gnu"] == "dll"
     folder = ROOT / hatch_build.FOLDER
     assert {path.name for path in folder.glob("*.c")} == {*hatch_build.SOURCES}
+
+
+# -- hints ---------------------------------------------------------------------------------------
+
+
+def test_a_hint_to_install_also_names_the_way_from_a_clone() -> None:
+    # One function makes the hints of all messages, and pages name the way from a clone.
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.py")]
+    naming = [page for page in pages if re.search(r"install .splinecam\[", page.read_text())]
+    names = sorted(page.relative_to(ROOT).as_posix() for page in naming)
+    assert names == ["docs/install.md", "src/splinecam/_util/optional.py"]
+    assert how_to_install("view").endswith(
+        "in a clone: pip install -e '.[view]' -c constraints.txt"
+    )
+
+
+def test_extras_that_messages_name_exist() -> None:
+    code = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    named = re.findall(r"how_to_install\([\"'](\w+)", code)
+    named += re.findall(r"\b(?:missing|optional)\(\"[\w. ]+\", f?\"[^\"]+\", \"(\w+)\"", code)
+    assert len(named) > 15
+    assert set(named) - {"dreams"} <= set(PYPROJECT["project"]["optional-dependencies"])
+
+
+def test_pages_that_messages_name_are_links() -> None:
+    code = "\n".join(path.read_text() for path in (ROOT / "src" / "splinecam").rglob("*.py"))
+    named = re.findall(r"(\S*)\bdocs/(\S+?\.md)", code)
+    assert named
+    assert all(place == f'"{PLACES[0]}' for place, _ in named)
+    assert all((ROOT / "docs" / page).exists() for _, page in named)

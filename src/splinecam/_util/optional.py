@@ -7,7 +7,29 @@ from typing import Any
 
 from splinecam.errors import SplineCamError
 
-__all__ = ["optional"]
+__all__ = ["how_to_install", "missing", "optional"]
+
+# Packages whose modules have another name.
+_PACKAGES = {"PIL": "pillow", "skimage": "scikit-image", "sklearn": "scikit-learn"}
+
+
+def how_to_install(extra: str) -> str:
+    """Return the commands that install an extra, from the package index and from a clone.
+
+    >>> how_to_install("plot")
+    "pip install 'splinecam[plot]', or in a clone: pip install -e '.[plot]' -c constraints.txt"
+    """
+    return (
+        f"pip install 'splinecam[{extra}]', or in a clone: "
+        f"pip install -e '.[{extra}]' -c constraints.txt"
+    )
+
+
+def missing(library: str, purpose: str, extra: str | None = None) -> SplineCamError:
+    """Return the error that a library is not installed; the arguments are those of ``optional``."""
+    verb = "are" if " and " in library else "is"
+    command = f"pip install {library}" if extra is None else how_to_install(extra)
+    return SplineCamError(f"{purpose} needs {library}, which {verb} not installed. Run: {command}")
 
 
 def optional(module: str, purpose: str, extra: str | None = None) -> Any:
@@ -25,8 +47,5 @@ def optional(module: str, purpose: str, extra: str | None = None) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        library = module.partition(".")[0]
-        wanted = library if extra is None else f"'splinecam[{extra}]'"
-        raise SplineCamError(
-            f"{purpose} needs {library}, which is not installed. Run: pip install {wanted}"
-        ) from error
+        name = module.partition(".")[0]
+        raise missing(_PACKAGES.get(name, name), purpose, extra) from error

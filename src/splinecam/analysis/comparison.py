@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from splinecam._util.optional import optional
 from splinecam._util.text_table import TextTable, number_text
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.analysis.stats import SHORT, Stats, stats
-from splinecam.errors import SplineCamError
 
 __all__ = ["Comparison", "by_name", "compare"]
 
@@ -62,12 +62,7 @@ class Comparison:
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row per partition and a column per key."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise SplineCamError(
-                "to_frame needs pandas, which is not installed. Run: pip install 'splinecam[table]'"
-            ) from error
+        pandas = optional("pandas", "to_frame", "table")
         return pandas.DataFrame(self.numbers, index=list(self.names))
 
     def to_dict(self) -> dict[str, dict[str, float]]:

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from splinecam.errors import SplineCamError
+from splinecam._util.optional import how_to_install, optional
 
 __all__ = ["HELP", "SHELLS", "add_options", "print_script", "script"]
 
 SHELLS = ("bash", "zsh", "fish")
 DEVICES = ("auto", "cpu", "cuda")
 
-HELP = """\
-Needs the package shtab: pip install 'splinecam[completion]'. Put the script where the shell looks
-for it, and start a new shell:
+HELP = f"""\
+Needs the package shtab:
+  {how_to_install("completion")}
+Put the script where the shell looks for it, and start a new shell:
   splinecam completion bash > ~/.local/share/bash-completion/completions/splinecam
   splinecam completion zsh > ~/.zfunc/_splinecam       with ~/.zfunc in $fpath before compinit
   splinecam completion fish > ~/.config/fish/completions/splinecam.fish
@@ -41,13 +42,7 @@ def script(parser: ArgumentParser, shell: str) -> str:
 
     Raises an error that says what to install when shtab is missing.
     """
-    try:
-        import shtab
-    except ImportError as error:
-        raise SplineCamError(
-            "Shell completion needs shtab, which is not installed. "
-            "Run: pip install 'splinecam[completion]'"
-        ) from error
+    shtab = optional("shtab", "Shell completion", "completion")
     for action in _actions(parser):
         completed = _completed(action, shtab)
         if completed is not None:

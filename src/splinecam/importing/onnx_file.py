@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from splinecam.errors import CaptureError, FileError, SplineCamError
+from splinecam._util.optional import optional
+from splinecam.errors import CaptureError, FileError
 
 __all__ = ["OLDEST_OPSET", "damaged", "opset_of", "read_message", "require_onnx"]
 
@@ -19,14 +20,7 @@ _STANDARD = ("", "ai.onnx")
 
 def require_onnx() -> Any:
     """The package ``onnx``, or an error that says what to install."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise SplineCamError(
-            'Reading an ONNX file needs onnx, which is not installed. Run: pip install "splinecam'
-            '[onnx]"'
-        ) from error
-    return onnx
+    return optional("onnx", "Reading an ONNX file", "onnx")
 
 
 def damaged(path: Path, why: str) -> FileError:

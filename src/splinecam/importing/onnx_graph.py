@@ -29,7 +29,8 @@ _FOLLOWERS = (
 )
 _ADVICE = (
     "\nAn operation that is not piecewise linear has to be replaced before the network is written "
-    "to the file. What can be read: docs/howto/onnx.md."
+    "to the file. What can be read: "
+    "https://github.com/splinecam/splinecam/blob/main/docs/howto/onnx.md"
 )
 _UNKNOWN = object()  # stands for results of nodes that cannot be imported
 

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from splinecam._util.optional import optional
 from splinecam._util.unpacking import (
     PackedArrays,
     check_pickle,
@@ -22,7 +23,7 @@ from splinecam._util.unpacking import (
     open_archive,
     read_text,
 )
-from splinecam.errors import FileError, SplineCamError
+from splinecam.errors import FileError
 
 __all__ = ["load_numpy", "load_safetensors", "load_torch", "require_file"]
 
@@ -131,17 +132,11 @@ def _safe_globals() -> list[Any]:
 def load_safetensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors in a .safetensors file by name, in the types of the file."""
     require_file(path)
+    safetensors = optional("safetensors", f"Reading {path}", "safetensors")
+    reader = optional("safetensors.torch", f"Reading {path}", "safetensors")
     try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-    except ImportError as error:
-        raise SplineCamError(
-            f"Reading {path} needs safetensors, which is not installed. "
-            "Run: pip install 'splinecam[safetensors]'"
-        ) from error
-    try:
-        return dict(load_file(path))
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        return dict(reader.load_file(path))
+    except (safetensors.SafetensorError, OSError, KeyError, ValueError) as error:
         raise FileError(
             f"{path} cannot be read: it is damaged, or not written by safetensors ({error})."
         ) from error

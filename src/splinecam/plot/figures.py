@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splinecam._util.optional import optional
 from splinecam._util.text_table import harmless
-from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 
 if TYPE_CHECKING:
@@ -36,12 +36,7 @@ __all__ = [
 
 def require_matplotlib() -> None:
     """Raise an error that says what to install when matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise SplineCamError(
-            "Plotting needs matplotlib, which is not installed. Run: pip install 'splinecam[plot]'"
-        ) from error
+    optional("matplotlib", "Plotting", "plot")
 
 
 def new_figure(**options: Any) -> Figure:

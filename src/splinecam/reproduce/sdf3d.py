@@ -19,7 +19,7 @@ from torch.nn.functional import l1_loss
 
 from splinecam._partition import Partition
 from splinecam._partitioning import partition
-from splinecam.errors import SplineCamError
+from splinecam._util.optional import optional
 from splinecam.geometry.domain import Domain
 from splinecam.plot import plot_bands, plot_slices
 from splinecam.reproduce.data import Mesh, load_mesh, signed_distance
@@ -230,18 +230,13 @@ def learnt_surface(model: nn.Module, grid: int) -> tuple[Tensor, Tensor]:
 
     The normals are the gradients of the network in the middles of the triangles.
     """
-    try:
-        from skimage.measure import marching_cubes
-    except ImportError:
-        raise SplineCamError(
-            'The picture of a surface needs scikit-image: pip install "splinecam[reproduce]"'
-        ) from None
+    measure = optional("skimage.measure", "The picture of a surface", "reproduce")
     axis = torch.linspace(-1, 1, grid)
     places = torch.stack(torch.meshgrid(axis, axis, axis, indexing="ij"), -1).view(-1, 3)
     values = outputs(model, places).view(grid, grid, grid)
     if not float(values.min()) < 0 < float(values.max()):
         return torch.zeros(0, 3, 3), torch.zeros(0, 3)
-    vertices, faces, *_ = marching_cubes(values.numpy(), 0.0)  # type: ignore[no-untyped-call]
+    vertices, faces, *_ = measure.marching_cubes(values.numpy(), 0.0)
     corners = torch.as_tensor(vertices.copy())[torch.as_tensor(faces.astype("int64"))]
     triangles = corners.float() * (2 / (grid - 1)) - 1
     device = next(model.parameters()).device

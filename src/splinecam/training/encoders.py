@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from splinecam._util.optional import how_to_install
 from splinecam.errors import FileError, SplineCamError
 from splinecam.plot.arrays import Ints, Pixels
 
@@ -153,8 +154,8 @@ def _ffmpeg() -> str:
         return str(imageio_ffmpeg.get_ffmpeg_exe())
     except (ImportError, RuntimeError):
         raise SplineCamError(
-            "An MP4 needs ffmpeg, which is not installed. Run: pip install 'splinecam[movie]', "
-            "install ffmpeg itself, or choose a .gif or .html file."
+            "An MP4 needs ffmpeg, which is not installed. Install ffmpeg itself, choose a .gif or "
+            f".html file, or run: {how_to_install('movie')}"
         ) from None
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from splinecam.errors import SplineCamError
+from splinecam._util.optional import missing
 
 try:
     from transformers import TrainerCallback
 except ImportError as error:
-    raise SplineCamError(
-        "watch.huggingface() needs transformers and accelerate, which are not installed. "
-        "Run: pip install 'splinecam[huggingface]'"
-    ) from error
+    raise missing("transformers and accelerate", "watch.huggingface()", "huggingface") from error
 
 __all__ = ["HuggingFaceWatch"]
 

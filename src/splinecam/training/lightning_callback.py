@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from splinecam.errors import SplineCamError
+from splinecam._util.optional import missing
 
 try:
     from lightning.pytorch import Callback
@@ -13,10 +13,7 @@ except ImportError:
     try:
         from pytorch_lightning import Callback
     except ImportError as error:
-        raise SplineCamError(
-            "watch.lightning() needs Lightning, which is not installed. "
-            "Run: pip install 'splinecam[lightning]'"
-        ) from error
+        raise missing("Lightning", "watch.lightning()", "lightning") from error
 
 __all__ = ["LightningWatch"]
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from splinecam._captured import Captured
 from splinecam._partition import Partition
+from splinecam._util.optional import how_to_install
 from splinecam.atlas.atlas import Atlas
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
@@ -124,4 +125,4 @@ def _python(subjects: Sequence[Any]) -> str:
 def missing_package(needs: str, error: ImportError) -> SplineCamError:
     """The error that a package is missing, and how to install it."""
     missing = f"{error.name} is not installed" if error.name else str(error)
-    return SplineCamError(f"{needs}, and {missing}. Run: pip install 'splinecam[view]'")
+    return SplineCamError(f"{needs}, and {missing}. Run: {how_to_install('view')}")

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam._util.optional import optional
 from splinecam.errors import DataError
-from splinecam.reproduce.data.image_files import needed
 
 if TYPE_CHECKING:
     from splinecam.reproduce.data.meshes import Mesh
@@ -39,7 +39,7 @@ def signed_distance_image(mask: Tensor) -> Tensor:
 
     The image is the square [-1, 1]^2. The edge lies half-way between pixels.
     """
-    ndimage = needed("scipy.ndimage", "scipy", "The distance of pixels")
+    ndimage = optional("scipy.ndimage", "The distance of pixels", "reproduce")
     inside = np.asarray(mask.cpu() if isinstance(mask, Tensor) else mask, dtype=bool)
     if inside.ndim != 2 or inside.all() or not inside.any():
         raise DataError(

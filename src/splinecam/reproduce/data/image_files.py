@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import io
 import warnings
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from splinecam.errors import DataError, SplineCamError
+from splinecam._util.optional import optional
+from splinecam.errors import DataError
 
-__all__ = ["LIMIT", "SUFFIXES", "decoded", "needed"]
+__all__ = ["LIMIT", "SUFFIXES", "decoded"]
 
 LIMIT = 1 << 26  # bytes of one file
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
-
-
-def needed(module: str, package: str, purpose: str) -> Any:
-    """An optional module, or the error that says how to install it."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        raise SplineCamError(
-            f"{purpose} needs {package}, which is not installed. "
-            "Run: pip install 'splinecam[reproduce]'"
-        ) from error
 
 
 def decoded(content: bytes, where: str, mode: str, size: int | None = None) -> NDArray[np.uint8]:
@@ -34,7 +23,7 @@ def decoded(content: bytes, where: str, mode: str, size: int | None = None) -> N
 
     size: the side of a square, to which the middle of the image is scaled.
     """
-    image_module = needed("PIL.Image", "pillow", "Reading image files")
+    image_module = optional("PIL.Image", "Reading image files", "reproduce")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # about images so large that they may be an attack

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam._util.optional import how_to_install
 from splinecam.errors import DataError
 from splinecam.reproduce.data.file_sets import opened
 from splinecam.reproduce.data.image_files import LIMIT, SUFFIXES, decoded
@@ -62,7 +63,7 @@ def load_photo(
         ("photos",),
         (),
         "Get an image file of this name, or the photos of scikit-image "
-        "(pip install 'splinecam[reproduce]').",
+        f"({how_to_install('reproduce')}).",
     )
     endings = ("", *SUFFIXES)
     for place in places(folder, wanted):

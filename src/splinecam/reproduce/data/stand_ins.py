@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam.reproduce.data.image_files import needed
+from splinecam._util.optional import optional
 from splinecam.reproduce.data.raw_images import RawImages
 
 __all__ = ["bumpy_torus", "enlarged_digits", "formula_photo"]
@@ -19,7 +19,7 @@ def enlarged_digits(side: int, channels: int, classes: tuple[str, ...]) -> RawIm
     Colour images (3 channels) have a digit in one random colour on a background of another. The
     ten digits go by the names of the first ten classes.
     """
-    digits = needed("sklearn.datasets", "scikit-learn", "Data in place of missing files")
+    digits = optional("sklearn.datasets", "Data in place of missing files", "reproduce")
     found = digits.load_digits()
     border = side // 8
     size = side - 2 * border
