@@ -344,6 +344,14 @@ def test_weights_of_several_kinds(run: Run, weights: str) -> None:
     assert torch.equal(sc.load("a/partition.npz").weight, sc.load("saved.npz").weight)
 
 
+def test_a_domain_around_data(run: Run) -> None:
+    words = ("partition", "image.pt2", "--fit", "images.npy", "--margin", "0.3", "--no-plot")
+    code, _, err = run(*words, "--out", "a")
+    assert code == 0, err
+    fitted = sc.Domain.fit(np.load("images.npy"), margin=0.3)
+    assert sc.load("a/partition.npz").domain == fitted
+
+
 @pytest.mark.parametrize(
     "domain",
     [
@@ -495,7 +503,7 @@ WRONG = [
     # what the domain is
     ("w image.pt2", "takes inputs of shape (1, 6, 6)"),
     ("w little.py:image", "where (2,) is the domain's input shape"),
-    ("w little.py:image", "For more inputs than two use --through or --around"),
+    ("w little.py:image", "use --slice, which shows two of them, or --through or --around"),
     ("image.pt2 --through two.npz --key x", "Say --input-shape 1,6,6"),
     ("image.pt2 --through two.npz", "'x' (5, 6, 6), 'y' (5,). Choose one with --key"),
     ("image.pt2 --through two.npz --key z", "holds no 'z'"),

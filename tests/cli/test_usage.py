@@ -22,13 +22,17 @@ VIEW = "view m:f"
 
 WRONG = [
     ("nonsense", "invalid choice"),
-    (PARTITION, "--box --vnnlib --through --around --polygon is required"),
+    (PARTITION, "--box --vnnlib --through --around --fit --polygon is required"),
     ("partition m:f --box -1 1", "--out"),
     # values
     (f"{PARTITION} --box a", "'a' is not a finite number"),
     (f"{PARTITION} --box 0 nan", "'nan' is not a finite number"),
     (f"{PARTITION} --box 1", "two numbers (LO HI) or four (XMIN YMIN XMAX YMAX), not 1"),
     (f"{PARTITION} --box 1 2 3", "not 3"),
+    (
+        f"{PARTITION} --box 0 0 0 1 1 1",
+        "for more inputs say which two to show, such as --slice 0 1",
+    ),
     (f"{PARTITION} --box 1 -1", "1 must be below -1"),
     (f"{PARTITION} --box 0 0 1 0", "0 must be below 0"),
     (f"{BOX} --memory much", "such as 500MB"),
@@ -53,7 +57,7 @@ WRONG = [
     ("export a.npz b.ply --space world", "invalid choice"),
     # options that do not go together
     (f"{BOX} --through x.npy", "not allowed with"),
-    (f"{BOX} --pick 3", "--pick goes with --through, --around, --polygon or --at"),
+    (f"{BOX} --pick 3", "--pick goes with --through, --around, --fit, --polygon or --at"),
     (f"{BOX} --at 0 0", "--at goes with --slice"),
     (f"{THROUGH} --slice 0 1", "--slice goes with --box or --vnnlib"),
     (f"{BOX} --slice 0", "expected 2 arguments"),
@@ -85,14 +89,17 @@ WRONG = [
     ("stats a.npz --model m:f", "--model goes with --full"),
     ("stats a.npz --force", "--force goes with --table"),
     ("export a.npz b.geojson --output 0", "--output is for a file that ends in .ply, .vtp or .vtk"),
-    ("check m:f --pick 0", "--pick goes with --through, --around, --polygon or --at"),
+    ("check m:f --pick 0", "--pick goes with --through, --around, --fit, --polygon or --at"),
     ("ops --search relu --markdown", "not allowed with"),
     ("view", "the following arguments are required: SUBJECT"),
     (f"{VIEW} --port 70000", "'70000' is not a port, 0 to 65535"),
     (f"{VIEW} --box 1", "two numbers (LO HI) or four"),
     (f"{VIEW} --labels y.npy", "--labels goes with --points"),
     (f"{VIEW} --points x.npy --labels-key y", "--labels-key goes with --labels"),
-    (f"{VIEW} --pick 3", "--pick goes with --through, --around, --polygon, --points or --at"),
+    (
+        f"{VIEW} --pick 3",
+        "--pick goes with --through, --around, --fit, --polygon, --points or --at",
+    ),
     (f"{VIEW} --html a.png", "--html a.png must end in .html"),
     (f"{VIEW} --html a.html --port 8000", "--port is for the browser, and --html opens none"),
     (f"{VIEW} --html a.html --no-browser", "--no-browser is for the browser"),

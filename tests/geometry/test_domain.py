@@ -307,6 +307,79 @@ class TestAround:
             Domain.around([1.0], side=1.0)
 
 
+class TestFit:
+    def test_two_features_give_a_box(self) -> None:
+        x = torch.tensor([[1.0, -20.0], [3.0, 0.0], [2.0, 20.0]])
+        domain = Domain.fit(x)
+        assert torch.equal(domain.basis, torch.eye(2, dtype=F64))
+        expected = [[0.8, -24], [3.2, -24], [3.2, 24], [0.8, 24]]
+        torch.testing.assert_close(domain.corners, torch.tensor(expected, dtype=F64))
+        assert Domain.fit(x, margin=0.0).area == 80.0
+
+    def test_more_features_give_the_principal_plane(self) -> None:
+        torch.manual_seed(0)
+        turn = torch.linalg.qr(torch.randn(6, 6, dtype=F64)).Q
+        spread = torch.tensor([0.1, 5.0, 0.1, 2.0, 0.1, 0.1], dtype=F64)
+        x = (torch.randn(400, 6, dtype=F64) * spread) @ turn.T + 100
+        domain = Domain.fit(x.reshape(400, 2, 3), margin=0.25)
+        assert_sound(domain)
+        assert domain.input_shape == (2, 3)
+        torch.testing.assert_close(domain.origin, x.mean(0))
+        uv, off = domain.project(x)
+        # No other plane is nearer to the data, as the singular values tell.
+        values = torch.linalg.svdvals(x - x.mean(0))
+        torch.testing.assert_close(uv.square().sum(0), values[:2].square())
+        assert float(off.square().sum()) == pytest.approx(float(values[2:].square().sum()))
+        low, high = uv.amin(0), uv.amax(0)
+        torch.testing.assert_close(domain.corners[0], low - (high - low) / 4)
+        torch.testing.assert_close(domain.corners[2], high + (high - low) / 4)
+
+    def test_more_features_than_data(self) -> None:
+        x = torch.rand(5, 3, 8, 8)
+        domain = Domain.fit(x)
+        assert_sound(domain)
+        values = torch.linalg.svdvals((x - x.mean(0)).reshape(5, -1).double())
+        uv, _ = domain.project(x)
+        torch.testing.assert_close(uv.square().sum(0), values[:2].square(), rtol=1e-5, atol=0)
+        assert domain == Domain.fit(x)
+
+    def test_directions_of_very_different_spread(self) -> None:
+        x = torch.rand(20, 3, dtype=F64) * torch.tensor([1.0, 1e-9, 0.0], dtype=F64)
+        basis = Domain.fit(x).basis
+        assert torch.allclose(basis.abs(), torch.eye(3, dtype=F64)[:2], atol=1e-8)
+
+    def test_a_feature_that_is_constant(self) -> None:
+        domain = Domain.fit([[0.0, 5.0], [10.0, 5.0]], margin=0.1)
+        assert domain.corners.tolist() == [[-1.0, 4.0], [11.0, 4.0], [11.0, 6.0], [-1.0, 6.0]]
+        fixed = Domain.fit(torch.cat([torch.rand(9, 2), torch.ones(9, 3)], 1))
+        assert float(fixed.basis[:, 2:].abs().max()) < 1e-12
+
+    @pytest.mark.parametrize(
+        ("x", "message"),
+        [
+            ([[1.0, 2.0]], r"shape \(1, 2\): give a batch .* For a single input use Domain.around"),
+            ([1.0, 2.0, 3.0], "give a batch"),
+            (torch.zeros(0, 5), "give a batch"),
+            (torch.rand(9, 1), "each of two numbers or more"),
+            (torch.ones(9, 5), "All 9 points are identical"),
+            (torch.arange(9.0)[:, None] * torch.ones(5), r"lie on one line.*Domain.from_two"),
+            (torch.arange(9.0)[:, None] * torch.linspace(0, 1, 5) + 0.3e6, "lie on one line"),
+            (torch.rand(2, 5), "lie on one line"),
+            ([[0.0, 1.0], [math.nan, 2.0]], r"x\[1\]\[0\] is nan"),
+            ("data.npy", "not an array of numbers"),
+        ],
+    )
+    def test_rejects(self, x: object, message: str) -> None:
+        with pytest.raises(DomainError, match=message):
+            Domain.fit(x)
+
+    def test_rejects_margins(self) -> None:
+        with pytest.raises(DomainError, match="margin is -1"):
+            Domain.fit(torch.rand(9, 4), margin=-1)
+        with pytest.raises(DomainError, match="same in all data: give a margin above 0"):
+            Domain.fit([[0.0, 5.0], [10.0, 5.0]], margin=0)
+
+
 class TestPlane:
     def test_project_shapes_and_distance(self) -> None:
         domain = Domain.through([0.0, 0, 0], [1.0, 0, 0], [0.0, 1, 0])

@@ -162,10 +162,21 @@ class TestDirections:
         assert permuted.area == pytest.approx(domain.area, rel=1e-9)
 
 
+@pytest.mark.parametrize("flat", [False, True])
+def test_takes_its_shape_from_the_input_that_it_goes_through(flat: bool) -> None:
+    image = torch.rand(1, 4, 4)
+    box = (torch.zeros(16), torch.ones(16)) if flat else (0, 1)
+    domain = Domain.slice(box, axes=((0, 0, 1), (0, 2, 3)), at=image)
+    assert domain.input_shape == (1, 4, 4)
+    assert domain == Domain.slice((0, 1), axes=(1, 11), at=image, input_shape=(1, 4, 4))
+    assert Domain.slice((0, 1), axes=(0, 3), at=[0.5] * 5).input_shape == (5,)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"box": (0, 1)}, "single numbers"),
+        ({"box": (0, 1)}, "single numbers. Give at, which is an input, or say which shape"),
+        ({"box": CUBE, "at": [[0.5] * 3]}, r"at has shape \(1, 3\), but inputs have shape \(3,\)"),
         ({"box": 3}, r"give \(lo, hi\)"),
         ({"box": np.zeros((5, 2))}, r"a row for each feature: give box\.T"),
         ({"box": ([0, 0, 0], [1, 1])}, r"lo has shape \(3,\), but hi has shape \(2,\)"),

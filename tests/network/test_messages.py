@@ -102,12 +102,39 @@ def test_the_width_of_a_layer() -> None:
     text = message(nn.Sequential(nn.Linear(3, 8), nn.ReLU()))
     assert "layer '0' (Linear) takes 3 numbers in the last dimension, but gets 2" in text
     assert "where (2,) is the domain's input shape" in text
-    assert "Domain.through or around" in text
+    assert "use Domain.slice, which shows two of them, or Domain.through or around" in text
     text = message(nn.Sequential(nn.Linear(784, 8)), 1, 28, 28)
     assert "takes 784 numbers in the last dimension, but gets 28" in text
     assert "Put nn.Flatten() before it, or give the domain points of shape (784,)" in text
     text = message(nn.Sequential(nn.BatchNorm1d(3)).eval())
     assert "layer '0' (BatchNorm1d) takes 3 channels, but gets 2" in text
+
+
+class Functional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(5, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(torch.relu(self.a(x)))
+
+
+@pytest.mark.parametrize(
+    "model", [nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3)), Functional()]
+)
+def test_a_batch_is_not_one_input(model: nn.Module) -> None:
+    text = message(model, 10, 5)
+    assert "looks like a batch: 10 inputs of shape (5,)" in text
+    assert "give one of them, x[0]" in text
+    # One input may well have two dimensions.
+    assert capture(model, (1, 5))(torch.zeros(2, 1, 5)).shape == (2, 1, 3)
+    whole = nn.Sequential(model, nn.Flatten())
+    assert capture(whole, (10, 5))(torch.zeros(2, 10, 5)).shape == (2, 30)
+
+
+def test_a_batch_that_is_flattened() -> None:
+    text = message(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), 10, 1, 8, 8)
+    assert "looks like a batch: 10 inputs of shape (1, 8, 8)" in text
 
 
 def test_the_width_of_a_layer_inside() -> None:
@@ -125,6 +152,9 @@ def test_the_shape_of_images() -> None:
     text = message(model, 1, 3, 8, 8)
     assert "(batch, 3, height, width), but gets (batch, 1, 3, 8, 8)" in text
     assert "Samples of a domain carry no batch dimension" in text
+    text = message(model, 7, 3, 8, 8)
+    assert "looks like a batch: 7 inputs of shape (3, 8, 8)" in text
+    assert "give one of them, x[0]" in text
     assert "layer '2' (Linear) takes 288 numbers" in message(model, 3, 9, 9)
     assert "takes whole numbers" in message(nn.Sequential(nn.Embedding(5, 3)))
 

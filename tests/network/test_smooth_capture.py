@@ -213,7 +213,10 @@ class Moved(nn.Module):
 
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "dense": (lambda: nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.Linear(5, 3)), (6,)),
-    "rows": (lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)), (2, 6)),
+    "rows": (
+        lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3), nn.Flatten()),
+        (2, 6),
+    ),
     "convolution": (
         lambda: nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.SiLU(), nn.AvgPool2d(2)),
         (2, 4, 4),

@@ -14,6 +14,7 @@ from splinecam.errors import DomainError
 __all__ = [
     "as_float64",
     "as_tensor",
+    "batch_of",
     "finite",
     "pair",
     "points_of",
@@ -84,6 +85,18 @@ def points_of(points: Any) -> tuple[Tensor, tuple[int, ...]]:
             f"Each point has shape {shape}, but a plane needs inputs of at least two numbers."
         )
     return x.reshape(len(x), -1), shape
+
+
+def batch_of(x: Any) -> tuple[Tensor, tuple[int, ...]]:
+    """A batch of at least two inputs, flattened to ``(N, D)``, and the shape of one."""
+    batch = finite(x, "x")
+    shape = tuple(batch.shape[1:])
+    if math.prod(shape) < 2 or len(batch) < 2:
+        raise DomainError(
+            f"x has shape {tuple(batch.shape)}: give a batch (N, *input_shape) of at least two "
+            "inputs, each of two numbers or more. For a single input use Domain.around."
+        )
+    return batch.reshape(len(batch), -1), shape
 
 
 def positive(value: float, name: str) -> None:

@@ -22,7 +22,7 @@ __all__ = ["Console", "claim", "complain", "in_options", "plain", "printing", "w
 
 _PAUSE = 5.0  # seconds between two lines of progress
 
-_DOMAINS = r"(box|slice|polygon|through|around)\b"
+_DOMAINS = r"(box|slice|polygon|through|around|fit)\b"
 # What messages of the library name, and the options that do the same.
 _OPTIONS = (
     (r"\b([Cc]hoose one with) output='?([\w.-]+)'?", r"\1 --result \2"),
@@ -42,7 +42,6 @@ _OPTIONS = (
     (r'\brefine="boundary"', "--refine boundary"),
     (r"\bsplinecam\.op_table\(\)", "splinecam ops"),
     (r"\bsc\.load\(path, model=model\), or part\.attach\(model\)", "--model MODEL"),
-    (r"\bGive lo or hi as an array, or say which\b", "Say which"),
     (r"\binput_shape=(\d+)", r"--input-shape \1"),
     (r"\b(input_shape) is \(([\d, ]+?),?\)", r"--input-shape is \2"),
     (r"\b(as|in|Give) at\b", r"\1 --at"),

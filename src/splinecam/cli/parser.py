@@ -227,7 +227,7 @@ def _reproduce(parser: ArgumentParser) -> None:
 _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
     "demo": ("[options]", "train a small classifier and show its regions", help_texts.DEMO, _demo),
     "partition": (
-        "MODEL (--box|--vnnlib|--through|--around|--polygon) ... --out DIR [options]",
+        "MODEL (--box|--vnnlib|--through|--around|--fit|--polygon) ... --out DIR [options]",
         "compute, check, draw and save a partition",
         help_texts.PARTITION,
         _partition,
@@ -246,13 +246,13 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
         _export,
     ),
     "difference": (
-        "MODEL_A MODEL_B (--box|--vnnlib|--through|--around|--polygon) ... [options]",
+        "MODEL_A MODEL_B (--box|--vnnlib|--through|--around|--fit|--polygon) ... [options]",
         "say where and by how much two networks differ",
         help_texts.DIFFERENCE,
         _difference,
     ),
     "view": (
-        "SUBJECT ... [--box|--vnnlib|--through|--around|--polygon ...] [options]",
+        "SUBJECT ... [--box|--vnnlib|--through|--around|--fit|--polygon ...] [options]",
         "look at regions in the browser: point, zoom, compare",
         help_texts.VIEW,
         _view,
@@ -324,12 +324,14 @@ def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
     _option(which, "--vnnlib", Path, "FILE", text)
     _option(which, "--through", Path, "FILE", "a square in the plane through three samples")
     _option(which, "--around", Path, "FILE", "a square in a random plane around a sample")
+    text = "a rectangle around samples, of more than two inputs in their principal plane"
+    _option(which, "--fit", Path, "FILE", text)
     _option(which, "--polygon", Path, "FILE", "the convex polygon with these corners")
     _add_slice(group, "with --vnnlib: which of its boxes, counted from 0, if there are several")
-    _add_pick(group, "the first ones; of --polygon all")
+    _add_pick(group, "the first ones; of --fit and --polygon all")
     text = "the shape of one input, if the samples in FILE have another one"
     _option(group, "--input-shape", option_types.shape, "1,28,28", text)
-    text = "with --through: room on each side, as a share of the samples' extent (0.2)"
+    text = "room on each side, a share of the samples' extent (--through: 0.2, --fit: 0.1)"
     _option(group, "--margin", option_types.not_negative, "X", text)
     _flag(group, "--tight", "with --through: a tight rectangle, not a square")
     text = "with --around: side of the square (1)"

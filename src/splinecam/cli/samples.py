@@ -28,15 +28,17 @@ def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
         return _slice_of(options)
     if options.box is not None:
         return Domain.box(*options.box, input_shape=shape), None
-    path = options.through or options.around or options.polygon
+    path = options.through or options.around or options.fit or options.polygon
     if path is None:
         return None
     samples = read_samples(path, key=options.key, input_shape=shape)
+    how: dict[str, Any] = {} if options.margin is None else {"margin": options.margin}
+    if options.fit is not None:
+        return Domain.fit(picked(samples, options.pick, path), **how), None
     if options.through is not None:
         a, b, c = anchors = picked(samples, options.pick or (0, 1, 2), path)
-        how: dict[str, Any] = {"shape": "tight"} if options.tight else {}
-        if options.margin is not None:
-            how["margin"] = options.margin
+        if options.tight:
+            how["shape"] = "tight"
         return Domain.through(a, b, c, **how), anchors
     if options.around is not None:
         anchors = picked(samples, options.pick or (0,), path)

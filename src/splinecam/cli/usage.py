@@ -16,12 +16,12 @@ __all__ = ["NOT_FOR", "parse"]
 
 # Each of these options needs one of the others.
 _NEEDS = {
-    "pick": ("through", "around", "polygon", "points", "at"),
-    "key": ("through", "around", "polygon", "points", "at"),
+    "pick": ("through", "around", "fit", "polygon", "points", "at"),
+    "key": ("through", "around", "fit", "polygon", "points", "at"),
     "slice": ("box", "vnnlib"),
     "at": ("slice",),
     "case": ("vnnlib",),
-    "margin": ("through",),
+    "margin": ("through", "fit"),
     "tight": ("through",),
     "side": ("around",),
     "seed": ("around",),
@@ -100,14 +100,16 @@ def _box(options: Namespace) -> Iterator[str]:
     if sliced and len(corners) % 2:
         yield f"--box takes two numbers (LO HI), or all LO and then all HI, not {len(corners)}"
     elif len(corners) not in (2, 4) and not sliced:
-        yield f"--box takes two numbers (LO HI) or four (XMIN YMIN XMAX YMAX), not {len(corners)}"
+        takes = f"two numbers (LO HI) or four (XMIN YMIN XMAX YMAX), not {len(corners)}"
+        yield f"--box takes {takes}; for more inputs say which two to show, such as --slice 0 1"
     half = len(corners) // 2
     for low, high in zip(corners[:half], corners[half:], strict=True):
         if low > high or (low == high and not sliced):
             yield f"--box: {low:g} must be below {high:g}"
     options.box = corners[:half], corners[half:]
     if options.input_shape is not None and prod(options.input_shape) != 2 and not sliced:
-        yield "--box is for inputs of two numbers; use --slice, --through, --around or --polygon"
+        others = "--slice, --through, --around, --fit or --polygon"
+        yield f"--box is for inputs of two numbers; use {others}"
 
 
 def _slice(options: Namespace) -> Iterator[str]:

@@ -79,7 +79,8 @@ def _subject(word: str, options: Namespace, domain: Domain | None) -> list[Any]:
     if domain is None:
         raise SplineCamError(
             f"Say which of its inputs to show for {word}: --box -1 1 for inputs of two numbers, "
-            "--slice 0 1 --box -1 1 for more, or --through, --around or --polygon and samples."
+            "--slice 0 1 --box -1 1 for more, or samples with --fit, --through, --around or "
+            "--polygon."
         )
     domain = fitted(word, found.input_shape, domain, options)
     network = capture(found.model, domain.input_shape, output=options.result, device=options.device)

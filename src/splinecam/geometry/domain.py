@@ -13,6 +13,7 @@ from torch import Tensor
 
 from splinecam._util.points import (
     as_float64,
+    batch_of,
     finite,
     pair,
     points_of,
@@ -23,7 +24,7 @@ from splinecam._util.points import (
 from splinecam._util.tolerances import PLANAR
 from splinecam.errors import DomainError
 from splinecam.geometry import paths
-from splinecam.geometry.convex import convex_corners, cross, fan, require_size
+from splinecam.geometry.convex import convex_corners, cross, fan, require_resolved, require_size
 from splinecam.geometry.planes import (
     axis_of,
     direction_of,
@@ -31,6 +32,7 @@ from splinecam.geometry.planes import (
     frame_beside,
     frame_through,
     polygon_frame,
+    principal_frame,
     random_frame,
     require_planar,
     two_of,
@@ -126,7 +128,8 @@ class Domain:
         box: ``(lo, hi)``, two arrays of the input shape, or numbers for all features; the box of
         ``read_vnnlib``. axes: two indices, flat or tuples into the input shape, or two directions
         of the input shape. at: an input that gives all other features their values, by default
-        the centre of the box. input_shape: the shape of one input, by default that of the bounds.
+        the centre of the box. input_shape: the shape of one input, by default that of the bounds,
+        or if they are numbers or flat, that of ``at``.
 
         >>> lo, hi = [0.0, -1.0, 0.0, 5.0], [1.0, 1.0, 2.0, 5.0]
         >>> domain = Domain.slice((lo, hi), axes=(0, 2), at=[0.5, 0.25, 1.0, 5.0])
@@ -137,7 +140,8 @@ class Domain:
         >>> Domain.slice((0, 1), axes=([1, -1, 0], [1, 1, -2]), input_shape=3)  # a hexagon
         Domain(6 corners, area 1.3, diameter 1.41, input shape (3,))
         """
-        inside = box_of(box, (input_shape,) if isinstance(input_shape, int) else input_shape)
+        shape = (input_shape,) if isinstance(input_shape, int) else input_shape
+        inside = box_of(box, shape, at)
         point, (first, second) = inside.fixed(at), two_of(axes, "axes")
         flat = [axis_of(each, inside.shape, "axes") for each in (first, second)]
         basis = frame_along((first, second), inside.shape, "axes")
@@ -255,6 +259,34 @@ class Domain:
         half = torch.full((2,), side / 2, dtype=torch.float64)
         basis = random_frame(center.numel(), seed)
         return cls(center, basis, rectangle(-half, half), input_shape)
+
+    @classmethod
+    def fit(cls, x: Any, *, margin: float = 0.1) -> Domain:
+        """The rectangle around data: for two features a box, for more in their principal plane.
+
+        The principal plane goes through the mean of the data, which is the origin of its
+        coordinates, along the two directions in which they vary most: u is along the first one,
+        v along the second. The rectangle covers the projections of all data.
+
+        x: a batch of inputs, ``(N, *input_shape)``. margin: the fraction of the extent of the data
+        added on each side.
+
+        >>> Domain.fit([[0.0, 1.0], [2.0, 1.5], [1.0, 2.0]], margin=0.5).corners.tolist()
+        [[-1.0, 0.5], [3.0, 0.5], [3.0, 2.5], [-1.0, 2.5]]
+        >>> Domain.fit([[0.0, 0, 5], [4, 0, 5], [2, 1, 5], [2, -1, 5]], margin=0).basis.tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+        """
+        points, shape = batch_of(x)
+        extent = points.amax(0) - points.amin(0)
+        require_resolved(points, float(extent.max()))
+        if len(extent) > 2:
+            origin = points.mean(0)
+            basis = principal_frame(points, origin)
+            corners = rectangle_around((points - origin) @ basis.T, margin=margin, shape="tight")
+            return cls(origin, basis, corners, shape)
+        if margin == 0 and float(extent.min()) == 0:
+            raise DomainError("One feature is the same in all data: give a margin above 0.")
+        return _plane2(rectangle_around(points, margin=margin, shape="tight"), shape)
 
     @classmethod
     def disc(

@@ -22,6 +22,7 @@ __all__ = [
     "frame_beside",
     "frame_through",
     "polygon_frame",
+    "principal_frame",
     "random_frame",
     "require_planar",
     "two_of",
@@ -174,6 +175,34 @@ def random_frame(size: int, seed: int) -> Tensor:
     frame = torch.randn(size, 2, generator=generator, dtype=torch.float64)
     basis: Tensor = torch.linalg.qr(frame).Q.T.contiguous()
     return basis
+
+
+def principal_frame(x: Tensor, mean: Tensor) -> Tensor:
+    """Orthonormal rows ``(2, D)`` along which data ``x: (N, D)`` vary most around their mean."""
+    rays = x - mean
+    scale = rays.abs().max()
+    rays = rays / scale
+    first = _leading_direction(rays)
+    rest = rays - (rays @ first)[:, None] * first
+    rounding = 4 * EPS * float(x.abs().max() / scale)
+    if float(rest.abs().max()) <= max(DEGENERATE, rounding):
+        raise DomainError(
+            f"The data, {len(rays)} inputs, lie on one line, which many planes go through. Choose "
+            "one of them with Domain.from_two(a, b)."
+        )
+    # What is left is scaled anew, so that a direction with little variance is as precise.
+    second = _leading_direction(rest / rest.abs().max())
+    return _orthonormal(first, second, none="", parallel="")
+
+
+def _leading_direction(rays: Tensor) -> Tensor:
+    """The direction ``(D,)`` along which data ``(N, D)`` vary most, its largest entry positive."""
+    wide = rays.shape[1] > rays.shape[0]
+    gram = rays @ rays.T if wide else rays.T @ rays
+    found: Tensor = torch.linalg.eigh(gram).eigenvectors[:, -1]
+    found = rays.T @ found if wide else found
+    found = found / torch.linalg.vector_norm(found)
+    return found * found[found.abs().argmax()].sign()
 
 
 def polygon_frame(x: Tensor) -> Tensor:

@@ -62,10 +62,11 @@ class Box:
         return f"{float(self.lo[axis]):.6g} to {float(self.hi[axis]):.6g}"
 
 
-def box_of(box: Any, input_shape: Sequence[int] | None) -> Box:
+def box_of(box: Any, input_shape: Sequence[int] | None, at: Any = None) -> Box:
     """The checked box of ``(lo, hi)``, two arrays of the input shape.
 
-    input_shape: the shape of one input, by default that of the arrays.
+    input_shape: the shape of one input, by default that of the arrays; if they are numbers or flat,
+    that of the input ``at``.
     """
     try:
         lo, hi = box
@@ -78,9 +79,11 @@ def box_of(box: Any, input_shape: Sequence[int] | None) -> Box:
         ) from None
     low, high = as_tensor(lo, "lo"), as_tensor(hi, "hi")
     sizes = [tuple(each.shape) for each in (low, high) if each.ndim]
+    if input_shape is None and at is not None:
+        input_shape = _shape_of(at, sizes)
     if input_shape is None and not sizes:
         raise DomainError(
-            "The bounds of box are single numbers. Give lo or hi as an array, or say which shape "
+            "The bounds of box are single numbers. Give at, which is an input, or say which shape "
             "one input has: input_shape=5."
         )
     if len(set(sizes)) > 1:
@@ -99,6 +102,17 @@ def box_of(box: Any, input_shape: Sequence[int] | None) -> Box:
             f"The box is empty: the bounds of {found.name(axis)} are {found.bounds(axis)}."
         )
     return found
+
+
+def _shape_of(at: Any, sizes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The shape of the input ``at``, if bounds of these sizes are numbers or its entries.
+
+    A batch of one input has these entries, too, but is not taken for an input.
+    """
+    shape = tuple(as_tensor(at, "at").shape)
+    flat = (math.prod(shape),)
+    taken = not sizes or (set(sizes) == {flat} and shape != (1, *flat))
+    return shape if taken else None
 
 
 def box_slice(box: Box, at: Tensor, basis: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from splinecam.network.capture.reading.graph_errors import explained
 from splinecam.network.capture.reading.probe import probe
 from splinecam.network.capture.reading.reader import Reader
 from splinecam.network.capture.reading.stages import first_layers
-from splinecam.network.capture.tracing.diagnosis import refuse
+from splinecam.network.capture.tracing.diagnosis import refuse, refuse_batch
 from splinecam.network.capture.tracing.export import export_graph
 from splinecam.network.capture.tracing.known_values import named_tensors
 from splinecam.network.capture.tracing.opaque_modules import opaque_modules
@@ -179,6 +179,8 @@ def captured_by_walk(
         if before is not None and before.fingerprint == structure:
             tensors = dict(graph.constants.values())
             return _refilled(before, model, input_shape, device, tensors)
+        if not isinstance(model, LayerGraph):  # whose file says the shape of one input
+            refuse_batch(graph, input_shape)
         reader = Reader(graph, device, smooth=smooth)
         program = reader.read(input_shape)
         _store(model, key, structure, reader, program)
@@ -211,6 +213,7 @@ def captured_by_export(
     refuse(model)
     with opaque_modules(model) as numbers, one_output(model, output):
         graph, reusable = export_graph(model, input_shape)
+        refuse_batch(graph, input_shape)
         reader = Reader(graph, device, smooth=smooth)
         try:
             program = reader.read(input_shape)

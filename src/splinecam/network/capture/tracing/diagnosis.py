@@ -16,11 +16,25 @@ from torch import Tensor, nn
 
 from splinecam.errors import CaptureError
 from splinecam.network.capture.tracing.any_batch import fixes_batch
+from splinecam.network.capture.tracing.entrywise import ENTRYWISE
+from splinecam.network.capture.tracing.flat_graph import FlatGraph
 
-__all__ = ["first_line", "known_cause", "quantised", "refuse", "unknown_cause", "user_line"]
+__all__ = [
+    "first_line",
+    "known_cause",
+    "quantised",
+    "refuse",
+    "refuse_batch",
+    "unknown_cause",
+    "user_line",
+]
 
 _REGISTER = "If the part that does so is piecewise linear, splinecam.register_op can describe it"
 _FIT = "Give a domain whose points have the shape that the model was made for"
+_PLANE = (
+    "For more inputs than two use Domain.slice, which shows two of them, or Domain.through or "
+    "around"
+)
 _FLOAT = "Rounding is discontinuous: partition the float model, before it is quantised"
 _SPACE = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 _WIDTHS = ("in_features", "in_channels", "num_features")  # what layers call their number of inputs
@@ -52,6 +66,20 @@ def refuse(model: nn.Module) -> None:
         )
 
 
+def refuse_batch(graph: FlatGraph, input_shape: tuple[int, ...]) -> None:
+    """Raise a ``CaptureError`` for several inputs that linear layers would take for a batch.
+
+    Each row would have outputs of its own, and a class would be the largest output of all rows.
+    """
+    calls = {node.target for node in graph.nodes if node.op == "call_function"}
+    linear = torch.ops.aten.linear.default
+    if math.prod(input_shape[:-1]) > 1 and {linear} < calls <= {linear, *ENTRYWISE.values()}:
+        raise CaptureError(
+            f"the model treats each row of an input of shape {input_shape} on its own. "
+            f"{_batch_hint(input_shape)}. If it is one input, end the model with nn.Flatten()"
+        )
+
+
 def known_cause(error: Exception, model: nn.Module, input_shape: tuple[int, ...]) -> str | None:
     """Why a model cannot be exported for inputs of that shape, if that is understood."""
     return (
@@ -71,7 +99,7 @@ def unknown_cause(error: Exception, input_shape: tuple[int, ...]) -> str:
         line = f"{type(error).__name__}: {line}"
         hint = ". Its forward is given one tensor; wrap a model that takes something else"
     elif input_shape == (2,):
-        hint = ". For more inputs than two use Domain.through or around"
+        hint = f". {_PLANE}"
     elif input_shape[:1] == (1,):
         hint = ". Samples of a domain carry no batch dimension"
     return (
@@ -256,20 +284,28 @@ def _spatial(layer: nn.Module) -> int | None:
 def _remedy(layer: nn.Module, given: tuple[str, ...], input_shape: tuple[int, ...]) -> str:
     """What to do about an input of that shape, which a layer does not take."""
     direct = given == tuple(map(str, input_shape))
-    if not direct:
-        return f"{_FIT}; if they have, its layers do not fit together"
-    entries = math.prod(input_shape)
-    if isinstance(layer, nn.Linear) and layer.in_features == entries and len(input_shape) > 1:
+    several, width = len(input_shape) > 1, getattr(layer, "in_features", None)
+    if direct and several and width == math.prod(input_shape):
         return (
-            f"Put nn.Flatten() before it, or give the domain points of shape ({entries},): "
+            f"Put nn.Flatten() before it, or give the domain points of shape ({width},): "
             "x.flatten()"
         )
-    if input_shape == (2,):
-        return "For more inputs than two use Domain.through or around"
     spatial = _spatial(layer)
-    if input_shape[0] == 1 and spatial is not None and len(input_shape) > 1 + spatial:
-        return "Samples of a domain carry no batch dimension"
-    return _FIT
+    images = direct and spatial is not None and len(input_shape) == 2 + spatial
+    if images or (several and width == math.prod(input_shape[1:])):
+        return _batch_hint(input_shape)
+    if not direct:
+        return f"{_FIT}; if they have, its layers do not fit together"
+    return _PLANE if input_shape == (2,) else _FIT
+
+
+def _batch_hint(input_shape: tuple[int, ...]) -> str:
+    """What to do about a batch of inputs that a domain takes for one input."""
+    count, *shape = input_shape
+    return (
+        f"The domain was given what looks like a batch: {count} input{'s' * (count != 1)} of shape "
+        f"{tuple(shape)}. Samples of a domain carry no batch dimension: give one of them, x[0]"
+    )
 
 
 # -- what torch says -------------------------------------------------------------------------------
