@@ -195,7 +195,9 @@ if not TYPE_CHECKING:  # which would take any name for one of ours
             except ModuleNotFoundError as error:
                 if error.name != place:
                     raise
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from splinecam._util.nearest_names import no_attribute
+
+        raise no_attribute(f"module {__name__!r}", name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -102,7 +102,7 @@ def load(
     output: Output = None,
     device: str | torch.device = "cpu",
     verify: bool = True,
-) -> Any:
+) -> Partition | Any:  # for an atlas: a union of both would ask every caller which one it is
     """The partition in a file that ``part.save`` wrote, or the atlas in a folder.
 
     A folder that ``sc.partition(..., store=folder)`` has made gives an ``Atlas``, of which nothing

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import math
 import pickle
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam._util import optional
 from splinecam._util.backend import using
 from splinecam.analysis.comparison import Comparison, compare
 from splinecam.analysis.measures import _norms, shapes, slopes, slopes_in_input_space, table
@@ -314,9 +316,9 @@ def test_stats_print_as_a_table(deep: sc.Partition):
     for words in ("NR", "ARV", "ANV", "ARE", "in input space", "Edges by layer", "95 %"):
         assert words in text
     lines = text.splitlines()
-    assert all(line == line.rstrip() and len(line) < 130 for line in lines)
+    assert all(line == line.rstrip() and len(line) <= 80 for line in lines)
     heads = [line for line in lines if line.startswith(("Regions", "Slope"))]
-    assert [line.split()[-2:] for line in heads] == [["%", "max"]] * 2
+    assert [line.split()[-1] for line in heads] == ["min", "max"] * 2
     assert repr(deep.stats()) == str(deep.stats())
     assert "in input space" not in str(deep.stats())
     page = deep.stats()._repr_html_()
@@ -417,6 +419,29 @@ def test_a_comparison_as_other_tables(flat: sc.Partition, deep: sc.Partition):
     assert str(compare({}, keys=["NR"])).split() == ["NR"]
 
 
+def test_names_are_attributes(flat: sc.Partition):
+    found = flat.stats()
+    assert [getattr(found, name) for name in SHORT] == [found[name] for name in SHORT]
+    assert found.num_regions == found.NR == len(flat)
+    assert found.area == found["area"]
+    assert {"NR", "area", "output_mean", "keys"} <= {*dir(found)}
+    with pytest.raises(AttributeError, match=r"no attribute 'Nr'\. Did you mean NR\?"):
+        found.Nr  # noqa: B018
+    assert not hasattr(found, "lipschitz_input")
+    assert pickle.loads(pickle.dumps(found)) == found == copy.deepcopy(found)
+
+
+def test_printed_tables_fit_80_columns(flat: sc.Partition):
+    several = compare({f"a rather long name {k}": flat for k in range(5)})
+    for printed in (flat.stats(), several, flat.counts(), flat.topology()):
+        assert max(len(line) for line in str(printed).splitlines()) <= 80
+    # Nothing is left out.
+    assert all(f"a rather long name {k}" in str(several) for k in range(5))
+    found, printed = flat.stats(), " ".join(str(flat.stats()).split())
+    assert all(f"{found[f'area.{name}']:.4g}" in printed for name in SUMMARY)
+    assert printed.count("area (mean: ARV)") == 2
+
+
 def test_a_comparison_as_a_frame(flat: sc.Partition, deep: sc.Partition):
     pytest.importorskip("pandas")
     frame = compare({"flat": flat, "deep": deep}).to_frame()
@@ -469,9 +494,18 @@ def test_table_is_a_data_frame(deep: sc.Partition):
     assert rows["area"].sum() == pytest.approx(deep.domain.area)
 
 
-def test_table_without_pandas(deep: sc.Partition, monkeypatch: pytest.MonkeyPatch):
+def test_table_without_pandas(
+    deep: sc.Partition, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
     monkeypatch.setitem(sys.modules, "pandas", None)
+    optional._say_that_tables_are_dicts.cache_clear()
+    deep.plot_histograms()  # needs no DataFrame, and says nothing
+    assert not caplog.messages
     rows = deep.table(full=True)
+    deep.table()
+    (message,) = caplog.messages  # once
+    assert "pandas is not installed" in message
+    assert "pip install -e '.[table]'" in message
     assert isinstance(rows, dict)
     assert all(isinstance(column, np.ndarray) for column in rows.values())
     assert {column.shape for column in rows.values()} == {(len(deep),)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -22,6 +23,13 @@ VIEW = "view m:f"
 
 WRONG = [
     ("nonsense", "invalid choice"),
+    # typos
+    (f"{BOX} --slcie 0 1", "splinecam partition: error: there is no option --slcie. Did you mean"),
+    ("partition m:f --bxo -1 1 --out x", "there is no option --bxo. Did you mean --box?"),
+    (f"{BOX} --colour=slope", "there is no option --colour. Did you mean --color?"),
+    ("plot x.npz --color sloep", "Did you mean slope?"),
+    ("plot x.npz --zzz", "splinecam plot: error: there is no option --zzz.\n"),
+    ("plot x.npz y.npz", "splinecam plot: error: unrecognized arguments: y.npz"),
     (PARTITION, "--box --vnnlib --through --around --fit --polygon is required"),
     ("partition m:f --box -1 1", "--out"),
     # values
@@ -115,6 +123,12 @@ def test_wrong_usage(words: str, message: str, capsys: pytest.CaptureFixture[str
     err = capsys.readouterr().err
     assert message in err
     assert err.startswith(f"usage: splinecam {words.split()[0] if words != 'nonsense' else ''}")
+
+
+def test_the_nearest_command_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["partiton", "m:f"])
+    assert capsys.readouterr().err.endswith("Did you mean partition?\n")
 
 
 @pytest.mark.parametrize(
@@ -217,3 +231,17 @@ def test_every_public_name() -> None:
     assert sc.io.__name__ == "splinecam.io"
     assert not hasattr(sc, "nonsense")
     assert not hasattr(sc, "__nonsense__")
+
+
+def test_the_nearest_public_name_is_suggested() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'partiton'\. Did you mean partition\?"):
+        sc.partiton  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
+        sc.nonsense  # type: ignore[attr-defined]  # noqa: B018
+    code = "import splinecam\nsplinecam.domain"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.count("Did you mean") == 1  # Python itself does not ask again
+
+
+def test_a_partition_is_what_load_gives_to_type_checkers() -> None:
+    assert get_type_hints(sc.load)["return"] == sc.Partition | Any

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 from splinecam.errors import SplineCamError
 
-__all__ = ["how_to_install", "missing", "optional"]
+__all__ = ["how_to_install", "missing", "optional", "pandas_if_installed"]
+
+_log = logging.getLogger("splinecam")
 
 # Packages whose modules have another name.
 _PACKAGES = {"PIL": "pillow", "skimage": "scikit-image", "sklearn": "scikit-learn"}
@@ -49,3 +53,20 @@ def optional(module: str, purpose: str, extra: str | None = None) -> Any:
     except ImportError as error:
         name = module.partition(".")[0]
         raise missing(_PACKAGES.get(name, name), purpose, extra) from error
+
+
+def pandas_if_installed() -> Any:
+    """Return pandas, or None with one line in the log: tables are then plain dicts of columns."""
+    try:
+        return import_module("pandas")
+    except ImportError:
+        _say_that_tables_are_dicts()
+        return None
+
+
+@cache
+def _say_that_tables_are_dicts() -> None:
+    _log.warning(
+        "Tables are dicts of columns, as pandas is not installed. For a DataFrame run: %s",
+        how_to_install("table"),
+    )

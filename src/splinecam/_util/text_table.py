@@ -23,6 +23,7 @@ _MARKDOWN = str.maketrans({character: f"\\{character}" for character in "\\|`*[]
 # Commands to terminals, letters that change the direction of others, and broken ones.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _LEFT = "text-align:left"
+_LINE = 80  # characters
 
 
 def number_text(value: float) -> str:
@@ -52,13 +53,31 @@ class TextTable:
     rows: list[tuple[str, list[str]]]
 
     def text(self, wide: int) -> str:
-        """Aligned lines; wide: the characters of the column of labels."""
+        """Aligned lines of at most 80 characters, if one column fits; others follow below.
+
+        wide: the characters of the column of labels.
+
+        >>> print(TextTable("Size", ("mean", "max"), [("a", ["1", "2"])]).text(64))
+        Size                                                                 mean
+          a                                                                     1
+        <BLANKLINE>
+        Size                                                                  max
+          a                                                                     2
+        """
         lines = [(self.title, list(self.columns)), *((f"  {k}", cells) for k, cells in self.rows)]
         cell = max(8, *(len(x) for _, cells in lines for x in cells)) if self.columns else 12
-        return "\n".join(
-            (f"{label:<{wide}}" + "".join(f"{x:>{cell + 1}}" for x in cells)).rstrip()
-            for label, cells in lines
-        )
+        columns = max(1, len(self.columns))
+        count = -(-columns // max(1, (_LINE - wide) // (cell + 1)))
+        most = -(-columns // count)  # as many columns in each block
+        blocks = [
+            "\n".join(
+                (f"{label:<{wide}}" + "".join(f"{x:>{cell + 1}}" for x in some)).rstrip()
+                for label, cells in lines
+                if (some := cells[first : first + most]) or not first
+            )
+            for first in range(0, columns, most)
+        ]
+        return "\n\n".join(blocks)
 
     def html(self) -> str:
         """A table element without colours and fonts of its own."""

@@ -6,10 +6,12 @@ import math
 from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.csr import lengths, take
+from splinecam._util.optional import pandas_if_installed
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.geometry.subdivision import Mesh
 
@@ -45,6 +47,12 @@ def table(part: PartitionData, *, full: bool = False) -> Any:
     >>> [f"{x:.1f}" for x in sorted(rows["slope_frobenius"])]
     ['0.0', '1.0', '1.0', '1.4']
     """
+    arrays, pandas = table_columns(part, full=full), pandas_if_installed()
+    return arrays if pandas is None else pandas.DataFrame(arrays).rename_axis("region")
+
+
+def table_columns(part: PartitionData, *, full: bool = False) -> dict[str, NDArray[Any]]:
+    """The columns of the table of regions, (F,) each."""
     with torch.no_grad():
         columns = measures(part, full=full)
         columns["centroid_u"], columns["centroid_v"] = part.centroids.unbind(1)
@@ -55,12 +63,7 @@ def table(part: PartitionData, *, full: bool = False) -> Any:
             if part.smoothing is not None:
                 bounds = part.region_bounds.unbind(1)
                 columns |= {f"bound_{k}": column for k, column in enumerate(bounds)}
-        arrays = {name: column.cpu().numpy().copy() for name, column in columns.items()}
-    try:
-        import pandas
-    except ImportError:
-        return arrays
-    return pandas.DataFrame(arrays).rename_axis("region")
+        return {name: column.cpu().numpy().copy() for name, column in columns.items()}
 
 
 def measures(part: PartitionData, *, full: bool = False) -> dict[str, Tensor]:

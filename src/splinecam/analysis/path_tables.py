@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from splinecam._util.optional import pandas_if_installed
 from splinecam.analysis.measures import MOST_OUTPUTS, largest_outputs
 from splinecam.analysis.path_data import PathData
 
@@ -38,8 +39,5 @@ def table(part: PathData) -> Any:
         columns |= {f"output_{k}": x for k, x in enumerate(part.values[:-1].unbind(1))}
         columns |= {f"slope_{k}": x for k, x in enumerate(part.slopes.unbind(1))}
     arrays = {name: column.cpu().numpy().copy() for name, column in columns.items()}
-    try:
-        import pandas
-    except ImportError:
-        return arrays
-    return pandas.DataFrame(arrays).rename_axis("piece")
+    pandas = pandas_if_installed()
+    return arrays if pandas is None else pandas.DataFrame(arrays).rename_axis("piece")

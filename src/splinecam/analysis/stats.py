@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.csr import lengths
+from splinecam._util.nearest_names import no_attribute
 from splinecam._util.text_table import TextTable, number_text
 from splinecam.analysis.boundary import decision_boundary
 from splinecam.analysis.measures import centroid_values, measures
@@ -90,12 +91,15 @@ class Stats(dict[str, Any]):
     The keys of summaries, and of numbers per layer or output, have a dot: ``"area.median"``,
     ``"edges_by_layer.1"``, ``"output_mean.0"``; outputs go by the partition's names, if it has
     some. The name before the dot gives the whole group: ``stats["area"]`` is a dict, and
-    ``stats["output_mean"]`` a tuple. ``json.dumps``, ``pandas.DataFrame([part.stats()])`` and
+    ``stats["output_mean"]`` a tuple. Names without a dot are attributes, too: ``stats.NR``.
+    ``json.dumps``, ``pandas.DataFrame([part.stats()])`` and
     ``pandas.DataFrame({"a": part.stats()})`` accept the dict as it is.
 
     >>> found = Stats({"NR": 4, "area.mean": 1.0, "area.std": 0.5, "output_mean.0": 2.0})
     >>> found["area"], found["output_mean"], found["area.std"]
     ({'mean': 1.0, 'std': 0.5}, (2.0,), 0.5)
+    >>> found.NR, found.area
+    (4, {'mean': 1.0, 'std': 0.5})
     """
 
     def __init__(self, numbers: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> None:
@@ -107,6 +111,15 @@ class Stats(dict[str, Any]):
             return tuple(inner.values()) if key in (*_OUTPUTS, _BOUND) else inner
         hint = " Ask for stats(full=True)." if str(key).partition(".")[0] in _ONLY_FULL else ""
         raise KeyError(f"no statistic {key!r} among {', '.join(self.nested())}.{hint}")
+
+    def __getattr__(self, name: str) -> Any:
+        """A number or a group by its name: ``stats.NR``, ``stats.area``."""
+        if name.startswith("_") or name not in self:
+            raise no_attribute("stats", name, self.nested())
+        return self[name]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.nested()]
 
     def __contains__(self, key: object) -> bool:
         inner = isinstance(key, str) and (key == _LAYERS or bool(self._group(key)))

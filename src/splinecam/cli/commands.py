@@ -218,7 +218,8 @@ def _stats(options: Namespace) -> int:
         console.out(str(compare(found)))
     else:
         (name,) = found
-        console.out(f"{parts[name]!r}\n{parts[name].domain!r}\n\n{found[name]}")
+        head = textwrap.fill(repr(parts[name]), 80, subsequent_indent="  ")
+        console.out(f"{head}\n{parts[name].domain!r}\n\n{found[name]}")
     if options.table is not None:
         (part,) = parts.values()
         write_table(part, options.table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -17,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from splinecam._util.nearest_names import did_you_mean
 from splinecam.errors import FileError, SplineCamError
 from splinecam.importing.exported import EXPORT, read_program
 from splinecam.importing.onnx_module import read_onnx
@@ -169,8 +169,7 @@ def _built(module: ModuleType, source: str, name: str, arguments: Mapping[str, A
     target: Any = module
     for part in name.split("."):
         if not hasattr(target, part):
-            near = difflib.get_close_matches(part, dir(target), 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(part, dir(target))
             raise SplineCamError(f"{source} has no {name!r}.{hint} {_offers(module)}")
         target = getattr(target, part)
     if isinstance(target, nn.Module) and not arguments:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser, BooleanOptionalAction, RawDescriptionHelpFormatter
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from splinecam import __version__
+from splinecam._util.nearest_names import did_you_mean
 from splinecam.cli import completion, help_texts, option_types
 
 __all__ = ["COLORS", "DPI", "EXPORTS", "FORMATS", "KINDS", "SURFACES", "make_parser"]
@@ -21,16 +24,45 @@ AXES = ("scale", "ticks", "off")
 DPI = 200
 
 
+class _Parser(ArgumentParser):
+    """A parser that asks whether the nearest command or value was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and a message, and end the program."""
+        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        near = did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
+        super().error(f"{message}.{near}" if near else message)
+
+
+class _Command(_Parser):
+    """The parser of one command, whose errors about unknown options show its own usage."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Read the options; what is left over is an error."""
+        known = [name for action in self._actions for name in action.option_strings]
+        # First, as otherwise the message would be that a required option is missing.
+        for word in takewhile(lambda word: word != "--", args):
+            name = word.partition("=")[0]
+            if word.startswith("--") and not any(each.startswith(name) for each in known):
+                self.error(f"there is no option {name}.{did_you_mean(name, known)}")
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+
 def make_parser() -> ArgumentParser:
     """Return the parser of all commands."""
-    parser = ArgumentParser(
+    parser = _Parser(
         prog="splinecam",
         description="The exact linear regions of a piecewise-linear network on a 2-D domain.",
         epilog="splinecam COMMAND --help tells more of each. To begin: splinecam demo",
         formatter_class=_wide,
     )
     parser.add_argument("-V", "--version", action="version", version=f"splinecam {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", parser_class=_Command
+    )
     for name, (arguments, summary, text, add_options) in _COMMANDS.items():
         command = commands.add_parser(
             name,

@@ -8,10 +8,9 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from splinecam._partition import Partition, load
 from splinecam._util.files import writing
+from splinecam.analysis.measures import table_columns
 from splinecam.cli.console import Console, claim, write_text
 
 __all__ = ["export_command", "write_table"]
@@ -55,8 +54,8 @@ def write_table(part: Partition, path: Path) -> None:
     if path.suffix.lower() == ".parquet":
         part.to_parquet(path)
         return
-    rows = part.table()
-    columns = [np.asarray(rows[name]).tolist() for name in rows]
+    rows = table_columns(part)
+    columns = [column.tolist() for column in rows.values()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["region", *rows])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from splinecam._util.optional import pandas_if_installed
 from splinecam._util.text_table import TextTable
 from splinecam.grids.checkpoints import Label
 from splinecam.plot.bands import plot_bands
@@ -221,8 +222,7 @@ def _panels(count: int) -> list[Axes]:
 
 def _frame(columns: Mapping[str, Any]) -> Any:
     """A pandas DataFrame, or without pandas a dict of lists."""
-    try:
-        import pandas
-    except ImportError:
+    pandas = pandas_if_installed()
+    if pandas is None:
         return {name: list(column) for name, column in columns.items()}
     return pandas.DataFrame(columns)

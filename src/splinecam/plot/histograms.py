@@ -12,7 +12,7 @@ import numpy as np
 
 from splinecam._util.tolerances import EPS
 from splinecam.analysis.comparison import by_name
-from splinecam.analysis.measures import table
+from splinecam.analysis.measures import table_columns
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import SplineCamError
 from splinecam.plot.arrays import Floats, to_numpy, weighted_quantiles
@@ -98,7 +98,7 @@ def _read(part: PartitionData, names: list[str]) -> dict[str, Floats]:
     """The wanted columns of a partition's table, (F,) each."""
     if not hasattr(part, "areas"):
         raise TypeError(f"give partitions, not {type(part).__name__}")
-    found = table(part, full=any(name.endswith("_full") for name in names))
+    found = table_columns(part, full=any(name.endswith("_full") for name in names))
     missing = [name for name in names if name not in found]
     if missing:
         raise SplineCamError(

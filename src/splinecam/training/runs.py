@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 import numpy as np
 
 from splinecam._partition import Partition, load
+from splinecam._util.optional import pandas_if_installed
 from splinecam.errors import SplineCamError
 from splinecam.plot.arrays import Floats
 from splinecam.plot.bands import Band, is_wide, plot_bands, style_chart
@@ -166,9 +167,8 @@ class Run(Sequence[Snapshot]):
         rows = [{**each.scalars, **around_means(each)} for each in self.snapshots]
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {name: [row.get(name, math.nan) for row in rows] for name in names}
-        try:
-            import pandas
-        except ImportError:
+        pandas = pandas_if_installed()
+        if pandas is None:
             return {"step": self.steps, **columns}
         return pandas.DataFrame(columns, index=pandas.Index(self.steps, name="step"))
 

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.colors import Colormap, LogNorm, Normalize, TwoSlopeNorm, is_color_like, to_rgb
 from torch import Tensor
 
-from splinecam.analysis.measures import table
+from splinecam.analysis.measures import table_columns
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.arrays import Floats, Pixels, to_numpy
 from splinecam.plot.cell_image import CellColors
@@ -72,7 +72,7 @@ def coloring_of(
     check_name(name, options)
     if not _is_column(name):
         return color_regions(part, name, chosen)
-    columns = part._remembered("table", None, lambda: table(part))
+    columns = part._remembered("table", None, lambda: table_columns(part))
     if name not in columns:
         raise RequestError(f"There is no colouring {name[:60]!r}: the table has no such column.")
     numbers = np.asarray(columns[name], np.float64)
