@@ -399,7 +399,7 @@ def test_a_comparison_as_other_tables(flat: sc.Partition, deep: sc.Partition):
     assert isinstance(found, Comparison)
     assert found.to_dict()["a_1 & b"] == {"NR": len(flat), "area.std": flat.stats()["area.std"]}
     first, rule, *rows = found.to_markdown().splitlines()
-    assert first.replace(" ", "") == r"||a_1&b|c\|d<e>|"
+    assert first.replace(" ", "") == r"||a_1&amp;b|c\|d&lt;e&gt;|"
     assert set(rule) == {"|", ":", "-"}
     assert len({len(line) for line in (first, rule, *rows)}) == 1
     assert rows[0].split() == ["|", "NR", "|", f"{len(flat):,}", "|", f"{len(deep):,}", "|"]

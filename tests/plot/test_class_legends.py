@@ -42,7 +42,7 @@ def test_pictures_use_the_names_of_the_partition(part: sc.Partition) -> None:
     (both,) = legends(part.plot(points=x, labels=["horse", "cat", "dog", "cat"]))
     assert both == list(NAMES)
     ax = part.decision_boundary().plot(each=True)
-    assert all(set(text.split(" | ")) <= set(NAMES) for text in legends(ax)[0])
+    assert all(set(text.split(" $|$ ")) <= set(NAMES) for text in legends(ax)[0])
     with pytest.raises(ValueError, match="'cow' is not among the names"):
         part.plot(points=x, labels=["cow"] * 4)
 
@@ -54,7 +54,7 @@ def test_samples_of_a_boundary_use_the_names_of_the_partition() -> None:
     images = sc.partition(model, domain, names=NAMES, progress=False)
     figure = images.decision_boundary().plot_samples(5)
     titles = {text.get_text() for text in figure.axes[0].texts}
-    assert all(set(title.split(" | ")) <= set(NAMES) for title in titles)
+    assert all(set(title.split(" $|$ ")) <= set(NAMES) for title in titles)
     assert titles
 
 

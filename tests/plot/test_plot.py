@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.axes import Axes
+from matplotlib.legend import Legend
 from torch import nn
 
 import splinecam as sc
 from splinecam.plot import plot
+from splinecam.plot.decorations import add_legend
+from splinecam.plot.figures import written
 
 matplotlib.use("Agg")
 
@@ -300,7 +303,7 @@ def test_outputs_before_a_sigmoid_are_logits() -> None:
     model = nn.Sequential(network(1), nn.Sigmoid())
     part = sc.partition(model, sc.Domain.box(-2, 2), device="cpu", progress=False)
     names = [text.get_text() for text in legends_of(part.plot())[0].get_texts()]
-    assert names == ["logit ≤ 0", "logit > 0"]
+    assert names == [r"logit $\leq$ 0", "logit $>$ 0"]
     assert part.plot(color="output").child_axes[0].get_ylabel() == "logit"
 
 
@@ -348,7 +351,7 @@ def test_axes_of_each_kind(part: sc.Partition) -> None:
     scale, ticks, off = (part.plot(axes=kind) for kind in ("scale", "ticks", "off"))
     assert [bool(ax.findobj(ScaleBar)) for ax in (scale, ticks, off)] == [True, False, False]
     assert [ax.axison for ax in (scale, ticks, off)] == [True, True, False]
-    assert (ticks.get_xlabel(), ticks.get_ylabel()) == ("x₁", "x₂")
+    assert (ticks.get_xlabel(), ticks.get_ylabel()) == ("$x_{1}$", "$x_{2}$")
     around = sc.Domain.around(torch.zeros(5), side=2.0)
     other = sc.partition(nn.Linear(5, 1), around, device="cpu", progress=False)
     assert other.plot(axes="ticks").get_xlabel() == "u"
@@ -570,3 +573,44 @@ def test_one_colour_for_all(part: sc.Partition) -> None:
     image = image_of(plot(part, color="white", boundary=False))
     assert np.allclose(image.fill.colors, 1)
     assert not image_of(plot(part, color="none")).fill.colors[:, 3].any()
+
+
+# -- fonts ----------------------------------------------------------------------------------------
+
+
+def test_labels_in_a_font_without_signs() -> None:
+    import matplotlib.pyplot as plt
+
+    model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+    tiny = sc.partition(model, sc.Domain.box(-1e-7, 1e-7), progress=False)
+    plain = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
+    font = {"font.family": "cmr10", "axes.formatter.use_mathtext": True}
+    # A sign that is missing from the font is a warning, which is an error here.
+    with plt.rc_context(font):
+        for ax in (plain.plot(axes="ticks"), plain.plot(color="slope"), tiny.plot()):
+            ax.figure.canvas.draw()
+            plt.close(ax.figure)
+
+
+def test_labels_for_latex() -> None:
+    import matplotlib.pyplot as plt
+
+    model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2))
+    names = ["width_1 & 50%", r"$\alpha_1$"]
+    part = sc.partition(model, sc.Domain.box(-1, 1), names=names, progress=False)
+    with plt.rc_context({"text.usetex": True}):
+        assert written("width_1 & 50%") == r"width\_1 \& 50\%"
+        assert written("5 $") == r"5 \$"
+        assert written(r"$\alpha_1$") == r"$\alpha_1$"  # what the user means as a formula
+        assert written("a > 0") == "a $>$ 0"
+        canvas = plt.figure().add_subplot()
+        canvas.set_axis_off()  # so that no LaTeX is needed
+        add_legend(canvas, [(name, "red") for name in part.names or ()])
+        (legend,) = (each for each in canvas.get_children() if isinstance(each, Legend))
+        assert [text.get_text() for text in legend.get_texts()] == [
+            r"width\_1 \& 50\%",
+            r"$\alpha_1$",
+        ]
+        plt.close(canvas.figure)
+    assert written("width_1 & 50%") == "width_1 & 50%"
+    assert written("5 $ > 4") == r"5 \$ $>$ 4"  # mathtext shows a dollar

@@ -76,7 +76,7 @@ def test_each_pair_and_each_unit_has_its_colour(part: sc.Partition) -> None:
     boundary = part.decision_boundary()
     ax = boundary.plot(each=True)
     names = [text.get_text() for text in ax.findobj(Legend)[0].get_texts()]
-    assert names == [f"{i} | {j}" for i, j in boundary.pairs()]
+    assert names == [f"{i} $|$ {j}" for i, j in boundary.pairs()]
     curves = part.neurons(layer="1")
     ax = curves.plot(each=True, legend=False)
     assert not ax.findobj(Legend)

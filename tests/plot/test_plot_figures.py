@@ -320,7 +320,7 @@ def test_samples_tie_in_the_two_classes_of_their_titles(pictures: sc.Partition) 
     for image, text in zip(ax.images, ax.texts, strict=True):
         x = torch.tensor(np.asarray(image.get_array()) * 2 * wide - wide)
         out = pictures.model(x[None])[0].detach()
-        i, j = map(int, text.get_text().split(" | "))
+        i, j = map(int, text.get_text().split(" $|$ "))
         assert i < j
         assert float(out[i]) == pytest.approx(float(out[j]), abs=1e-6)
         assert float(out.max()) == pytest.approx(float(out[i]), abs=1e-6)
@@ -332,7 +332,7 @@ def test_samples_tie_in_the_two_classes_of_their_titles(pictures: sc.Partition) 
 def test_samples_by_name_level_and_unit(pictures: sc.Partition) -> None:
     seed = torch.Generator().manual_seed(0)
     named = pictures.decision_boundary().plot_samples(3, names=list("abcd"), generator=seed)
-    assert all(set(t.get_text()) <= set("abcd | ") for t in named.axes[0].texts)
+    assert all(set(t.get_text()) <= set("abcd $|$ ") for t in named.axes[0].texts)
     level = float(pictures.values[:, 0].median())
     levels = pictures.level_set([level], output=0).plot_samples(2)
     assert [t.get_text() for t in levels.axes[0].texts] == [f"{level:.4g}"] * 2

@@ -207,7 +207,7 @@ def test_slices_lie_where_their_planes_are(slices: list[sc.Partition]) -> None:
     assert np.isclose(line, cell).any(1).all()
     values = slices[0].model(torch.tensor(items.points[items.corners[items.rank == 2, :2]]))
     assert float(values.detach().abs().max()) < 1e-9
-    assert [ax.get_xlabel(), ax.get_ylabel(), ax.get_zlabel()] == ["x₁", "x₂", "x₃"]
+    assert [ax.get_xlabel(), ax.get_ylabel(), ax.get_zlabel()] == ["$x_{1}$", "$x_{2}$", "$x_{3}$"]
 
 
 def test_slices_are_coloured_and_let_others_shine_through(slices: list[sc.Partition]) -> None:

@@ -265,7 +265,7 @@ def test_names_of_the_plane_are_those_of_flat_pictures(single: sc.Partition) -> 
     for part in (single, sc.partition(single.model, around, progress=False)):
         flat, ax = part.plot(axes="ticks"), part.plot_surface()
         assert (ax.get_xlabel(), ax.get_ylabel()) == (flat.get_xlabel(), flat.get_ylabel())
-    assert single.plot_surface().get_xlabel() == "x₁"
+    assert single.plot_surface().get_xlabel() == "$x_{1}$"
     assert ax.get_xlabel() == "u"
 
 

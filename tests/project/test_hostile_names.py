@@ -18,7 +18,7 @@ import splinecam as sc
 from splinecam.cli import main
 from splinecam.grids.result import Grid
 from splinecam.plot import plot_histograms
-from splinecam.plot.figures import verbatim
+from splinecam.plot.figures import written
 from splinecam.training.movies import Movie
 
 HOSTILE = (
@@ -117,11 +117,9 @@ def test_pages(part: sc.Partition, tmp_path: Path) -> None:
     assert is_plain(
         text, "html head meta title style body main h1 h2 section noscript p div script link"
     )
-    sc.movie({HOSTILE: part, "b": part}, tmp_path / "a.html", dpi=30, progress=False)
+    sc.movie({HOSTILE: part, "b": part}, tmp_path / "a.html", progress=False)
     text = (tmp_path / "a.html").read_text()
-    assert Tags(text).tags.count("img") == 1
-    assert not ATTRIBUTES & set(Tags(text).attributes)
-    assert text.count("</script>") == 1
+    assert is_plain(text, "html head meta title style body main h1 h2 p div script")
 
 
 def test_markdown_and_latex(part: sc.Partition) -> None:
@@ -158,12 +156,13 @@ def test_pictures(drawn: Callable[[sc.Partition], Any], small: sc.Partition) -> 
     plt.close("all")
     tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(file.getvalue()).iter()}
     assert not tags & {"img", "script"}
-    assert b"&lt;b onload=x&gt;$" in file.getvalue()
+    assert b"onload=x" in file.getvalue().replace(b" ", b"")
 
 
-def test_formulas_are_not_read() -> None:
+def test_formulas_that_cannot_be_read_are_shown_letter_by_letter() -> None:
     figure = plt.figure()
-    text = figure.text(0, 0, verbatim(r"a $\frac{$ \$ $x$"))
+    assert written(r"$\alpha_1$") == r"$\alpha_1$"
+    text = figure.text(0, 0, written(r"a $\frac{$ \$ $x$"))
     figure.canvas.draw()
     assert text.get_window_extent().width > 0
     plt.close(figure)

@@ -106,7 +106,7 @@ def test_without_ffmpeg_an_error_says_what_to_do(
 ):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(sc.SplineCamError, match=r"splinecam\[movie\].*\.gif or \.html"):
+    with pytest.raises(sc.SplineCamError, match=r"\.gif or \.html.*splinecam\[movie\]"):
         sc.movie(parts, tmp_path / "training.mp4", progress=False)
     assert not list(tmp_path.iterdir())
 

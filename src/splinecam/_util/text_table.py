@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["TextTable", "harmless", "number_text"]
+__all__ = ["TextTable", "harmless", "latex_text", "number_text"]
 
 # The characters that LaTeX interprets, and how they are written.
 _LATEX = str.maketrans(
@@ -22,6 +22,17 @@ _LATEX = str.maketrans(
 _MARKDOWN = str.maketrans({character: f"\\{character}" for character in "\\|`*[]!"})
 # Commands to terminals, letters that change the direction of others, and broken ones.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def latex_text(text: str) -> str:
+    r"""Text as LaTeX source.
+
+    >>> latex_text("width_1 (%)")
+    'width\\_1 (\\%)'
+    """
+    return text.translate(_LATEX)
+
+
 _LEFT = "text-align:left"
 _LINE = 80  # characters
 
@@ -102,7 +113,7 @@ class TextTable:
         \end{tabular}
         """
         head, *rows = (
-            " & ".join(_one_line(x).translate(_LATEX) for x in (label, *cells)) + r" \\"
+            " & ".join(latex_text(_one_line(x)) for x in (label, *cells)) + r" \\"
             for label, cells in ((self.title, self.columns), *self.rows)
         )
         begin = rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}"

@@ -14,7 +14,7 @@ from splinecam._util.optional import pandas_if_installed
 from splinecam._util.text_table import TextTable
 from splinecam.grids.checkpoints import Label
 from splinecam.plot.bands import plot_bands
-from splinecam.plot.figures import given_axes, new_figure, verbatim
+from splinecam.plot.figures import given_axes, new_figure, written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,12 +147,12 @@ class Grid:
         panels = _panels(len(wanted)) if axes is None else given_axes(axes, len(wanted))
         options: Any = {"band": band, "log": log, "xlabel": xlabel}
         for ax, name in zip(panels, wanted, strict=True):
-            words = _WORDS.get(name, verbatim(name.replace("_", " ")))
+            words = _WORDS.get(name, written(name.replace("_", " ")))
             groups = {group: self.values(name, group) for group in self.groups}
             shown = groups if list(groups) != [""] else groups[""]
             plot_bands(np.array(at, np.float64), shown, ax=ax, ylabel=words, **options)
             if not numeric:
-                ax.set_xticks(list(at), [verbatim(str(label)) for label in self.checkpoints])
+                ax.set_xticks(list(at), [written(str(label)) for label in self.checkpoints])
         figure: Any = panels[0].get_figure()
         return figure  # type: ignore[no-any-return]
 

@@ -15,7 +15,7 @@ from mpl_toolkits.mplot3d import Axes3D, proj3d
 from splinecam.plot.arrays import Floats
 from splinecam.plot.colors import Coloring
 from splinecam.plot.decorations import add_colorbar, add_legend
-from splinecam.plot.figures import new_figure
+from splinecam.plot.figures import new_figure, written
 from splinecam.plot.palette import text_color, tick_colors
 from splinecam.plot.scene import Scene
 
@@ -168,7 +168,7 @@ def label_axes(
     ink = text_color(ax.figure, "axes.labelcolor")
     ax.patch.set_visible(False)  # a square that labels overhang, before what is below the axes
     for axis, label, color in zip((ax.xaxis, ax.yaxis, ax.zaxis), names, colors, strict=True):
-        axis.set_label_text(label, fontsize=size + 1, color=ink)
+        axis.set_label_text(written(label), fontsize=size + 1, color=ink)
         axis.set_tick_params(labelsize=size, labelcolor=color, color=_GREY)
         axis.get_offset_text().set(size=size, color=color)
         axis.get_major_locator().set_params(nbins=5 if size == _SMALL else 4)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from splinecam.plot.arrays import Floats, to_numpy
-from splinecam.plot.figures import flat_axes, new_figure, plain_spines, require_matplotlib, verbatim
+from splinecam.plot.figures import flat_axes, new_figure, plain_spines, require_matplotlib, written
 from splinecam.plot.palette import CLASSES, GREY, text_color
 
 if TYPE_CHECKING:
@@ -190,8 +190,7 @@ def _checked(x: Any, values: Any) -> tuple[Floats, dict[str, Floats]]:
 def _label(name: str, numbers: Floats) -> str:
     """The name of a group with the number of its points, for a legend."""
     last = numbers[np.isfinite(numbers).any(1)][-1]
-    name = verbatim(name)
-    return f"{name} ({np.isfinite(last).sum()})" if numbers.shape[1] > 1 else name
+    return written(f"{name} ({np.isfinite(last).sum()})" if numbers.shape[1] > 1 else name)
 
 
 def _new_axes() -> Axes:
@@ -200,8 +199,8 @@ def _new_axes() -> Axes:
 
 def _finish(ax: Axes, groups: Mapping[str, Any], xlabel: str, ylabel: str) -> None:
     """Add the names of the axes, and a legend above them if the groups have names."""
-    ax.set_xlabel(xlabel, fontsize=9)
-    ax.set_ylabel(ylabel, fontsize=9)
+    ax.set_xlabel(written(xlabel), fontsize=9)
+    ax.set_ylabel(written(ylabel), fontsize=9)
     if any(groups):
         space: Any = {"borderpad": 0.2, "handlelength": 2.4, "columnspacing": 1.4}
         look: Any = {"frameon": False, "fontsize": 8.5, "labelcolor": text_color(ax.figure)}

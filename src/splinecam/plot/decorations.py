@@ -19,7 +19,7 @@ from matplotlib.transforms import IdentityTransform
 
 from splinecam.geometry.domain import Domain
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.figures import is_input_plane, sliced_features, verbatim
+from splinecam.plot.figures import is_input_plane, sliced_features, written
 from splinecam.plot.lines import figure_of
 from splinecam.plot.palette import background, ink_on, text_color, tick_colors
 from splinecam.plot.scale_bar import PLAIN, ScaleBar, letters, scale_of
@@ -96,8 +96,8 @@ def _set_ticks(ax: Axes, domain: Domain) -> None:
     ax.ticklabel_format(useOffset=True, scilimits=(-3, 4))
     color = text_color(ax.figure, "axes.labelcolor")
     first, second = axis_names(domain)
-    ax.set_xlabel(first, fontsize=size + 1, color=color)
-    ax.set_ylabel(second, fontsize=size + 1, color=color)
+    ax.set_xlabel(written(first), fontsize=size + 1, color=color)
+    ax.set_ylabel(written(second), fontsize=size + 1, color=color)
 
 
 def axis_names(domain: Domain) -> tuple[str, str]:
@@ -189,7 +189,7 @@ def add_colorbar(
     beside.set_axes_locator(place)
     style: Any = {"extendfrac": 0.025, "orientation": "horizontal" if below else "vertical"}
     bar = ax.figure.colorbar(mappable, cax=beside, extend=extend, **style)
-    bar.set_label(label, size=size + 0.5, color=text_color(ax.figure, "axes.labelcolor"))
+    bar.set_label(written(label), size=size + 0.5, color=text_color(ax.figure, "axes.labelcolor"))
     axis = beside.xaxis if below else beside.yaxis
     _color_ticks(ax, axis)
     beside.grid(False, which="both")
@@ -240,7 +240,7 @@ def add_legend(
         else Patch(facecolor=color, edgecolor=ink, linewidth=0.4)
         for _, color in entries
     ]
-    names = [verbatim(name) for name, _ in entries]
+    names = [written(name) for name, _ in entries]
     size, (wide, high) = _letters(ax), picture_size(ax)
     longest = max(map(len, names), default=0)
     columns = max(1, min(len(names), int(wide / (size * (3 + 0.6 * longest)))))
@@ -250,9 +250,9 @@ def add_legend(
     legend = SideLegend(
         SidePlace(ax, below, size),
         handles,
-        names,
+        [written(name) for name in names],
         curves=curves,
-        title=title or None,
+        title=written(title) or None,
         ncols=columns,
         fontsize=size,
         title_fontsize=size,

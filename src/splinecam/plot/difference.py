@@ -55,7 +55,7 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
     >>> a, b = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)
     >>> ax = sc.difference(a, b, sc.Domain.box(-1, 1), progress=False).plot(axes="ticks")
     >>> ax.get_xlabel()
-    'x₁'
+    '$x_{1}$'
     """
     require_matplotlib()
     from splinecam.plot import picture

@@ -6,13 +6,14 @@ of the cell. A function that makes a figure with pyplot and returns it would sho
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from splinecam._util.optional import optional
-from splinecam._util.text_table import harmless
+from splinecam._util.text_table import harmless, latex_text
 from splinecam.geometry.domain import Domain
 
 if TYPE_CHECKING:
@@ -30,8 +31,54 @@ __all__ = [
     "require_matplotlib",
     "shown_once",
     "sliced_features",
-    "verbatim",
+    "written",
 ]
+
+# What many fonts, among them cmr10, lack: mathtext and LaTeX draw it by fonts of their own.
+_MATH = re.compile(r"‖A‖|x([₀-₉]+)|(?:(\d)×)?10([⁻⁰¹²³⁴-⁹]+)|[≤<>|]")
+_SIGNS = {"‖A‖": r"\|A\|", "≤": r"\leq"}
+_DIGITS = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789-0123456789")
+
+
+def written(text: str) -> str:
+    r"""Text for matplotlib that looks the same in any font, and with LaTeX (``text.usetex``).
+
+    Signs and indices become formulas, and what LaTeX would interpret is escaped. Text with a
+    formula of the user's own stays as it is, if matplotlib can read it.
+
+    >>> written("slope ‖A‖"), written("x₁₂"), written("2×10⁻⁶"), written("a_1")
+    ('slope $\\|A\\|$', '$x_{12}$', '$2\\times10^{-6}$', 'a_1')
+    """
+    import matplotlib
+
+    text = harmless(text)
+    if text.count("$") > 1 and _has_formula(text):
+        return text
+    latex, done, parts = matplotlib.rcParams["text.usetex"], 0, []
+    for found in _MATH.finditer(text):
+        index, factor, power = found.groups()
+        formula = _SIGNS.get(found[0], found[0])
+        if index:
+            formula = f"x_{{{index.translate(_DIGITS)}}}"
+        elif power:
+            start = rf"{factor}\times" if factor else ""
+            formula = f"{start}10^{{{power.translate(_DIGITS)}}}"
+        parts += [text[done : found.start()], f"${formula}$"]
+        done = found.end()
+    parts.append(text[done:])
+    parts[::2] = [latex_text(x) if latex else x.replace("$", r"\$") for x in parts[::2]]
+    return "".join(parts)
+
+
+def _has_formula(text: str) -> bool:
+    """Whether a text with dollars is one that matplotlib can draw."""
+    from matplotlib.mathtext import MathTextParser
+
+    try:
+        MathTextParser("path").parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def require_matplotlib() -> None:
@@ -87,15 +134,6 @@ def new_axes(domain: Domain | None = None, *, width: float = 6.0) -> Axes:
         aspect = float(extent[1] / extent[0])
     height = min(max(aspect * width, width / 4), 2 * width)
     return new_figure(figsize=(width, height), layout="compressed").add_subplot()
-
-
-def verbatim(name: str) -> str:
-    r"""A name as matplotlib draws it letter by letter: dollars begin no formula.
-
-    >>> print(verbatim("a$_1$"))
-    a\$_1\$
-    """
-    return harmless(name).replace("$", r"\$")
 
 
 def flat_axes(ax: Any) -> Axes:

@@ -22,7 +22,7 @@ from splinecam.plot.figures import (
     plain_spines,
     require_matplotlib,
     shown_once,
-    verbatim,
+    written,
 )
 from splinecam.plot.palette import CLASSES, GREY, INK, background, ink_on, rgb, text_color
 
@@ -191,8 +191,15 @@ def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floa
     heights, aside = bars.count(values, weight)
     middle, ordered = _median(values, weight), bars.column != "class"
     ax.stairs(heights, bars.edges, fill=True, color=color, alpha=0.12 if name else 0.35)
-    text = (f"{verbatim(name)}: {middle:.3g}" if ordered else verbatim(name)) if name else None
-    ax.stairs(heights, bars.edges, color=color, linewidth=1.3, linestyle=dash, label=text)
+    text = (f"{name}: {middle:.3g}" if ordered else name) if name else None
+    ax.stairs(
+        heights,
+        bars.edges,
+        color=color,
+        linewidth=1.3,
+        linestyle=dash,
+        label=text and written(text),
+    )
     if ordered and middle > bars.floor:
         ax.axvline(middle, color=color, linewidth=0.9, linestyle=(0, (4, 2)), alpha=0.9)
     if ordered and not name:
@@ -200,7 +207,7 @@ def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floa
     if aside:
         amount = f"{aside:.2g} %" if name else f"{aside:,.0f}"
         note, height = f"at 0: {amount}", 0.93 - 0.09 * len(ax.texts)
-        ax.text(0.03, height, note, transform=ax.transAxes, fontsize=7, color=color)
+        ax.text(0.03, height, written(note), transform=ax.transAxes, fontsize=7, color=color)
 
 
 def _describe(ax: Axes, bars: _Bins, *, by_area: bool, shares: bool) -> None:
@@ -213,7 +220,7 @@ def _describe(ax: Axes, bars: _Bins, *, by_area: bool, shares: bool) -> None:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     counted = "area" if by_area else "regions"
     ax.set_xlabel(_LABELS.get(bars.column, bars.column.replace("_", " ")), fontsize=9)
-    ax.set_ylabel(f"{counted} (%)" if shares else counted, fontsize=9)
+    ax.set_ylabel(written(f"{counted} (%)" if shares else counted), fontsize=9)
     plain_spines(ax, GREY)
     named = len(ax.get_legend_handles_labels()[0])
     ax.margins(x=0.02, y=0.05 + 0.06 * named)  # the legend needs room

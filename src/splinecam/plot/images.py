@@ -15,7 +15,7 @@ from splinecam.analysis.curves import Curves
 from splinecam.analysis.sampling import sample_segments
 from splinecam.errors import SplineCamError
 from splinecam.plot.arrays import Floats, to_numpy
-from splinecam.plot.figures import new_figure, require_matplotlib, shown_once, verbatim
+from splinecam.plot.figures import new_figure, require_matplotlib, shown_once, written
 from splinecam.plot.palette import text_color
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def image_grid(
         top = _MARGIN + k // across * step[1] + head
         box = (left, left + size, top + tall, top)
         ax.imshow(scale[k], cmap=cmap, vmin=0, vmax=1, extent=box, aspect="auto")
-        ax.text(left + size / 2, top - 0.25 * head, names[k], size=font, color=ink, ha="center")
+        ax.text(
+            left + size / 2, top - 0.25 * head, written(names[k]), size=font, color=ink, ha="center"
+        )
     ax.set(xlim=(0, total[0]), ylim=(total[1], 0), aspect="auto" if alone else "equal")
     return cast("Figure | SubFigure", shown_once(ax.figure))
 
@@ -115,7 +117,7 @@ def plot_samples(
     uv, segment = sample_segments(curves, n, generator)
     label, order = torch.sort(curves.label[segment], stable=True)
     made = part.inputs(uv[order], dtype=torch.float64).cpu()
-    headings = [verbatim(_heading(curves, k, names)) for k in label.tolist()] if titles else None
+    headings = [written(_heading(curves, k, names)) for k in label.tolist()] if titles else None
     if style.get("limits") is None:
         style["limits"] = sample_limits(made.numpy(), to_numpy(part.domain.origin))
     return image_grid(made, shape=shape, titles=headings, **style)

@@ -15,7 +15,7 @@ from splinecam.analysis.layers import layer_index, regions_by_layer
 from splinecam.analysis.neurons import neurons
 from splinecam.analysis.partition_data import PartitionData
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.figures import new_figure, require_matplotlib, verbatim
+from splinecam.plot.figures import new_figure, require_matplotlib, written
 from splinecam.plot.palette import HIGHLIGHT, background, ink_on, text_color
 from splinecam.plot.regions import plot
 
@@ -75,7 +75,7 @@ def plot_layers(
     curves = [_curve(part, *each) for each in zip(shown, units, strict=True)]
     counts = regions_by_layer(part)
     titles = [
-        verbatim(_title(part, *each, counts)) for each in zip(shown, units, curves, strict=True)
+        written(_title(part, *each, counts)) for each in zip(shown, units, curves, strict=True)
     ]
     titles += [f"all layers\n{_regions(len(part))}"] * whole
     figure = _new_panels(part, titles, _columns(columns, len(titles)), size)
@@ -175,7 +175,7 @@ def _new_panels(part: PartitionData, titles: list[str], columns: int, size: floa
     for k, title in enumerate(titles):
         ax = figure.add_subplot(rows, columns, k + 1)
         set_frame(ax, part.domain, "off")
-        ax.set_title(title, fontsize=font, color=text_color(figure), pad=72 * _GAP)
+        ax.set_title(written(title), fontsize=font, color=text_color(figure), pad=72 * _GAP)
     view = figure.axes[0].viewLim
     high = wide * view.height / view.width + 2 * _LINE * font / 72 + _GAP + 2 * _PAD
     figure.set_size_inches(columns * size, rows * high)

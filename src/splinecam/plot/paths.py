@@ -10,7 +10,7 @@ import numpy as np
 from splinecam.analysis.path_partition import PathPartition
 from splinecam.analysis.pieces import output_number
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.figures import flat_axes, new_figure, plain_spines, require_matplotlib, verbatim
+from splinecam.plot.figures import flat_axes, new_figure, plain_spines, require_matplotlib, written
 from splinecam.plot.palette import GREY, class_palette, text_color
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def plot_path(
         own = {
             "color": colors[k if count > 1 else 0],
             "linewidth": 1.6,
-            "label": verbatim(name),
+            "label": written(name),
             **style,
         }
         ax.plot(distance, values[:, k], **own)

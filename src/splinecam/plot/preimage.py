@@ -43,7 +43,7 @@ def plot_preimage(
     >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
     >>> ax = part.preimage([[1.0, 1.0]], [1.0]).plot(fill="white", axes="ticks")
     >>> ax.get_xlabel()
-    'x₁'
+    '$x_{1}$'
     """
     require_matplotlib()
     from splinecam.plot.decorations import clip_to

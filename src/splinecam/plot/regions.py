@@ -77,7 +77,7 @@ def plot(  # noqa: PLR0913 - the options of a picture, each given by its name
     >>> part = sc.partition(torch.nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)
     >>> ax = part.plot(color="slope", axes="ticks")
     >>> ax.get_xlabel()
-    'x₁'
+    '$x_{1}$'
     """
     require_matplotlib()
     from splinecam.plot import picture

@@ -14,6 +14,7 @@ from matplotlib.patheffects import Normal, Stroke, withStroke
 from matplotlib.transforms import Bbox
 
 from splinecam.plot.cell_image import ink_over
+from splinecam.plot.figures import written
 from splinecam.plot.lines import figure_of
 from splinecam.plot.palette import INK, PAPER, background
 
@@ -104,7 +105,7 @@ class ScaleBar(AnchoredOffsetbox):
         area.add_artist(line)
         effects = [withStroke(linewidth=2.4 * scale, **halo)]
         style = {"size": letters(span), "color": ink, "path_effects": effects}
-        text = TextArea(short_number(self.length), textprops=style)
+        text = TextArea(written(short_number(self.length)), textprops=style)
         packed = VPacker(children=[text, area], align="center", pad=0, sep=2.5 * scale)
         self.set_child(packed)
         packed.set_figure(self.figure)

@@ -53,7 +53,7 @@ def plot_slices(
     >>> parts = [sc.partition(model, sc.Domain.polygon(each)) for each in (level, upright)]
     >>> ax = sc.plot.plot_slices(parts)
     >>> ax.get_zlabel()
-    'x₃'
+    '$x_{3}$'
     """
     require_matplotlib()
     from splinecam.plot.colors import ColorOptions

@@ -20,7 +20,7 @@ from splinecam.geometry.domain import Domain
 from splinecam.plot.arrays import Pixels
 from splinecam.plot.colors import Coloring, ColorOptions, beyond, color_regions
 from splinecam.plot.decorations import fit_figure
-from splinecam.plot.figures import verbatim
+from splinecam.plot.figures import written
 from splinecam.plot.palette import text_color
 from splinecam.plot.regions import default_color, plot
 from splinecam.plot.side_layout import SideLegend
@@ -84,7 +84,7 @@ class FrameRenderer:
         for artist in _content(stage.ax):
             artist.remove()
         self._plot(part, stage.ax, **stage.plain)
-        stage.title.set_text(verbatim(title))
+        stage.title.set_text(written(title))
         renderer = stage.canvas.get_renderer()
         pixels = np.asarray(renderer.buffer_rgba())
         pixels[:] = stage.background

@@ -15,7 +15,7 @@ from splinecam._util.optional import pandas_if_installed
 from splinecam.errors import SplineCamError
 from splinecam.plot.arrays import Floats
 from splinecam.plot.bands import Band, is_wide, plot_bands, style_chart
-from splinecam.plot.figures import given_axes, require_matplotlib, verbatim
+from splinecam.plot.figures import given_axes, require_matplotlib, written
 from splinecam.plot.palette import CLASSES, text_color
 
 if TYPE_CHECKING:
@@ -81,12 +81,12 @@ def plot_run(
     for ax, name in zip(panels[1:], names, strict=True):
         values = _column(run, name)
         ax.plot(at, values, color=text_color(ax.figure), linewidth=1.2)
-        ax.set_ylabel(verbatim(name.replace("_", " ")), fontsize=9)
+        ax.set_ylabel(written(name.replace("_", " ")), fontsize=9)
         if is_wide(values):
             ax.set_yscale("log")
     for ax in panels:
         style_chart(ax, at)
-    panels[-1].set_xlabel(verbatim(x.replace("_", " ")), fontsize=9)
+    panels[-1].set_xlabel(written(x.replace("_", " ")), fontsize=9)
     figure: Any = panels[0].get_figure()
     if axes is None:
         figure.align_ylabels(panels)
