@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from importing.onnx_files import DOUBLE, FLOAT, graph_model, node
+from importing.onnx_files import DOUBLE, FLOAT, LEARNING, graph_model, node
 
 
 @dataclass(frozen=True)
@@ -683,4 +683,37 @@ case(
     ("n", 2, 4, 4),
     w=f32(3, 2, 3, 3),
     v=f32(2, 3, 3, 3),
+)
+_OFFSETS, _SCALES = [0.5, -1.0, 2.0, 0.0], [2.0, 0.5, 1.0, -3.0]
+case("scaler", node("Scaler", "x", domain=LEARNING, offset=_OFFSETS, scale=_SCALES))
+case("scaler-one", node("Scaler", "x", domain=LEARNING, offset=[0.5], scale=[2.0]))
+case(
+    "linearregressor",
+    node(
+        "LinearRegressor",
+        "x",
+        domain=LEARNING,
+        coefficients=f32(8).tolist(),
+        intercepts=[1.0, -1.0],
+        targets=2,
+    ),
+)
+for _function in ("NONE", "LOGISTIC", "SOFTMAX"):
+    _scores = node(
+        "LinearClassifier",
+        "x",
+        "label s",
+        domain=LEARNING,
+        coefficients=f32(12).tolist(),
+        intercepts=[1.0, -1.0, 0.0],
+        classlabels_strings=["a", "b", "c"],
+        post_transform=_function,
+    )
+    case(f"linearclassifier-{_function.lower()}", [_scores, node("Identity", "s")])
+case("normalizer", [_scores, node("Normalizer", "s", domain=LEARNING, norm="L1")])
+case(
+    "probabilities-of-two",
+    [node("Sigmoid", "x", "p"), node("Sub", "one p", "q"), node("Concat", "q p", axis=1)],
+    ("n", 1),
+    one=np.float32([1.0]),
 )

@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+LEARNING = "ai.onnx.ml"
 FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 
 
@@ -33,6 +34,8 @@ def graph_model(
         [numpy_helper.from_array(np.asarray(v), k) for k, v in (constants or {}).items()],
     )
     imports = [helper.make_opsetid("", opset)]
+    if any(each.domain == LEARNING for each in nodes):
+        imports.append(helper.make_opsetid(LEARNING, 1))
     return helper.make_model(graph, opset_imports=imports, ir_version=8, **others)
 
 
@@ -82,6 +85,7 @@ __all__ = [
     "DOUBLE",
     "FLOAT",
     "INT64",
+    "LEARNING",
     "dense_file",
     "graph_model",
     "helper",

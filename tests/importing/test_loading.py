@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from torch import nn
 
 import splinecam as sc
-from importing.onnx_files import dense_file, graph_model, helper, node, reference, saved
+from importing.onnx_files import (
+    FLOAT,
+    LEARNING,
+    dense_file,
+    graph_model,
+    helper,
+    node,
+    reference,
+    saved,
+)
 from splinecam.viewer.subjects import session_of
 
 
@@ -110,3 +122,87 @@ def test_paths_for_models_elsewhere(tmp_path):
         part.attach("net.h5")
     (pane,) = session_of([path, domain]).panes
     assert pane is not None
+
+
+def classifier(zipped: bool, classes: Any, **others: Any) -> Any:
+    """What skl2onnx writes of a scaler and a perceptron with three classes."""
+    rng = np.random.default_rng(0)
+    constants = {"w": rng.normal(size=(2, 5)), "v": rng.normal(size=(5, 3))}
+    nodes = [
+        node("Scaler", "x", "a", domain=LEARNING, offset=[0.5, -0.5], scale=[2.0, 3.0]),
+        node("Cast", "a", "b", to=FLOAT),
+        node("MatMul", "b w", "c"),
+        node("Relu", "c", "d"),
+        node("MatMul", "d v", "e"),
+        node("Softmax", "e", "p", axis=1),
+        node("ArgMax", "p", "k", axis=1),
+        node("ArrayFeatureExtractor", "classes k", "l", domain=LEARNING),
+        node("Reshape", "l s", "label"),
+    ]
+    names = {"classlabels_strings": list(map(str, classes))}
+    nodes.append(
+        node("ZipMap", "p", "y", domain=LEARNING, **names) if zipped else node("Identity", "p")
+    )
+    given = {name: value.astype(np.float32) for name, value in constants.items()}
+    given |= {"classes": np.array(classes), "s": np.array([-1])}
+    model = graph_model(nodes, ("n", 2), outputs=("label", "y"), constants=given, **others)
+    strings = np.array(classes).dtype.kind == "U"
+    model.graph.output[0].type.tensor_type.elem_type = 8 if strings else 7
+    if zipped:
+        del model.graph.output[1:]
+        model.graph.output.append(
+            helper.make_value_info(
+                "y",
+                helper.make_sequence_type_proto(
+                    helper.make_map_type_proto(8, helper.make_tensor_type_proto(FLOAT, []))
+                ),
+            )
+        )
+    return model
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("classes", [["no", "maybe", "yes"], [3, 5, 7], [0, 1, 2]])
+def test_classifiers_of_scikit_learn(tmp_path: Path, zipped: bool, classes: Any) -> None:
+    path = saved(classifier(zipped, classes), tmp_path)
+    model = sc.load_model(path)
+    assert model.left_out == ("label",)
+    assert model.class_names == (None if 0 in classes else tuple(map(str, classes)))
+    x = np.random.default_rng(1).normal(size=(20, 2)).astype(np.float32)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    label, wanted = session.run(None, {"x": x})
+    found = model(torch.from_numpy(x))["y"]
+    if zipped:
+        wanted = np.array([[row[str(name)] for name in classes] for row in wanted])
+    assert np.abs(found.detach().numpy() - wanted).max() < 1e-6
+    part = sc.partition(path, sc.Domain.box(-2, 2), names=model.class_names, progress=False)
+    assert part.stripped == "softmax"
+    assert part.validate().ok
+    assert [classes[k] for k in found.argmax(1).tolist()] == label.tolist()
+    same = sc.partition(path, sc.Domain.box(-2, 2), output="y", progress=False)
+    assert len(same) == len(part)
+    with pytest.raises(sc.CaptureError, match=r"no output 'label': .*'y'"):
+        sc.partition(path, sc.Domain.box(-2, 2), output="label", progress=False)
+
+
+def test_files_without_any_output_that_can_be_read(tmp_path: Path) -> None:
+    model = classifier(False, ["a", "b", "c"])
+    del model.graph.output[1]
+    with pytest.raises(sc.UnsupportedOpError, match="ArgMax"):
+        sc.load_model(saved(model, tmp_path))
+    nodes = [node("Normalizer", "x", "a", domain=LEARNING, norm="L2"), node("Relu", "a")]
+    with pytest.raises(sc.UnsupportedOpError, match="normalise the data before"):
+        sc.load_model(saved(graph_model(nodes, ("n", 2)), tmp_path))
+    nodes = [node("Scaler", "x", domain=LEARNING, offset=[1.0, 2.0, 3.0], scale=[1.0])]
+    with pytest.raises(sc.UnsupportedOpError, match="one offset and one scale"):
+        sc.load_model(saved(graph_model(nodes, ("n", 2)), tmp_path))
+    nodes = [node("Scaler", "x", offset=[1.0], scale=[1.0])]  # of no domain
+    with pytest.raises(sc.UnsupportedOpError, match="another library"):
+        sc.load_model(saved(graph_model(nodes, ("n", 2)), tmp_path))
+
+
+def test_layers_that_nothing_needs_are_left_out(tmp_path: Path) -> None:
+    nodes = [node("Sigmoid", "x", "p"), node("Sub", "one p", "q"), node("Concat", "q p", axis=1)]
+    path = saved(graph_model(nodes, ("n", 1), constants={"one": np.float32(1)}), tmp_path)
+    kinds = [type(layer).__name__ for layer in sc.load_model(path).children()]
+    assert kinds == ["Call", "Softmax"]

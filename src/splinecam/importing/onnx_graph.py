@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,20 @@ from torch import Tensor
 from splinecam.errors import CaptureError, FileError, OffendingOp, UnsupportedOpError
 from splinecam.importing.onnx_file import damaged
 from splinecam.importing.onnx_nodes import Eager, Node, Refused, Value, Writer
-from splinecam.importing.onnx_rules import FOLDS, REJECTED, RULES
+from splinecam.importing.onnx_rules import FOLDS, LEARNING, REJECTED, RULES
 from splinecam.importing.onnx_tensors import MOST_ENTRIES, TensorReader
+from splinecam.network.ops.rejected import WINNER
 
-__all__ = ["Imported", "import_graph", "input_of"]
+__all__ = ["Imported", "class_names_in", "import_graph", "input_of"]
 
-_STANDARD = ("", "ai.onnx")
+_STANDARD, _LEARNING = ("", "ai.onnx"), "ai.onnx.ml"
 _FLOATING = {1: torch.float32, 10: torch.float32, 11: torch.float64, 16: torch.float32}
+_STRINGS = 8  # the type of tensors of texts
 _FINAL = ("Softmax", "LogSoftmax")
 # What may follow a final function: it is left out together with these.
 _FOLLOWERS = (
     *("Identity", "Dropout", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
-    *("Mul", "Div", "Add", "Sub", "Neg", "Log", "Exp"),
+    *("Mul", "Div", "Add", "Sub", "Neg", "Log", "Exp", "Normalizer"),
 )
 _ADVICE = (
     "\nAn operation that is not piecewise linear has to be replaced before the network is written "
@@ -37,10 +39,14 @@ _UNKNOWN = object()  # stands for results of nodes that cannot be imported
 
 @dataclass(frozen=True)
 class Imported:
-    """The layers of a graph, and the values that are its outputs, by name."""
+    """The layers of a graph, and the values that are its outputs, by name.
+
+    left_out: the names of outputs that cannot be imported, such as the label of a classifier.
+    """
 
     writer: Writer
     outputs: dict[str, Value]
+    left_out: tuple[str, ...] = ()
 
 
 def input_of(graph: Any, path: Path) -> Any:
@@ -67,24 +73,56 @@ def import_graph(
 ) -> Imported:
     """Import a graph for an input of a shape, with a batch of 1.
 
+    Outputs that cannot be imported are left out, if there are others.
+
     batch: the size of the batch that the file was written for, if it is a fixed one.
     """
-    importer = _Importer(graph, path, opset, shape, batch)
-    return importer.run()
+    outputs = _outputs_of(graph)
+    importer = _Importer(graph, path, opset, shape, batch, outputs)
+    try:
+        return importer.run()
+    except UnsupportedOpError:
+        kept = {k: v for k, v in outputs.items() if isinstance(importer.values.get(v), Value)}
+        if not 0 < len(kept) < len(outputs):
+            raise
+    found = _Importer(graph, path, opset, shape, batch, kept).run()
+    return replace(found, left_out=tuple(name for name in outputs if name not in kept))
+
+
+def _outputs_of(graph: Any) -> dict[str, str]:
+    """The values that are outputs, by the names of the outputs.
+
+    What ``ZipMap`` makes of the outputs of a classifier is a list of dicts by class; the values
+    are those that it is given.
+    """
+    zipped = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if (node.domain, node.op_type) == (_LEARNING, "ZipMap") and node.output and node.input
+    }
+    return {item.name: zipped.get(item.name, item.name) for item in graph.output}
 
 
 class _Importer:
     def __init__(
-        self, graph: Any, path: Path, opset: int, shape: tuple[int, ...], batch: int | None
+        self,
+        graph: Any,
+        path: Path,
+        opset: int,
+        shape: tuple[int, ...],
+        batch: int | None,
+        outputs: Mapping[str, str],
     ) -> None:
         self.graph, self.path, self.opset, self.batch = graph, path, opset, batch
+        self.outputs = outputs
         self.source = input_of(graph, path)
         self.read = TensorReader(path)
         self.offending: list[OffendingOp] = []
         self.made = 0  # entries of constants that nodes have made
-        self.nodes = _needed(graph, path)
+        self.nodes = _needed(graph, path, set(outputs.values()))
         self.uses = Counter(name for node in self.nodes for name in node.input)
-        self.uses.update(item.name for item in graph.output)
+        self.uses.update(outputs.values())
+        self.ends = self._ends()
         types = [tensor.data_type for tensor in graph.initializer]
         types.append(self.source.type.tensor_type.elem_type)
         self.dtype = torch.float64 if 11 in types else torch.float32
@@ -105,22 +143,23 @@ class _Importer:
         if self.offending:
             raise UnsupportedOpError(self.offending, _ADVICE)
         outputs = {}
-        for item in self.graph.output:
-            value = self._value(item.name)
+        for name, source in self.outputs.items():
+            value = self._value(source)
             if isinstance(value, Value):
                 if 0 in value.shape:
                     raise CaptureError(
-                        f"The output {item.name!r} of the network in {self.path} has the shape "
+                        f"The output {name!r} of the network in {self.path} has the shape "
                         f"{value.shape}: there are no numbers in it."
                     )
-                outputs[item.name] = self._returned(item.name, value)
-            elif len(self.graph.output) == 1:
+                outputs[name] = self._returned(name, value)
+            elif len(self.outputs) == 1:
                 raise CaptureError(
-                    f"The output {item.name!r} of the network in {self.path} does not depend on "
+                    f"The output {name!r} of the network in {self.path} does not depend on "
                     "its input: there is nothing to partition."
                 )
         if not outputs:
             raise CaptureError(f"No output of the network in {self.path} depends on its input.")
+        self.writer.prune({value.tensor for value in outputs.values()})
         return Imported(self.writer, outputs)
 
     def _outer(self, label: str, kind: str) -> Node:
@@ -138,7 +177,7 @@ class _Importer:
     def _import(self, proto: Any) -> None:
         kind, label = proto.op_type, proto.name or (proto.output[0] if proto.output else "")
         inputs = [self._value(name) for name in proto.input]
-        standard = proto.domain in _STANDARD
+        standard = proto.domain == _LEARNING if kind in LEARNING else proto.domain in _STANDARD
         known = standard and (kind in RULES or kind in FOLDS)
         results: Any = [_UNKNOWN] * len(proto.output)
         if any(item is _UNKNOWN for item in inputs):
@@ -152,13 +191,18 @@ class _Importer:
                 self._count(results)
             except Refused as error:
                 self._reject(label, kind, standard, str(error))
+        if any(
+            item is None and self.uses[name]
+            for name, item in zip(proto.output, results, strict=False)
+        ):
+            self._reject(label, kind, standard, WINNER)
         for item in inputs:  # another use of a product, so that it cannot take a bias
             if isinstance(item, Value) and item.tensor in self.writer.linear:
                 del self.writer.linear[item.tensor]
         for name, result in zip(proto.output, results, strict=False):
             if name and (name in self.values or name in self.constants):
                 raise damaged(self.path, f"the value {name!r} is made twice")
-            self.values[name] = result if name else None
+            self.values[name] = _UNKNOWN if name and result is None else result
 
     def _count(self, results: list[Any]) -> None:
         """Raise an error when constants that are not in the file become too many."""
@@ -174,6 +218,7 @@ class _Importer:
         uses = [self.uses[name] if name else 0 for name in proto.output]
         node = Node(kind, label, attributes, inputs, uses, self.opset, self.writer)
         node.others = {"batch": self.batch, "dtype": self.dtype}
+        node.others["final"] = set(proto.output) <= self.ends
         return node
 
     def _results(self, node: Node) -> list[Any]:
@@ -214,7 +259,13 @@ class _Importer:
                 )
             if name not in self.constants:
                 raise damaged(self.path, f"the value {name!r} is used before it is made")
-            self.values[name] = self._plain(self.read(self.constants.pop(name), repr(name)))
+            proto = self.constants.pop(name)
+            if proto.data_type == _STRINGS:
+                reason = "it is made of texts, not of numbers"
+                self.offending.append(OffendingOp(name, "initializer", "", reason))
+                self.values[name] = _UNKNOWN
+            else:
+                self.values[name] = self._plain(self.read(proto, repr(name)))
         return self.values[name]
 
     def _plain(self, tensor: Tensor) -> Tensor:
@@ -224,12 +275,12 @@ class _Importer:
         return tensor if tensor.dtype == torch.bool else tensor.long()
 
     def _attribute(self, item: Any, label: str) -> Any:
-        kinds = {1: "f", 2: "i", 6: "floats", 7: "ints"}
+        kinds = {1: "f", 2: "i", 6: "floats", 7: "ints", 8: "strings"}
         if item.type in kinds:
             found = getattr(item, kinds[item.type])
-            return found if item.type < 3 else list(found)
+            return found if item.type < 3 else [_text(each) for each in found]
         if item.type == 3:
-            return item.s.decode("utf-8", "replace")
+            return _text(item.s)
         if item.type == 4:
             return self._plain(self.read(item.t, f"{item.name!r} of {label!r}"))
         return None
@@ -244,27 +295,56 @@ class _Importer:
             reason = REJECTED.get(kind, reason) if standard else reason
         self.offending.append(OffendingOp(label, kind, "", reason))
 
+    def _ends(self) -> set[str]:
+        """The outputs, and the values that only followers of a final function come after."""
+        ends = set(self.outputs.values())
+        for proto in reversed(self.nodes):
+            if set(proto.output) <= ends and proto.op_type in _FOLLOWERS:
+                ends.update(name for name in proto.input if self.uses[name] == 1)
+        return ends
+
     def _refuse_inner_functions(self) -> None:
         """List softmax functions that are followed by more of the network."""
-        ends: set[str] = {item.name for item in self.graph.output}
-        for proto in reversed(self.nodes):
-            free = set(proto.output) <= ends
+        for proto in self.nodes:
+            free = set(proto.output) <= self.ends
             if proto.op_type in _FINAL and not free and self._active(proto.input):
                 reason = "it is not piecewise linear, and is allowed only at the end"
                 self.offending.append(
                     OffendingOp(proto.name or proto.output[0], proto.op_type, "", reason)
                 )
-            if free and proto.op_type in _FOLLOWERS:
-                ends.update(name for name in proto.input if self.uses[name] == 1)
-        self.offending.reverse()
 
     def _active(self, names: Iterable[str]) -> bool:
         return any(isinstance(self.values.get(name), Value) for name in names)
 
 
-def _needed(graph: Any, path: Path) -> list[Any]:
-    """The nodes that the outputs depend on, in order."""
-    wanted = {item.name for item in graph.output}
+def _text(item: Any) -> Any:
+    """A text of the file, which it holds as bytes; anything else as it is."""
+    return item.decode("utf-8", "replace") if isinstance(item, bytes) else item
+
+
+def class_names_in(graph: Any, read: TensorReader) -> tuple[str, ...] | None:
+    """The names of the classes, which nodes that choose a label have as an attribute or input.
+
+    Numbers from 0 on are no names.
+    """
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        if node.domain != _LEARNING:
+            continue
+        labels = [item for item in node.attribute if item.name.startswith("classlabels_")]
+        found = [*(labels[0].strings or labels[0].ints)] if labels else []
+        chosen = constants.get(node.input[0]) if node.input else None
+        if node.op_type == "ArrayFeatureExtractor" and chosen is not None:
+            texts = chosen.data_type == _STRINGS
+            found = [*(chosen.string_data if texts else read(chosen).flatten().tolist())]
+        names = tuple(str(_text(each)) for each in found)
+        if names:
+            return None if names == tuple(map(str, range(len(names)))) else names
+    return None
+
+
+def _needed(graph: Any, path: Path, wanted: set[str]) -> list[Any]:
+    """The nodes that wanted values depend on, in order."""
     if not wanted:
         raise damaged(path, "its graph has no outputs")
     found = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -14,9 +14,9 @@ from torch import Tensor
 from splinecam._util.tolerances import VALUE_PRECISION
 from splinecam.errors import CaptureError, FileError, SplineCamError
 from splinecam.importing.onnx_file import damaged, opset_of, read_message
-from splinecam.importing.onnx_graph import Imported, import_graph, input_of
+from splinecam.importing.onnx_graph import Imported, class_names_in, import_graph, input_of
 from splinecam.importing.onnx_nodes import layout
-from splinecam.importing.onnx_tensors import bounded
+from splinecam.importing.onnx_tensors import TensorReader, bounded
 from splinecam.network.layer_graph import LayerGraph
 
 __all__ = ["OnnxModule", "read_onnx"]
@@ -28,10 +28,20 @@ class OnnxModule(LayerGraph):
     """A network from an ONNX file, as layers that are named after the nodes of the file.
 
     It takes inputs (N, *input_shape) and returns (N, ...), or a dict of such tensors by the names
-    of the outputs if there are several. file: its name; opset: the version of its operations.
+    of the outputs if there are several in the file. file: its name; opset: the version of its
+    operations. class_names: those of the classes, if the file of a classifier has them; left_out:
+    the names of outputs that are not piecewise linear, such as the label of a classifier.
     """
 
-    def __init__(self, imported: Imported, source: str, *, file: str, opset: int) -> None:
+    def __init__(
+        self,
+        imported: Imported,
+        source: str,
+        *,
+        file: str,
+        opset: int,
+        class_names: tuple[str, ...] | None = None,
+    ) -> None:
         writer = imported.writer
         super().__init__(
             writer.layers,
@@ -41,6 +51,13 @@ class OnnxModule(LayerGraph):
             input_shape=tuple(writer.tensors[source].shape[1:]),
         )
         self.file, self.opset = file, opset
+        self.class_names, self.left_out = class_names, imported.left_out
+
+    def returned(self, values: Mapping[str, Any]) -> Any:
+        """One output, or a dict by name; so is one of several, of which others are left out."""
+        found = super().returned(values)
+        alone = self.left_out and len(self.outputs) == 1
+        return dict.fromkeys(self.outputs, found) if alone else found
 
     def extra_repr(self) -> str:
         return f"{self.file!r}, opset {self.opset}, inputs {self.input_shape}"
@@ -66,7 +83,8 @@ def _read(path: Path, input_shape: tuple[int, ...] | None) -> OnnxModule:
 
     def imported(shape: tuple[int, ...], batch: int | None) -> OnnxModule:
         found = import_graph(graph, path, opset, shape, batch)
-        return OnnxModule(found, source.name, file=path.name, opset=opset)
+        names = class_names_in(graph, TensorReader(path))
+        return OnnxModule(found, source.name, file=path.name, opset=opset, class_names=names)
 
     if batch is None:
         return imported(shape, None)

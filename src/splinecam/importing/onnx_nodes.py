@@ -24,6 +24,7 @@ __all__ = ["Eager", "Node", "Refused", "Value", "Writer", "layout"]
 
 _POINTS = 2  # of the tensors without data that shapes are found with
 _TAKEN = frozenset({*dir(LayerGraph), "links", "source", "outputs", "input_shape", "file", "opset"})
+_TAKEN |= {"class_names", "left_out"}
 
 
 class Refused(Exception):
@@ -81,6 +82,21 @@ class Writer:
         self.links.append(Link(inner, tuple(inputs), name, label, kind))
         return name
 
+    def made(self) -> dict[str, Link]:
+        """The link that makes each tensor."""
+        return {link.result: link for link in self.links}
+
+    def prune(self, wanted: set[str]) -> None:
+        """Remove layers that no wanted tensor depends on."""
+        kept = []
+        for link in reversed(self.links):
+            if link.result in wanted:
+                kept.append(link)
+                wanted = wanted | set(link.inputs)
+            else:
+                del self.layers[link.module]
+        self.links = kept[::-1]
+
     def _name(self, label: str, kind: str) -> str:
         """A name for a submodule that resembles the one in the file."""
         name = re.sub(r"\W+", "_", label, flags=re.ASCII).strip("_") or kind
@@ -99,7 +115,7 @@ class Eager(Writer):
 
     def __init__(self, constant: Tensor) -> None:
         self.dtype = constant.dtype
-        self.linear = {}
+        self.linear, self.layers, self.links = {}, {}, []
         self.tensors = {"": constant.reshape(1, *layout(constant.shape))}
 
     def add(self, module: nn.Module, inputs: Sequence[str], label: str, kind: str) -> str:

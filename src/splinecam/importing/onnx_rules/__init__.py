@@ -16,9 +16,10 @@ from splinecam.importing.onnx_rules import (  # noqa: F401  (they register their
 )
 from splinecam.importing.onnx_rules.registry import (
     FOLDS,
+    LEARNING,
     REJECTED,
     RULES,
     onnx_table_markdown,
 )
 
-__all__ = ["FOLDS", "REJECTED", "RULES", "onnx_table_markdown"]
+__all__ = ["FOLDS", "LEARNING", "REJECTED", "RULES", "onnx_table_markdown"]

@@ -148,3 +148,74 @@ def _batch_norm(node: Node) -> Value:
     layer.running_mean, layer.running_var = mean.clone(), var.clone()
     layer.num_batches_tracked = torch.tensor(0)
     return Value(node.emit(layer, x.tensor), x.shape)
+
+
+# -- ai.onnx.ml, which skl2onnx writes ------------------------------------------------------------
+
+_SKLEARN = "of `ai.onnx.ml`, as skl2onnx writes it"
+_FUNCTIONS = {"LOGISTIC": lambda: nn.Sigmoid(), "SOFTMAX": lambda: nn.Softmax(1)}
+
+
+def _features(node: Node) -> tuple[Value, int]:
+    """The input, which is a row of features, and their number."""
+    x = node.value()
+    if len(x.shape) != 2 or x.shape[0] != 1:
+        raise Refused(f"its input of shape {x.shape} is no row of features")
+    return x, x.shape[1]
+
+
+def _numbers(node: Node, name: str, default: list[float]) -> Tensor:
+    return torch.tensor(node.get(name, default) or default, dtype=node.writer.dtype)
+
+
+@rule("Scaler", _SKLEARN)
+def _scaler(node: Node) -> Value:
+    x, count = _features(node)
+    shift, factor = _numbers(node, "offset", [0.0]), _numbers(node, "scale", [1.0])
+    if any(len(each) not in (1, count) for each in (shift, factor)):
+        raise Refused(f"it has not one offset and one scale for each of {count} features")
+    centered = node.call("sub.Tensor", named(x.tensor), shift)
+    return node.make(node.call("mul.Tensor", named(centered), factor), x.shape)
+
+
+def _scores(node: Node, outputs: int) -> Value:
+    """The linear functions of a model, and the function that is applied to them."""
+    x, count = _features(node)
+    weight = _numbers(node, "coefficients", [0.0])
+    bias = _numbers(node, "intercepts", [0.0] * outputs)
+    if outputs < 1 or weight.numel() != outputs * count or len(bias) != outputs:
+        raise Refused(f"its coefficients are not {outputs} for each of {count} features")
+    function = node.get("post_transform", "NONE")
+    tensor = node.emit(dense(weight.reshape(outputs, count), bias), x.tensor)
+    if function != "NONE":
+        if function not in _FUNCTIONS:
+            raise Refused(f"its post_transform {function} is not supported: use NONE")
+        tensor = node.emit(_FUNCTIONS[function](), tensor)
+    return Value(tensor, (1, outputs))
+
+
+@rule("LinearRegressor", _SKLEARN)
+def _linear_regressor(node: Node) -> Value:
+    return _scores(node, int(node.get("targets", 1)))
+
+
+@rule("LinearClassifier", f"{_SKLEARN}; the scores, not the label")
+def _linear_classifier(node: Node) -> list[Any]:
+    classes = node.get("classlabels_strings") or node.get("classlabels_ints") or []
+    rows = len(node.get("intercepts", [])) or len(classes)
+    if rows != len(classes):
+        raise Refused(f"it has {rows} scores for {len(classes)} classes")
+    return [None, _scores(node, rows)]
+
+
+@rule("Normalizer", f"{_SKLEARN}, after a softmax, whose sum is 1 already")
+def _normalizer(node: Node) -> Value:
+    x = node.value()
+    last = node.writer.made().get(x.tensor)
+    summed = last is not None and isinstance(node.writer.layers[last.module], nn.Softmax)
+    if node.get("norm", "MAX") != "L1" or not summed:
+        raise Refused(
+            "it divides its input by a length, which is not piecewise linear: normalise the data "
+            "before, and write the rest of the pipeline to the file"
+        )
+    return x

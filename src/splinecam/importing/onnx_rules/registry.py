@@ -12,6 +12,7 @@ from splinecam.importing.onnx_nodes import Node, Value
 
 __all__ = [
     "FOLDS",
+    "LEARNING",
     "REJECTED",
     "RULES",
     "Rule",
@@ -39,6 +40,9 @@ RULES: dict[str, Rule] = {}
 
 FOLDS: dict[str, Fold] = {}
 """Operations on constants alone, which are computed while the file is read."""
+
+LEARNING = frozenset({"Scaler", "LinearClassifier", "LinearRegressor", "Normalizer"})
+"""Those of the operations above that belong to ``ai.onnx.ml``, as scikit-learn's files use them."""
 
 REJECTED: dict[str, str] = {}
 """Operations that a piecewise-linear network cannot have, each with its reason."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from splinecam.importing.onnx_nodes import Node, Refused, Value, named
 from splinecam.importing.onnx_rules.registry import rule
@@ -293,11 +293,31 @@ def _gather_nd(node: Node) -> Value:
 # -- put together ---------------------------------------------------------------------------------
 
 
+def _logit_of_pair(node: Node, items: list[Any]) -> str | None:
+    """What a final sigmoid p is applied to, if it is joined behind 1 - p, as skl2onnx does."""
+    if not (node.others.get("final") and [each.shape for each in items] == [(1, 1)] * 2):
+        return None
+    made = node.writer.made()
+    rest, second = (made.get(getattr(each, "tensor", "")) for each in items)
+    if rest is None or second is None or rest.inputs != (second.result,):
+        return None
+    layers = node.writer.layers
+    with torch.no_grad():
+        trial = torch.tensor([[0.0], [1.0], [3.0]], dtype=node.writer.dtype)
+        one_less = torch.equal(layers[rest.module](trial), 1 - trial)
+    sigmoid = isinstance(layers[second.module], nn.Sigmoid)
+    return second.inputs[0] if sigmoid and rest.kind == "Sub" and one_less else None
+
+
 @rule("Concat", "constants among the parts too")
 def _concat(node: Node) -> Value:
     items: list[Any] = [node.given(i) for i in range(len(node.inputs))]
     rank = len(items[0].shape)
     axis = node.axis(node.get("axis", 0), rank)
+    logit = _logit_of_pair(node, items) if axis == rank - 1 else None
+    if logit is not None:  # of the probabilities 1 - p and p, which are the softmax of 0 and it
+        pair = node.call("constant_pad_nd", named(logit), [1, 0], 0.0)
+        return Value(node.emit(nn.Softmax(-1), pair), (1, 2))
     rests = {(*item.shape[:axis], *item.shape[axis + 1 :]) for item in items}
     if len(rests) != 1 or any(len(item.shape) != rank for item in items):
         raise Refused("the shapes of its inputs do not fit")
