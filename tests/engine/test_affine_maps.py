@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
 import splinecam as sc
 from splinecam.engine import affine_maps as maps
+from splinecam.network.program import Program
 from strategies import dense, mlp
 
 F64 = torch.float64
@@ -42,6 +45,56 @@ def test_thin_regions_get_the_derivative() -> None:
     torch.testing.assert_close(
         slopes, torch.tensor([[0.0, 0.0], [1.0, 0.0], [6.0, 0.0]], dtype=F64), rtol=0, atol=1e-12
     )
+
+
+def counted(part: sc.Partition, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of points of which derivatives are taken from now on."""
+    points, derivative = [], maps.derivative
+
+    def count(*given: Any) -> torch.Tensor:
+        points.append(given[3].shape[0])
+        return derivative(*given)
+
+    monkeypatch.setattr(maps, "derivative", count)
+    vars(part).pop("maps", None)
+    return points
+
+
+def test_corners_that_give_eight_digits_need_no_derivative(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs of 1e5 are off by 1e-11, so that slopes of 1 have nine digits, not ten."""
+    part = partition(nn.Sequential(*mlp(2, 16, 3)[:2], dense(torch.rand(6, 16), [1e5] * 6)))
+    points = counted(part, monkeypatch)
+    exact = part.jacobian(torch.arange(len(part)))
+    steepest = float(exact.abs().max())
+    assert sum(points) < len(part) / 4
+    assert float((part.weight - exact).abs().max()) < 1e-8 * steepest
+    assert float(part.maps.error.max()) <= 1e-8 * float(part.maps.weight.abs().max())
+
+
+def test_neighbours_that_look_the_same_get_the_derivative(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A jump of 1e-9 is below the noise of corners, and is no reason to merge."""
+    first = dense([[1.0, 0.3], [0.2, 1.0], [1.0, -1.0]], [0.1, 0.0, 0.2])
+    last = dense([[1.0, 1e-9, 2.0]] * 3, [1e5, 1e5, 1e5])
+    part = partition(nn.Sequential(first, nn.ReLU(), last))
+    points = counted(part, monkeypatch)
+    assert len(part.merged()) == len(part) == 7
+    assert 0 < sum(points) <= len(part)
+
+
+def test_two_directions_share_the_pass_of_their_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = partition(mlp(2, 16, 16, 6))
+    rows, advance = [], Program.advance
+
+    def count(program: Program, i: int, live: Any, out: Any = None) -> Any:
+        rows.append(live[program.stages[i].live_in[0]].shape[0])
+        return advance(program, i, live, out)
+
+    monkeypatch.setattr(Program, "advance", count)
+    monkeypatch.setattr(maps, "_SHORT", 0)
+    with torch.no_grad():
+        maps.derivative(part.program, part.domain, part.frame, part.mesh.means())
+    blocks = len(rows) // len(part.program.stages)
+    assert sum(rows) == len(part.program.stages) * (3 * len(part) + blocks)
 
 
 def test_a_constant_output_needs_no_derivative(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from fixtures.op_cases import (
     Calls,
     Case,
 )
+from splinecam.engine.affine_maps import gradients
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.network.capture import capture
 from splinecam.network.capture.tracing.export import export_graph
@@ -87,6 +88,15 @@ def check_equal(program: Program, case: Case, x: Tensor) -> None:
     assert program.output_shape == expected.shape[1:]
     # One point alone gives the same as in a batch.
     torch.testing.assert_close(program(x[:1]), expected[:1], rtol=1e-13, atol=1e-13)
+    check_derivatives(program, x)
+
+
+def check_derivatives(program: Program, x: Tensor) -> None:
+    """Derivatives along two directions in one pass are those of back-propagation."""
+    ways = torch.stack([x.flip(0), x.cos()])
+    backward = gradients(program, x).flatten(2)
+    expected = torch.einsum("bnd,kbd->kbn", backward, ways.flatten(2))
+    torch.testing.assert_close(program.derivatives(x, ways), expected, rtol=1e-12, atol=1e-12)
 
 
 def check_bounds(program: Program, case: Case, x: Tensor) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "LARGEST_DOMAIN",
     "LARGEST_ERROR",
     "MAX_CORNER_ERROR",
+    "MERGE_PRECISION",
     "OVERLAY_SLACK",
     "PLANAR",
     "SAFETY",
@@ -57,8 +58,10 @@ UV_ERROR = 2 * EPS
 OVERLAY_SLACK = 2.0**-40
 
 # The precision of slopes that are fitted to vertex values, relative to the steepest slope. Regions
-# that are too thin for it get the network's own derivative instead.
-SLOPE_PRECISION = 1e-10
+# that are too thin for it get the network's own derivative instead. So do neighbours that look the
+# same, unless their slopes have the second precision: they may be merged.
+SLOPE_PRECISION = 1e-8
+MERGE_PRECISION = 1e-10
 
 # The precision that validate() demands: of the sum of all areas, of outputs relative to their
 # spread, and of slopes relative to the steepest slope.

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.csr import take
-from splinecam._util.tolerances import EPS, SAFETY, SLOPE_PRECISION
+from splinecam._util.tolerances import EPS, MERGE_PRECISION, SAFETY, SLOPE_PRECISION
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.geometry.subdivision import Mesh
@@ -30,9 +30,9 @@ _WITNESSES = 32  # corners from which on the rounding error is estimated from th
 _ENOUGH = 1 << 18  # corners after which no more are looked at
 _FEWEST = 16  # points in a pass, however wide the layers: their weights are read only once
 
-# Forward mode takes two passes and, when first used, a second or two. With so few outputs, or so
-# few points times outputs times units, backward passes are faster.
-_FEW, _SHORT = 4, 1 << 24
+# With so few outputs, or so few points times outputs times units, backward passes are faster: the
+# derivative of some layers takes torch a second or two when it is first used forward.
+_FEW, _SHORT = 2, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,32 @@ def affine_maps(
     size = weight.abs().amax((1, 2))
     known = size[size > SAFETY * slope_error]  # more than rounding
     steepest = float(known.max()) if known.shape[0] else 0.0
-    thin = (slope_error > SLOPE_PRECISION * steepest).nonzero()[:, 0]
+    doubt = (slope_error > MERGE_PRECISION * steepest) & (steepest > 0)
+    thin = slope_error > SLOPE_PRECISION * steepest
+    if bool((doubt & ~thin).any()):
+        thin |= doubt & _look_same(mesh, weight, slope_error, doubt)
+    thin = thin.nonzero()[:, 0]
     if thin.shape[0] and steepest > 0 and program is not None:  # the output is not constant
         exact = derivative(program, domain, frame, fit.anchor[thin])
         weight[thin] = exact
         slope_error[thin] = noise + SAFETY * EPS * exact.abs().amax((1, 2))
     return AffineMaps(fit.anchor, fit.value, weight, slope_error)
+
+
+def _look_same(mesh: Mesh, weight: Tensor, error: Tensor, doubt: Tensor) -> Tensor:
+    """Whether each face looks the same as a neighbour by slopes (F, n, 2) with errors (F,): (F,).
+
+    doubt: (F,) faces, of which one at least is beside every edge that is looked at.
+    """
+    beside = mesh.halfedge_face().view(-1, 2)
+    a, b = beside[(beside >= 0).all(1) & doubt[beside].any(1)].unbind(1)
+    same = torch.zeros_like(doubt)
+    rows = max(1, backend_of(weight.device).numbers // max(1, weight[0].numel()))
+    for left, right in zip(torch.split(a, rows), torch.split(b, rows), strict=True):
+        jump = (weight[left] - weight[right]).abs().amax((1, 2))
+        close = jump <= SAFETY * (error[left] + error[right])
+        same[left[close]] = same[right[close]] = True
+    return same
 
 
 @dataclass(frozen=True)
@@ -159,15 +179,14 @@ def derivative(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Te
     outputs = math.prod(program.output_shape)
     backward = outputs <= _FEW or uv.shape[0] * outputs * sum(units) <= _SHORT
     basis = domain.basis.to(uv)
+    axes = basis.view(2, 1, *domain.input_shape)
     out = []
     for part in torch.split(uv, rows):
         x = domain.embed(frame.to_plane(part))
         if backward:
             out.append(gradients(program, x).flatten(2) @ basis.T)
         else:
-            axes = basis.view(2, 1, *domain.input_shape).expand(2, *x.shape).flatten(0, 1)
-            both = torch.func.jvp(program, (torch.cat([x, x]),), (axes.contiguous(),))[1]
-            out.append(both.view(2, x.shape[0], -1).permute(1, 2, 0))
+            out.append(program.derivatives(x, axes.expand(2, *x.shape)).permute(1, 2, 0))
     return torch.cat(out) * frame.scale
 
 
@@ -180,8 +199,7 @@ def directional_derivative(program: Program, x: Tensor, way: Tensor) -> Tensor:
         if outputs <= _FEW:
             out.append((gradients(program, at).flatten(2) @ along[:, :, None])[:, :, 0])
         else:
-            made = torch.func.jvp(program, (at,), (along.reshape(at.shape).contiguous(),))[1]
-            out.append(made.reshape(at.shape[0], -1))
+            out.append(program.derivatives(at, along.reshape(1, *at.shape))[0])
     return torch.cat(out)
 
 

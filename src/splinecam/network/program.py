@@ -21,6 +21,7 @@ __all__ = ["Program", "Stage", "Step"]
 
 _LINEAR = torch.ops.aten.linear.default
 _ENTRYWISE = ("self", "other")  # factors of products that sum over nothing
+_FAR = 2.0**64  # a factor of directions, beside which the offsets of a stage round away
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,23 @@ def _multiplied(step: Step, result: Any) -> int:
         return 0
     constants = [x for x in step.args if isinstance(x, Tensor) and x.dim() > 1 and x.numel()]
     return max((result.numel() * x.numel() // x.shape[0] for x in constants), default=0)
+
+
+def _less_offset(z: Tensor, points: int) -> Tensor:
+    """Rows of points, ways and zero after a stage, less its offset in all but those of points."""
+    return torch.cat([z[:points], z[points:] - z[-1:]])
+
+
+def _follow(layer: Nonlinearity, z: Tensor, points: int) -> Tensor:
+    """The layer on rows of points, ways and zero: its derivative in all but those of points."""
+    at, ways = z[:points], z[points:-1]
+    made = layer.apply(at)
+    if layer.rectifies:
+        along = ways.view(-1, *at.shape) * (at > 0)
+    else:
+        again = at.repeat(ways.shape[0] // points, *[1] * (at.dim() - 1))
+        along = torch.func.jvp(layer.apply, (again,), (ways.contiguous(),))[1]
+    return torch.cat([made, along.reshape(-1, *made.shape[1:]), torch.zeros_like(made[:1])])
 
 
 def _bounds_of(value: Any) -> Any:
@@ -299,6 +317,22 @@ class Program:
         for i in range(len(self.stages)):
             live = self._apply_layer(i, self.advance(i, live))
         return live[self.output_name]
+
+    def derivatives(self, x: Tensor, ways: Tensor) -> Tensor:
+        """The derivatives (K, B, n) of the flat output at points x (B, ...) along ways (K, B, ...).
+
+        Points and ways run through a stage as one batch, in which each layer stays on its pieces at
+        the points. The last row of the batch is zero: what a stage makes of it is the offset.
+        """
+        scaled = _FAR * ways.flatten(0, 1)
+        live = self._entry(torch.cat([x, scaled, torch.zeros_like(x[:1])]))
+        B = x.shape[0]
+        for i, stage in enumerate(self.stages):
+            live = {name: _less_offset(z, B) for name, z in self.advance(i, live).items()}
+            if stage.layer is not None:
+                live[stage.layer.result] = _follow(stage.layer, live[stage.layer.argument], B)
+        along = live[self.output_name][B:-1] / _FAR
+        return along.reshape(*ways.shape[:2], -1)
 
     def walk(self, x: Tensor) -> Iterator[tuple[Nonlinearity, Tensor]]:
         """Yield the layers in order, each with its source at the points ``(B, *input_shape)``.
