@@ -81,6 +81,21 @@ def test_neighbours_that_look_the_same_get_the_derivative(monkeypatch: pytest.Mo
     assert 0 < sum(points) <= len(part)
 
 
+@pytest.mark.parametrize("pool", [nn.Identity(), nn.MaxPool1d(2), sc.nn.GroupSort(2)])
+def test_differences_of_large_outputs_give_slopes(
+    pool: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values of 1e8 leave few digits of slopes, but how they differ can be computed exactly."""
+    width = 8 if isinstance(pool, nn.MaxPool1d) else 16
+    last = dense(torch.rand(6, width, generator=torch.Generator().manual_seed(0)), [1e8] * 6)
+    part = partition(nn.Sequential(*mlp(2, 16, 16, 3)[:4], pool, last))
+    points = counted(part, monkeypatch)
+    exact = part.jacobian(torch.arange(len(part)))
+    assert float((part.weight - exact).abs().max()) < 1e-9 * float(exact.abs().max())
+    known = not isinstance(pool, sc.nn.GroupSort)  # of others derivatives are taken
+    assert (sum(points) < len(part) / 20) == known
+
+
 def test_two_directions_share_the_pass_of_their_points(monkeypatch: pytest.MonkeyPatch) -> None:
     part = partition(mlp(2, 16, 16, 6))
     rows, advance = [], Program.advance

@@ -97,6 +97,10 @@ def check_derivatives(program: Program, x: Tensor) -> None:
     backward = gradients(program, x).flatten(2)
     expected = torch.einsum("bnd,kbd->kbn", backward, ways.flatten(2))
     torch.testing.assert_close(program.derivatives(x, ways), expected, rtol=1e-12, atol=1e-12)
+    if program.subtracts:
+        rise = (program(x[1:]) - program(x[:1])).reshape(len(x) - 1, -1)
+        found = program.differences(x[:1], x[1:] - x[:1])
+        torch.testing.assert_close(found, rise, rtol=1e-12, atol=1e-12)
 
 
 def check_bounds(program: Program, case: Case, x: Tensor) -> None:

@@ -34,6 +34,10 @@ _FEWEST = 16  # points in a pass, however wide the layers: their weights are rea
 # derivative of some layers takes torch a second or two when it is first used forward.
 _FEW, _SHORT = 2, 1 << 24
 
+_ROWS = (
+    3  # of a pass that the derivative of a face takes, where the difference at a vertex takes one
+)
+
 
 @dataclass(frozen=True)
 class AffineMaps:
@@ -57,21 +61,36 @@ def affine_maps(
     """
     fit = fit_maps(mesh, output)
     noise = _noise(fit, output, error)
-    slope_error = noise / fit.width
-    weight = fit.weight
-    size = weight.abs().amax((1, 2))
-    known = size[size > SAFETY * slope_error]  # more than rounding
-    steepest = float(known.max()) if known.shape[0] else 0.0
-    doubt = (slope_error > MERGE_PRECISION * steepest) & (steepest > 0)
-    thin = slope_error > SLOPE_PRECISION * steepest
-    if bool((doubt & ~thin).any()):
-        thin |= doubt & _look_same(mesh, weight, slope_error, doubt)
-    thin = thin.nonzero()[:, 0]
-    if thin.shape[0] and steepest > 0 and program is not None:  # the output is not constant
+    weight, slope_error, thin = _slopes(mesh, fit, noise)
+    if program is None or not thin.shape[0]:
+        return AffineMaps(fit.anchor, fit.value, weight, slope_error)
+    measured = fit.witnesses >= _WITNESSES
+    if measured and mesh.num_vertices < _ROWS * thin.shape[0] and program.subtracts:
+        rise = _differences(program, domain, frame, mesh.uv)
+        finer = fit_maps(mesh, rise)
+        weight, slope_error, thin = _slopes(mesh, finer, _noise(finer, rise, error))
+    if thin.shape[0]:
         exact = derivative(program, domain, frame, fit.anchor[thin])
         weight[thin] = exact
         slope_error[thin] = noise + SAFETY * EPS * exact.abs().amax((1, 2))
     return AffineMaps(fit.anchor, fit.value, weight, slope_error)
+
+
+def _slopes(mesh: Mesh, fit: Fit, noise: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The slopes (F, n, 2), their errors (F,), and the faces where these are too large, (N,).
+
+    noise: the rounding error of the values. No error is too large if the output is constant.
+    """
+    weight, error = fit.weight, noise / fit.width
+    size = weight.abs().amax((1, 2))
+    known = size[size > SAFETY * error]  # more than rounding
+    if not known.shape[0]:
+        return weight, error, torch.zeros_like(size, dtype=torch.int64)[:0]
+    steepest = float(known.max())
+    thin, doubt = error > SLOPE_PRECISION * steepest, error > MERGE_PRECISION * steepest
+    if bool((doubt & ~thin).any()):
+        thin |= doubt & _look_same(mesh, weight, error, doubt)
+    return weight, error, thin.nonzero()[:, 0]
 
 
 def _look_same(mesh: Mesh, weight: Tensor, error: Tensor, doubt: Tensor) -> Tensor:
@@ -172,16 +191,30 @@ def _noise(fit: Fit, output: Tensor, error: Tensor) -> float:
     return min(estimated, 2 * fit.off + EPS * float(output.abs().max()))
 
 
+def _differences(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Tensor:
+    """By how much the output at local points (N, 2) differs from that at the frame's middle."""
+    middle = domain.embed(frame.to_plane(uv.new_zeros((1, 2))))
+    basis = frame.scale * domain.basis.to(uv)
+    shifts = (part @ basis for part in torch.split(uv, _points_in_pass(program, uv)))
+    found = [program.differences(middle, shift.view(-1, *middle.shape[1:])) for shift in shifts]
+    return torch.cat(found)
+
+
+def _points_in_pass(program: Program, like: Tensor) -> int:
+    units = (program.input_shape, *(layer.shape for layer in program.layers))
+    rows = backend_of(like.device).traced_activations // max(map(math.prod, units))
+    return max(_FEWEST, rows)
+
+
 def derivative(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Tensor:
     """Derivative (N, n, 2) of the network along the frame's two axes at local points (N, 2)."""
-    units = [domain.dim, *(math.prod(layer.shape) for layer in program.layers)]
-    rows = max(_FEWEST, backend_of(uv.device).traced_activations // max(units))
+    units = domain.dim + sum(math.prod(layer.shape) for layer in program.layers)
     outputs = math.prod(program.output_shape)
-    backward = outputs <= _FEW or uv.shape[0] * outputs * sum(units) <= _SHORT
+    backward = outputs <= _FEW or uv.shape[0] * outputs * units <= _SHORT
     basis = domain.basis.to(uv)
     axes = basis.view(2, 1, *domain.input_shape)
     out = []
-    for part in torch.split(uv, rows):
+    for part in torch.split(uv, _points_in_pass(program, uv)):
         x = domain.embed(frame.to_plane(part))
         if backward:
             out.append(gradients(program, x).flatten(2) @ basis.T)
@@ -192,8 +225,7 @@ def derivative(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> Te
 
 def directional_derivative(program: Program, x: Tensor, way: Tensor) -> Tensor:
     """Derivative (N, n) of the network at inputs x (N, ...) along directions (N, D)."""
-    units = [way.shape[1], *(math.prod(layer.shape) for layer in program.layers)]
-    rows = max(_FEWEST, backend_of(x.device).traced_activations // max(units))
+    rows = _points_in_pass(program, x)
     outputs, out = math.prod(program.output_shape), []
     for at, along in zip(torch.split(x, rows), torch.split(way, rows), strict=True):
         if outputs <= _FEW:

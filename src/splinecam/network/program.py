@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from splinecam.network.nonlinearities import Nonlinearity
+from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
 from splinecam.network.ops import Affine, Bound, affine_bound
 from splinecam.network.ops.bounds import affine_modulus, measured_modulus
 from splinecam.network.values import Ref, map_tensors, resolve
@@ -107,21 +107,28 @@ def _multiplied(step: Step, result: Any) -> int:
     return max((result.numel() * x.numel() // x.shape[0] for x in constants), default=0)
 
 
-def _less_offset(z: Tensor, points: int) -> Tensor:
-    """Rows of points, ways and zero after a stage, less its offset in all but those of points."""
-    return torch.cat([z[:points], z[points:] - z[-1:]])
-
-
-def _follow(layer: Nonlinearity, z: Tensor, points: int) -> Tensor:
-    """The layer on rows of points, ways and zero: its derivative in all but those of points."""
-    at, ways = z[:points], z[points:-1]
-    made = layer.apply(at)
+def _derivative(layer: Nonlinearity, at: Tensor, ways: Tensor) -> Tensor:
+    """The derivative of a layer at points (B, ...) along ways (K, B, ...), (K * B, ...)."""
     if layer.rectifies:
-        along = ways.view(-1, *at.shape) * (at > 0)
-    else:
-        again = at.repeat(ways.shape[0] // points, *[1] * (at.dim() - 1))
-        along = torch.func.jvp(layer.apply, (again,), (ways.contiguous(),))[1]
-    return torch.cat([made, along.reshape(-1, *made.shape[1:]), torch.zeros_like(made[:1])])
+        return (ways * (at > 0)).flatten(0, 1)
+    again, along = at.repeat(ways.shape[0], *[1] * (at.dim() - 1)), ways.flatten(0, 1).contiguous()
+    found: Tensor = torch.func.jvp(layer.apply, (again,), (along,))[1]
+    return found
+
+
+def _rise(layer: Nonlinearity, at: Tensor, shift: Tensor) -> Tensor:
+    """By how much a layer rises from ``at`` (1, ...) by shifts (K, 1, ...), scaled up: (K, ...).
+
+    Nothing is lost to cancellation: an error of ``at`` moves the borders of the layer a little.
+    """
+    far, shift = _FAR * at, shift[:, 0]
+    if layer.rectifies:
+        return torch.where(far > 0, torch.maximum(shift, -far), (shift + far).clamp(min=0))
+    assert isinstance(layer, MaxNonlinearity)
+    pick = torch.minimum if layer.smallest else torch.maximum
+    base, moved = (list(layer.groups.columns(x.flatten(1))) for x in (far, shift))
+    top = reduce(pick, base)
+    return reduce(pick, [x - top + y for x, y in zip(base, moved, strict=True)])
 
 
 def _bounds_of(value: Any) -> Any:
@@ -321,18 +328,42 @@ class Program:
     def derivatives(self, x: Tensor, ways: Tensor) -> Tensor:
         """The derivatives (K, B, n) of the flat output at points x (B, ...) along ways (K, B, ...).
 
-        Points and ways run through a stage as one batch, in which each layer stays on its pieces at
-        the points. The last row of the batch is zero: what a stage makes of it is the offset.
+        Each layer stays on its pieces at the points.
         """
-        scaled = _FAR * ways.flatten(0, 1)
-        live = self._entry(torch.cat([x, scaled, torch.zeros_like(x[:1])]))
+        return self._run_ways(x, ways, _derivative)
+
+    @property
+    def subtracts(self) -> bool:
+        """Whether ``differences`` knows all layers."""
+        return all(layer.rectifies or isinstance(layer, MaxNonlinearity) for layer in self.layers)
+
+    def differences(self, x: Tensor, shifts: Tensor) -> Tensor:
+        """By how much the flat output changes from x (1, ...) by shifts (K, ...), (K, n).
+
+        The rounding error is that of the differences, not that of the values themselves.
+        """
+        return self._run_ways(x, shifts[:, None], _rise)[:, 0]
+
+    def _run_ways(
+        self, x: Tensor, ways: Tensor, follow: Callable[[Nonlinearity, Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        """What becomes of ways (K, B, ...) at points x (B, ...), (K, B, n); follow: by layers.
+
+        Points and ways run through a stage as one batch. The last row of the batch is zero: what
+        the stage makes of it is its offset, which the ways do not have.
+        """
         B = x.shape[0]
+        live = self._entry(torch.cat([x, _FAR * ways.flatten(0, 1), torch.zeros_like(x[:1])]))
         for i, stage in enumerate(self.stages):
-            live = {name: _less_offset(z, B) for name, z in self.advance(i, live).items()}
+            made = self.advance(i, live)
+            live = {name: torch.cat([z[:B], z[B:] - z[-1:]]) for name, z in made.items()}
             if stage.layer is not None:
-                live[stage.layer.result] = _follow(stage.layer, live[stage.layer.argument], B)
-        along = live[self.output_name][B:-1] / _FAR
-        return along.reshape(*ways.shape[:2], -1)
+                z = live[stage.layer.argument]
+                at = stage.layer.apply(z[:B])
+                along = follow(stage.layer, z[:B], z[B:-1].view(-1, B, *z.shape[1:]))
+                rows = [at, along.reshape(-1, *at.shape[1:]), torch.zeros_like(at[:1])]
+                live[stage.layer.result] = torch.cat(rows)
+        return (live[self.output_name][B:-1] / _FAR).reshape(*ways.shape[:2], -1)
 
     def walk(self, x: Tensor) -> Iterator[tuple[Nonlinearity, Tensor]]:
         """Yield the layers in order, each with its source at the points ``(B, *input_shape)``.
