@@ -21,6 +21,8 @@ __all__ = ["Program", "Stage", "Step"]
 
 _LINEAR = torch.ops.aten.linear.default
 _ENTRYWISE = ("self", "other")  # factors of products that sum over nothing
+_DENSE = 1 << 25  # coefficients of a stage at most that are found
+_ROWS = 1 << 9  # of them at a time
 _FAR = 2.0**64  # a factor of directions, beside which the offsets of a stage round away
 
 
@@ -237,6 +239,8 @@ class Program:
         """The same program with stages of other constants, whose sizes are the same."""
         changed = replace(self, stages=stages)
         vars(changed)["_sizes"] = self._sizes  # finding them runs all stages
+        if all(new.steps is old.steps for new, old in zip(stages, self.stages, strict=True)):
+            vars(changed)["_dense_moduli"] = self._dense_moduli
         return changed
 
     @cached_property
@@ -317,6 +321,45 @@ class Program:
             for name in step.frees:
                 del env[name]
         return {name: env[name] for name in stage.live_out}
+
+    def dense_moduli(self, i: int) -> dict[str, dict[str, Tensor]] | None:
+        """The moduli (n, m) of the coefficients of stage i, by result and by live value.
+
+        None if one step of the stage says the same, or if there are too many coefficients. What
+        several steps add up to is far smaller than the product of their moduli.
+        """
+        if i not in self._dense_moduli:
+            self._dense_moduli[i] = self._moduli_of(i)
+        return self._dense_moduli[i]
+
+    @cached_property
+    def _dense_moduli(self) -> dict[int, dict[str, dict[str, Tensor]] | None]:
+        return {}
+
+    def _moduli_of(self, i: int) -> dict[str, dict[str, Tensor]] | None:
+        products = (step.rule.product for step in self.stages[i].steps if step.rule is not None)
+        mixing = sum(product not in ((), _ENTRYWISE) for product in products)
+        x = torch.zeros((1, *self.input_shape), dtype=torch.float64, device=self.device)
+        live = {self.input_name: x}
+        for k in range(i):
+            live = self._apply_layer(k, self.advance(k, live))
+        live = {name: live[name] for name in self.stages[i].live_in}
+        numbers = sum(value.numel() for value in live.values())
+        if mixing < 2 or numbers * self.widths[i] > _DENSE:
+            return None
+        found: dict[str, dict[str, Tensor]] = {name: {} for name in self.stages[i].live_out}
+        for name, value in live.items():
+            ways = _FAR * torch.eye(value.numel(), dtype=value.dtype, device=value.device)
+            parts = []
+            for some in torch.split(ways, _ROWS):
+                rows = len(some) + 1  # the last one is zero
+                batch = {key: z.new_zeros((rows, *z.shape[1:])) for key, z in live.items()}
+                batch[name][:-1] = some.view(-1, *value.shape[1:])
+                parts.append(self.advance(i, batch))
+            for key in found:
+                less = [(part[key][:-1] - part[key][-1:]).flatten(1) for part in parts]
+                found[key][name] = torch.cat(less).abs_().div_(_FAR)
+        return found
 
     def __call__(self, x: Tensor) -> Tensor:
         """The network on ``(B, *input_shape)`` in float64: ``(B, *output_shape)``."""

@@ -131,8 +131,8 @@ def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Li
     )
     made = program.advance(index, made)
     moduli, widths = _rows({name: _moduli(each, boxes) for name, each in taken.items()})
-    moduli = program.moduli(index, moduli)
     terms = sum(each.value[0].numel() for each in taken.values()) + len(stage.steps)
+    moduli = _through_moduli(program, index, moduli, 1 + widths[0], (terms + 8) * EPS)
     found = {}
     for name in stage.live_out:
         zero, value, *derivatives = _parts(made[name], sizes)
@@ -153,6 +153,25 @@ def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Li
         # Two bounds hold: that of the terms, and that of the second derivative.
         turn = torch.minimum(turn, each.curvature * radius * UPWARDS + tilt)
         found[name] = replace(each, turn=turn)
+    return found
+
+
+def _through_moduli(
+    program: Program, index: int, rows: dict[str, Tensor], first: int, slack: float
+) -> dict[str, Tensor]:
+    """A stage on rows by the moduli of its coefficients, and of all of its steps together.
+
+    Zeros and sizes, which come before the row ``first``, count by every step, as rounding does.
+    slack: the rounding of a coefficient, relative to what the moduli of all steps make of it.
+    """
+    found, dense = program.moduli(index, rows), program.dense_moduli(index)
+    if dense is None:
+        return found
+    for name, by_steps in found.items():
+        least, bounds = by_steps[:1], by_steps[first:]
+        close = sum(rows[key][first:].flatten(1) @ each for key, each in dense[name].items())
+        close = torch.as_tensor(close).view_as(bounds) * UPWARDS + slack * bounds
+        found[name] = torch.cat([by_steps[:first], torch.minimum(bounds, close + least)])
     return found
 
 
