@@ -12,7 +12,7 @@ from torch import nn
 
 from splinecam._partition import Partition, assemble
 from splinecam._util.options import device_of
-from splinecam._util.progress import progress_bar, tell
+from splinecam._util.progress import log, progress_bar, tell
 from splinecam.analysis.class_names import names_of
 from splinecam.analysis.smoothing import Smoothing, SmoothLayer
 from splinecam.engine.plan import Plan
@@ -24,7 +24,7 @@ from splinecam.network.capture.outputs import Output
 from splinecam.network.program import Program
 from splinecam.network.smooth_scalar import SmoothScalar
 from splinecam.smooth.replacing import replaced
-from splinecam.smooth.smoothing import Smoothed, smoothed
+from splinecam.smooth.smoothing import Note, Smoothed, smoothed
 from splinecam.smooth.tolerance import Tolerance, tolerance_of
 
 __all__ = [
@@ -132,16 +132,25 @@ def smooth_partition(
 ) -> Partition:
     """The partition of a domain whose maps are provably close to a network."""
     place = device_of(device)
-    with torch.inference_mode(False):
+    with torch.inference_mode(False), progress_bar(None, "layer", progress) as bar:
+        bar.set_description_str("reading the model")
         real = capture(model, domain.input_shape, device=place, output=output, smooth=True)
         names = names_of(names, prod(real.output_shape))
-        with progress_bar(len(real.layers), "layer", progress) as bar, torch.no_grad():
+        bar.reset(len(real.layers))
+        with torch.no_grad():
 
             def report(name: str, regions: int, share: float) -> None:
                 tell(bar, name, regions)
                 bar.update(share)
 
-            found = _near_outcome(real, domain, accuracy, memory, max_regions, report)
+            def note(what: str, share: float) -> None:
+                if not share:  # this begins now, and the bar begins anew
+                    log.info("%s", what)
+                    bar.reset()
+                    bar.set_description_str(what)
+                bar.update(len(real.layers) * share)
+
+            found = _near_outcome(real, domain, accuracy, memory, max_regions, report, note)
         return near_partition(model, real, domain, found, output=output, names=names)
 
 
@@ -188,6 +197,7 @@ def _near_outcome(
     memory: int | None,
     max_regions: int | None,
     report: Report,
+    note: Note = lambda what, share: None,
 ) -> Outcome:
     """Run the network, or one near it if it has smooth functions."""
     if not is_smooth(real):
@@ -210,6 +220,7 @@ def _near_outcome(
         undecided=accuracy.undecided,
         max_regions=max_regions,
         memory=memory,
+        note=note,
     )
     return NearOutcome(**vars(found.outcome), record=record_of(real, found))
 

@@ -1,12 +1,18 @@
 """Partitions of networks with smooth functions keep what their bounds promise."""
 
+import re
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam.network.capture import capture
+from splinecam.smooth.grid import Grid
+from splinecam.smooth.smoothing import smoothed
+from splinecam.smooth.survey import survey
 from splinecam.smooth.tolerance import tolerance_of
 
 BOX = sc.Domain.box(-1, 1)
@@ -182,3 +188,85 @@ def test_options_that_do_not_go_together():
         sc.partition(model, BOX, smooth=1e-6, max_regions=9, progress=False)
     with pytest.raises(sc.UnsupportedOpError, match="smooth="):
         sc.partition(model, BOX)
+
+
+class Block(nn.Module):
+    """Several products between two layers, as in a block of a frozen transformer."""
+
+    def __init__(self, width: int = 12) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(2, width), nn.Linear(width, 2)
+        self.inner = nn.ModuleList([nn.Linear(width, width) for _ in range(4)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = nn.functional.gelu(self.inner[1](self.inner[0](self.first(x))))
+        return self.last(nn.functional.gelu(self.inner[3](self.inner[2](h)) + h))
+
+
+def block() -> nn.Module:
+    torch.manual_seed(0)
+    return Block().double()
+
+
+def test_bounds_go_by_what_the_products_of_a_stage_add_up_to(monkeypatch):
+    program = capture(block(), (2,), smooth=True)
+    names = program.stages[0].live_in[0], program.stages[0].live_out[0]
+    model = block()
+    joined = model.inner[1].weight @ model.inner[0].weight @ model.first.weight
+    found = program.dense_moduli(0)[names[1]][names[0]]
+    torch.testing.assert_close(found, joined.detach().abs().T, rtol=1e-14, atol=1e-16)
+    grid = Grid.of(BOX, 4, program.device)
+    close = survey(program, BOX, grid)
+    monkeypatch.setattr("splinecam.network.program._DENSE", 0)
+    loose = survey(capture(block(), (2,), smooth=True), BOX, grid)
+    assert bool((close.bounds.tables[0] < loose.bounds.tables[0]).all())
+    assert bool((1.5 * close.bounds.branch < loose.bounds.branch).all())
+    assert torch.equal(close.values, loose.values)
+
+
+def test_a_network_with_many_products_keeps_its_promise():
+    model = block()
+    part = sc.partition(model, BOX, smooth=1e-2, progress=False)
+    assert part.bound.max() <= 1e-2
+    assert 0.2 < excess(part, model) <= 1
+
+
+def told(model: nn.Module, side: float, smooth: float) -> tuple[list[str], Exception | None]:
+    """What is said to be done, and the error with which it ends; shares of each sum up to one."""
+    program, said = capture(model, (2,), smooth=True), {}
+    domain = sc.Domain.around([0.1, 0.2], side=side)
+
+    def note(what: str, share: float) -> None:
+        said[what] = share if what not in said else said[what] + share
+
+    def never(_: object) -> Any:
+        raise AssertionError("there is nothing to run")
+
+    with torch.no_grad():
+        try:
+            smoothed(program, domain, tolerance_of(smooth), never, note=note)
+        except sc.LimitError as error:
+            shares = [share for what, share in said.items() if "cells" in what]
+            assert shares == pytest.approx([round(share) for share in shares])
+            assert min(shares) > 0.5
+            return list(said), error
+    return list(said), None
+
+
+def test_rounding_that_is_too_much_is_told_before_anything_is_run():
+    """On a tiny domain bounds are made of rounding, which smaller cells do not change."""
+    said, error = told(block(), 1e-9, 1e-16)
+    assert said == ["looking at 1,024 cells", "looking at 4,096 cells", "choosing pieces"]
+    assert re.search(r"Rounding is too much .* times as large, or allow a larger error", str(error))
+
+
+def test_large_networks_are_looked_at_on_few_cells_first(monkeypatch):
+    monkeypatch.setattr("splinecam.smooth.smoothing._PRODUCTS", 1)
+    said, _ = told(block(), 1e-9, 1e-16)
+    assert said == ["looking at 16 cells", "looking at 64 cells", "choosing pieces"]
+
+
+def test_the_log_says_from_the_beginning_what_is_done(caplog):
+    with caplog.at_level("INFO", "splinecam"):
+        sc.partition(network(nn.GELU(), 2, 4, 1), BOX, smooth=0.1, progress=False)
+    assert caplog.messages[0] == "looking at 1,024 cells"

@@ -10,9 +10,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-__all__ = ["in_notebook", "progress_bar", "tell"]
+__all__ = ["in_notebook", "log", "progress_bar", "tell"]
 
-_log = logging.getLogger("splinecam")
+log = logging.getLogger("splinecam")
 
 
 def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
@@ -36,5 +36,5 @@ def in_notebook() -> bool:
 
 def tell(bar: tqdm[Any], name: str, regions: int) -> None:
     """Report in the log, and beside the bar, how many regions there are after a layer."""
-    _log.info("%s: %s regions", name, f"{regions:,}")
+    log.info("%s: %s regions", name, f"{regions:,}")
     bar.set_description_str(f"{name}: {regions:,} regions")

@@ -25,13 +25,15 @@ from splinecam.smooth.replacing import choose_tables, first_scale, in_single, re
 from splinecam.smooth.survey import LayerSurvey, Survey, survey, with_influence
 from splinecam.smooth.tolerance import Tolerance
 
-__all__ = ["Smoothed", "smoothed"]
+__all__ = ["Note", "Smoothed", "smoothed"]
 
-_COARSEST, _FINEST = 32, 256  # cells along the domain's longer side
+_FIRST, _COARSEST, _FINEST = 4, 32, 256  # cells along the domain's longer side
+_PRODUCTS = 1 << 30  # multiplications beyond which fewer cells, or points, are looked at first
+_HELPS = 0.99  # of the bluntness, which smaller cells are to leave at most
 _BLUNT = 2.0  # bounds on second derivatives so many times larger than these call for finer cells
 _FILLED = 0.78, 0.87  # the share of the tolerance that errors at some points are to fill
 _ROUNDED = 2.0**-5  # the share of the tolerance that rounding in single precision may be
-_POINTS = 1 << 12
+_FEWEST, _POINTS = 1 << 8, 1 << 12
 _SEARCHES = 5  # steps at most to find the scale of all errors
 _ATTEMPTS = 10
 _GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
@@ -48,6 +50,8 @@ _TOO_LARGE = (
 
 Run = Callable[[Program], Outcome]
 """Partitions the domain by a network without smooth layers."""
+Note = Callable[[str, float], None]
+"""Is told what is being done, and which share of that has been done since the last call."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +80,22 @@ def smoothed(
     undecided: float | None = None,
     max_regions: int | None = None,
     memory: int | None = None,
+    note: Note = lambda what, share: None,
 ) -> Smoothed:
     """Partition a network with smooth layers into regions whose maps are within the tolerance.
 
     undecided: if given, regions are refined where their class is uncertain until that is at most
     this share of the domain; other regions may be further from the network than the tolerance.
     """
-    found, allowed = _allowed(in_single(real), domain, tolerance)
+    found, allowed = _allowed(in_single(real), domain, tolerance, note)
     precise = _finite(found) and bool((found.bounds.branch <= _ROUNDED * allowed).all())
     if found.program is not real and not precise:
-        found, allowed = _allowed(real, domain, tolerance)
+        found, allowed = _allowed(real, domain, tolerance, note)
     if not _finite(found):
         raise SplineCamError(_TOO_LARGE)
+    note("choosing pieces", 0.0)
     if undecided is None:
+        _check_rounding(found, allowed)
         return _replaced(real, domain, found, allowed, run)
     extent = found.values.amax(0) - found.values.amin(0)
     rough = torch.maximum(_COARSE * allowed, _ROUGH * extent)
@@ -105,24 +112,57 @@ def smoothed(
     return replace(coarse, outcome=outcome, tolerance=allowed, bounds=bounded.bounds, refined=True)
 
 
-def _allowed(program: Program, domain: Domain, tolerance: Tolerance) -> tuple[Survey, Tensor]:
+def _check_rounding(found: Survey, allowed: Tensor) -> None:
+    """Stop if bounds on rounding alone are beyond what each output (n,) may be off."""
+    if found.kinked:
+        return
+    rounding = 2 * found.bounds.branch
+    worst = int((rounding / allowed).argmax())
+    if bool(rounding[worst] <= allowed[worst]):
+        return
+    values = found.values[:, worst]
+    raise LimitError(
+        f"Rounding is too much for smooth=, which allows output {worst} to be off by "
+        f"{float(allowed[worst]):.2g}: float64 is only known to be off by less than "
+        f"{float(rounding[worst]):.2g}, and on this domain the output changes by no more than "
+        f"{float(values.max() - values.min()):.2g}. Choose a domain that is more than "
+        f"{float(rounding[worst] / allowed[worst]):.2g} times as large, or allow a larger error."
+    )
+
+
+def _allowed(
+    program: Program, domain: Domain, tolerance: Tolerance, note: Note
+) -> tuple[Survey, Tensor]:
     """A network on cells, and the error (n,) that each of its outputs may have."""
-    found = _surveyed(program, domain)
+    found = _surveyed(program, domain, note)
     inner = found.values[found.bounds.grid.inner]  # cells at the border have centres outside
     more = outputs_at(program, domain, _spread(domain).to(program.device))
     return found, tolerance.allowed(torch.cat([inner, more]))
 
 
-def _surveyed(program: Program, domain: Domain) -> Survey:
+def _surveyed(program: Program, domain: Domain, note: Note) -> Survey:
     """Look at the network on cells that are small enough for bounds to be close."""
-    resolution = _COARSEST
+    resolution, before = _first_resolution(program), math.inf
     while True:
-        found = survey(program, domain, Grid.of(domain, resolution, program.device))
+        grid = Grid.of(domain, resolution, program.device)
+        what = f"looking at {len(grid.kept):,} cells"
+        note(what, 0.0)
+        found = survey(program, domain, grid, partial(note, what))
         # Bounds of networks with kinks are those of regions, not of cells.
         enough = math.inf if found.kinked else _BLUNT
-        if resolution == _FINEST or found.bluntness < enough:
+        # Bounds that rounding makes large are as large on smaller cells.
+        helps = not found.bluntness >= _HELPS * before or math.isinf(before)
+        if resolution == _FINEST or found.bluntness < enough or not helps:
             return found
-        resolution *= 2
+        resolution, before = resolution * 2, found.bluntness
+
+
+def _first_resolution(program: Program) -> int:
+    """How many cells to begin with: few if the network is large."""
+    resolution = _COARSEST
+    while resolution > _FIRST and resolution**2 * sum(program.products) > _PRODUCTS:
+        resolution //= 2
+    return resolution
 
 
 def _spread(domain: Domain) -> Tensor:
@@ -175,7 +215,8 @@ def _inside(domain: Domain, found: Survey) -> Inside:
 def _scale(layers: dict[str, LayerSurvey], real: Program, domain: Domain, allowed: Tensor) -> float:
     """How large the errors of tables may be, from those of the outputs at some points."""
     scale, largest = first_scale(layers), 0.0
-    x = domain.embed(scattered(domain, _POINTS, real.device))
+    points = max(_FEWEST, min(_POINTS, _PRODUCTS // max(1, sum(real.products))))
+    x = domain.embed(scattered(domain, points, real.device))
     wanted = real(x).flatten(1)
     least, most = _FILLED
     for _ in range(_SEARCHES):

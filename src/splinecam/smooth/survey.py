@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -75,8 +76,13 @@ def all_smooth(program: Program) -> bool:
     return all(isinstance(layer, SmoothScalar) and not layer.curve.kinks for layer in layers)
 
 
-def survey(program: Program, domain: Domain, grid: Grid) -> Survey:
-    """Look at a network on the cells of a grid."""
+def survey(
+    program: Program, domain: Domain, grid: Grid, note: Callable[[float], None] = lambda share: None
+) -> Survey:
+    """Look at a network on the cells of a grid.
+
+    note: is told which share of the work has been done since the last call.
+    """
     layers: dict[str, LayerSurvey] = {}
     boxes = grid.boxes
 
@@ -85,6 +91,7 @@ def survey(program: Program, domain: Domain, grid: Grid) -> Survey:
             seen = _look(layer, argument, reach, len(boxes))
             known = layers.get(layer.name)
             layers[layer.name] = seen if known is None else known.with_cells_of(seen)
+        note(len(reach) / len(boxes) / len(program.layers))
 
     found = follow(program, domain, boxes, visit=visit)
     bounds, exact = found.curvature.amax(), norm(found.seconds).amax()
