@@ -175,7 +175,7 @@ def remove_drafts(folder: Path, prefix: str = ".") -> None:
     """
     with contextlib.suppress(OSError):
         found = [path for path in folder.iterdir() if path.name.startswith(prefix)]
-        for draft in (path for path in found if path.suffix == _DRAFT):
+        for draft in (path for path in found if path.suffix == _DRAFT and path.is_file()):
             with contextlib.suppress(OSError), draft.open("rb") as file:
                 if _lock(file):
                     draft.unlink()

@@ -137,7 +137,7 @@ def seal(entries: Mapping[str, Any], indent: int | None = None) -> bytes:
     """Some entries as JSON, with a checksum as the last one.
 
     >>> seal({"step": 3})
-    b'{"step": 3, "crc32": "8d4ba8e4"}'
+    b'{"step": 3, "crc32": "d3a4e216"}'
     """
     text = json.dumps(entries, indent=indent).removesuffix("}").rstrip()
     return f'{text}, "crc32": "{zlib.crc32(text.encode()):08x}"}}'.encode()
