@@ -440,9 +440,9 @@ def run_segments(
             if run.left:
                 left = torch.unique(torch.cat(run.left))
                 run.left.clear()
-                given = (take(x, left - start) for x in (a, b))
-                again += run.finish(_first_state(program, *given, left, own=True))
-            report(a.shape[0])
+                a, b = take(a, left - start), take(b, left - start)
+                again += run.finish(_first_state(program, a, b, left, own=True))
+            report(segment.shape[0])
     return _joined(parts, again, first.shape[0], run)
 
 
