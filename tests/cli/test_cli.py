@@ -416,7 +416,7 @@ def test_slices_that_are_refused(run: Run, here: Path) -> None:
         ("--vnnlib two.vnnlib --slice 0 1 --case 2", "choose one with --case 0 to 1"),
         ("--vnnlib none.vnnlib --slice 0 1", "0 boxes of inputs, and all are empty"),
         ("--vnnlib images.npy --slice 0 1", "not a VNN-LIB file"),
-        ("--slice 0 1 --box 0 1", "Say which shape one input has: --input-shape 5"),
+        ("--slice 0 1 --box 0 1", "say which shape one input has: --input-shape 5"),
         ("--slice 0 1 --box 0 1 --input-shape 6", "takes inputs of shape (1, 6, 6), but"),
         ("--slice 0 1 --box 0 1 --input-shape 36", "Say --input-shape 1,6,6"),
         ("--slice 0 1 --box 0 1 --at 3 3 3", "The plane misses the box: x[2] is 3 in --at"),
@@ -473,7 +473,7 @@ WRONG = [
     ("w none.pt2", "There is no file none.pt2."),
     ("w none.py:f", "There is no file none.py."),
     ("w little.py", "as in little.py:build. It defines: build"),
-    ("w little.py:biuld", "Did you mean 'build'?"),
+    ("w little.py:biuld", "Did you mean build?"),
     ("w nonsense.mod:f", "There is no module 'nonsense.mod'"),
     ("w nonsense", "package.module:factory"),
     ("w little", "as in little:build. It defines: build"),
@@ -685,8 +685,12 @@ def test_when_the_boundary_of_one_output_is_drawn(
         asked.append(level)
         return part.decision_boundary(level=level, **options)
 
+    def found(part: sc.Partition, winners: Any, n: int, kind: Any, level: float) -> sc.Boundary:
+        return noted(part, level=level)  # from the classes that are coloured
+
     for module in ("picture", "surface_items"):
         monkeypatch.setattr(f"splinecam.plot.{module}.decision_boundary", noted)
+    monkeypatch.setattr("splinecam.plot.picture.boundary_of", found)
     assert run("partition", "little.py:single", *BOX, "--out", "a", "--no-plot")[0] == 0
     asked.clear()
     assert run("plot", "a/partition.npz", *words, "--dpi", "20")[0] == 0

@@ -157,7 +157,7 @@ def test_one_file(show: Show) -> None:
         ("saved.npz --box -1 1", "A domain is for a network, and none is given"),
         ("nothing.npz --box -1 1", "There is no file nothing.npz"),
         ("nothing.npz", "There is no file nothing.npz"),
-        ("net.py:image --box -1 1", "For more inputs than two use --through or --around"),
+        ("net.py:image --box -1 1", "or --through or --around"),
         ("points.npy --box -1 1", "points.npy is"),
         ("digits.npz", "digits.npz is"),
         ("saved.npz --points nothing.npy", "nothing.npy"),
