@@ -474,6 +474,7 @@ class Run:
             if self.kept > self.memory:
                 raise self._result_too_large()
         self.finished, self.held, self.kept = done, held, kept
+        at.state.rows, at.state.pending = {}, None  # only its mesh is needed now
         return join_states(mesh, tiles, ends)
 
     def _tile(self, tile: Waiting, share: float) -> State | None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import release_memory
 from splinecam._util.csr import argsort_rows, offsets_of, owners_of, places_of, take
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
@@ -129,7 +130,10 @@ def join_tiles(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
         num_vertices += int(fresh.sum())
         num_edges += drawn.shape[0]
         del tile
-    cells = {name: torch.cat(parts.pop(name)) for name in _CELLS}
+    cells = {}
+    for name in _CELLS:
+        release_memory()
+        cells[name] = torch.cat(parts.pop(name))
     offsets = offsets_of(torch.cat(sizes))
     return Mesh(offsets=offsets, corners=torch.cat(corners), **cells), places
 
