@@ -9,7 +9,8 @@ the sum of all areas are. *CPU* are seconds of the processor, without those of o
 the stored form per region: of an atlas, or of ``part.save``.
 
 With ``--domains 500`` the cost of a domain is measured: of a sweep that keeps the partitions, and
-of one that keeps a number of each.
+of one that keeps a number of each. With ``--limits`` the promise of ``memory`` is: *of memory* is
+the peak beside it, *times* the seconds of the processor beside those without a limit.
 """
 
 from __future__ import annotations
@@ -170,6 +171,84 @@ def _area(made: Any) -> float:
     return sum(float(made.tile(k).areas.sum()) for k in range(made.num_tiles))
 
 
+# -- limits of memory --------------------------------------------------------------------------
+
+LIMITS = Table(
+    {
+        "workload": "<10",
+        "regions": ">12,",
+        "memory": ">10,.0f",
+        "peak": ">10,.0f",
+        "of memory": ">11.2f",
+        "free peak": ">11,.0f",
+        "CPU": ">9.2f",
+        "times": ">8.2f",
+        "valid": ">7",
+    }
+)
+
+
+def _pooled() -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 10)).double().eval()
+
+
+def _image_plane(side: float) -> sc.Domain:
+    image = torch.randn(3, 16, 16, generator=torch.Generator().manual_seed(1))
+    return sc.Domain.around(image, side=side, seed=0)
+
+
+def _square(side: float) -> sc.Domain:
+    return sc.Domain.around([0.0, 0.0], side=side)
+
+
+# A network, a domain of a given side, the side, and the bytes to stay within.
+LIMITED = {
+    "mlp": (lambda: perceptron(2, 512, 512, 512, 1), _square, 4.0, 2e8),
+    "cnn": (_pooled, _image_plane, 1.5, 1e8),
+    "wide": (lambda: perceptron(2, 1500, 1), _square, 2.0, 1e8),
+    "deep": (lambda: perceptron(2, *[64] * 10, 1), _square, 160.0, 1e8),
+    "atlas": (lambda: perceptron(2, *[256] * 6, 1), _square, 4.0, 2e8),
+}
+
+
+def limited(name: str, memory: float | None, folder: str | None) -> dict[str, Any]:
+    """A partition within so many bytes, or without a limit."""
+    make, around, side, _ = LIMITED[name]
+    model, quiet = make(), {"device": CPU, "progress": False}
+    warm_up(CPU)
+    store = Path(tempfile.mkdtemp(prefix="splinecam-limits-", dir=folder))
+    sc.partition(model, around(1e-6), **quiet)
+    if name == "atlas":
+        sc.partition(model, around(1e-6), store=store / "small", **quiet)
+        quiet["store"] = store / "atlas"
+    try:
+        used = process_time()
+        run = lambda: sc.partition(model, around(side), memory=memory, **quiet)  # noqa: E731
+        made, peak = with_peak(run, CPU)
+        used = process_time() - used
+        valid = "" if memory is None else "yes" if made.validate().ok else "NO"
+        return {"regions": len(made), "peak": peak / 1e6, "CPU": used, "valid": valid}
+    finally:
+        shutil.rmtree(store)
+
+
+def limits(name: str, folder: str | None) -> dict[str, Any]:
+    """One line of the table of limits."""
+    memory = LIMITED[name][-1]
+    free, bound = (alone(limited, name, bytes_, folder) for bytes_ in (None, memory))
+    if free["regions"] != bound["regions"]:
+        raise RuntimeError(f"{name}: {bound['regions']} regions instead of {free['regions']}")
+    more = {"workload": name, "memory": memory / 1e6, "free peak": free["peak"]}
+    more |= {"of memory": 1e6 * bound["peak"] / memory, "times": bound["CPU"] / free["CPU"]}
+    return {**bound, **more}
+
+
+# -- domains -----------------------------------------------------------------------------------
+
+
 def domains(number: int) -> str:
     """What a small domain costs: with its partition, and with a number of it."""
     model, places = perceptron(5, 50, 50, 50, 5), []
@@ -200,12 +279,18 @@ def main() -> None:
         help="where atlases are written, made if it is missing (default: a temporary folder)",
     )
     parser.add_argument("--domains", type=int, help="measure the cost of so many small domains")
+    parser.add_argument("--limits", action="store_true", help="measure the limits of memory")
     given = parser.parse_args()
     if given.folder is not None:
         Path(given.folder).mkdir(parents=True, exist_ok=True)
     print(machine(CPU))
     if given.domains:
         print(alone(domains, given.domains))
+        return
+    if given.limits:
+        print(LIMITS.heading())
+        for name in LIMITED:
+            print(LIMITS.line(limits(name, given.folder)), flush=True)
         return
     print(TABLE.heading())
     for name in given.only or [name for name in WORKLOADS if name not in LARGE]:

@@ -63,7 +63,7 @@ class Making:
 
     max_regions: of the whole atlas. report: is told of layers, see ``engine.run.Report``. most: how
     many regions, about, a layer may make of the undivided domain. least_parts: into how many the
-    domain is divided by artificial lines, if it is.
+    domain is divided by artificial lines, if it is. need: bytes for each face of the last unit.
     """
 
     folder: Path
@@ -75,6 +75,7 @@ class Making:
     report: Report = lambda name, regions, share: None
     most: float = inf
     least_parts: int = 2
+    need: float = 0.0
 
     @property
     def writer(self) -> TileWriter:
@@ -188,7 +189,9 @@ class Making:
             while waiting:
                 members = range(*waiting[-1])
                 done = total - sum(stop - start for start, stop in self.manifest.pending or [])
-                if len(members) > 1 and self._expected(members, total, done) > self.planned:
+                large = self._expected(members, total, done) > self.planned
+                large |= len(members) * self.need > _ROOM * self.plan.last.memory
+                if len(members) > 1 and large:
                     _halve(waiting)
                     continue
                 try:
@@ -250,6 +253,9 @@ class Making:
             if self.max_regions is not None and left <= fits:
                 raise self.too_many() from None
             raise TileTooLarge(str(reason)) from None
+        # A unit that the run had to divide was too large by an unknown factor.
+        used = 2 * run.memory if run.need else run.worst
+        self.need = used / len(members)
         return unit, to_device(run.result(end), torch.device("cpu")).kept()
 
 

@@ -308,6 +308,12 @@ class State:
         rows = {name: value[ids[ids < known]] for name, value in self.rows.items()}
         return State(tile.mesh, rows, dict(self.bounds), pending)
 
+    def interpolated(self, numbers: int) -> State:
+        """The same state, in which new vertices lie between values that are known."""
+        if self.pending is None:
+            return self
+        return replace(self, pending=self._interpolate(numbers))
+
     def settled(self, numbers: int) -> State:
         """The same state with rows at all vertices; its layer stays pending.
 

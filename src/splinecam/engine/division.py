@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from splinecam.arrangement.signs import Signs
-from splinecam.engine.activations import LayerInput, State, nothing_new
+from splinecam.engine.activations import Interpolated, LayerInput, State, nothing_new
 from splinecam.engine.artificial_cuts import divide_face, divide_faces, sample_face
 from splinecam.engine.cut_lines import CutLines, RegionSample, sample_regions
 from splinecam.engine.plan import Plan, to_device
@@ -25,6 +25,7 @@ from splinecam.engine.run import Report, Run, TooLarge, Waiting, first_state
 from splinecam.engine.tiling import Tile, halves, sorted_faces, tile_of
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
+from splinecam.geometry.interpolation import InterpolatedVertices
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
@@ -71,14 +72,15 @@ class Unit:
         run.layer_errors.update(self.layer_errors)
         place = run.plan.second if self.at_second else run.plan.first
         state, layer_input = to_device((self.state, self.layer_input), place.device)
-        return run.finish(state, self.index, share, layer_input)
+        return run.finish(state.settled(run.block), self.index, share, layer_input)
 
 
 @dataclass(frozen=True)
 class Coarse:
     """The mesh after the first layers, which is divided into units.
 
-    state: with rows at all vertices. layer_input: None if stage ``index`` is not evaluated yet.
+    state: vertices that a layer has added lie between values that are known. layer_input: None if
+    stage ``index`` is not evaluated yet.
     order: (F,) the faces such that those of any ``halves`` of it lie together. lines: that have cut
     the faces artificially; the vertices before that are the first ``fixed`` ones. Ambiguities are
     not part of it, nor of its units.
@@ -119,7 +121,7 @@ class Coarse:
         """The same with faces that are cut along artificial lines."""
         layer, given = program.stages[self.index].layer, self.layer_input
         if layer is None or given is None:
-            state = divide_faces(self.state, lines)
+            state = divide_faces(self.state.settled(1), lines)
         else:
             face = divide_face(self.state, self.index, layer.source, given, lines)
             state, given = face.state, face.layer_input
@@ -136,6 +138,12 @@ class Coarse:
         found = {f"mesh/{field.name}": getattr(self.mesh, field.name) for field in fields(Mesh)}
         for name, value in state.rows.items():
             found[f"rows/{name}"] = value
+        if isinstance(state.pending, Interpolated):
+            found |= {f"edges/{name}": value for name, value in state.pending.values.items()}
+            found |= {f"inside/{name}": value for name, value in vars(state.pending.inside).items()}
+            found["count"] = torch.tensor(state.pending.count)
+            if state.pending.shown is not None:
+                found["shown"] = state.pending.shown
         for name, bound in state.bounds.items():
             found[f"magnitude/{name}"], found[f"error/{name}"] = bound
         for name, error in self.layer_errors.items():
@@ -168,7 +176,13 @@ class Coarse:
         rows, error, given = named("rows"), named("error"), named("input")
         bounds = {name: Bound(size, error[name]) for name, size in named("magnitude").items()}
         layer = program.stages[index - 1].layer if pends else None
-        state = State(Mesh(**named("mesh")), rows, bounds, layer and nothing_new(layer, rows))
+        pending = layer and nothing_new(layer, rows)
+        if pending is not None and named("inside"):
+            values, inside = named("edges"), InterpolatedVertices(**named("inside"))
+            shown = arrays.get("shown")
+            count = int(arrays["count"])
+            pending = replace(pending, values=values, count=count, shown=shown, inside=inside)
+        state = State(Mesh(**named("mesh")), rows, bounds, pending)
         layer_input = None
         if given:
             signs = Signs(**named("signs"), clear=bool(clear[0])) if clear else None
@@ -199,7 +213,7 @@ def begin(
     try:
         return Ready(run.finish(state, 0), run)
     except _Enough as found:
-        state = found.state.settled(run.block)
+        state = found.state.interpolated(run.block)
         given = found.layer_input and replace(found.layer_input, dense=None)
         order = sorted_faces(state.mesh)
         return Coarse(state, found.index, given, run.layer_errors, run.at_second, order)
@@ -219,11 +233,19 @@ class _CoarseRun(Run):
     enough: int
     most: float
 
+    def _choose_place(
+        self, state: State, index: int, layer_input: LayerInput | None
+    ) -> tuple[State, LayerInput | None]:
+        state, layer_input = super()._choose_place(state, index, layer_input)
+        cuts = self.program.stages[index].layer is not None
+        if cuts and layer_input is None and state.mesh.num_faces >= self.enough:
+            raise _Enough(state, index, None)
+        return state, layer_input
+
     def _refine(
         self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput
     ) -> None:
-        faces = state.mesh.num_faces
-        if faces >= self.enough or (faces == 1 and self._makes_many(state, layer, layer_input)):
+        if state.mesh.num_faces == 1 and self._makes_many(state, layer, layer_input):
             raise _Enough(state, index, layer_input)
         super()._refine(state, layer, index, layer_input)
 

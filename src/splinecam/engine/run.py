@@ -173,7 +173,7 @@ class Run:
 
     at_second: whether it has moved to the plan's second place; finished: regions of tiles that are
     done. choose_lines: says where a single face is divided, see ``engine.cut_lines``. held, kept:
-    bytes of meshes that are being divided, and of finished tiles. most: the bytes of what is
+    bytes of meshes that are being divided, and of finished tiles. worst: the bytes of what is
     carried on, at the worst moment. need: those per face of a tile that began at a stage. told:
     which share of a stage was reported.
     """
@@ -187,7 +187,7 @@ class Run:
     choose_lines: Callable[[RegionSample, int], CutLines] = choose_lines
     held: int = 0
     kept: int = 0
-    most: int = 0
+    worst: int = 0
     need: dict[int, float] = field(default_factory=dict)
     told: dict[int, float] = field(default_factory=dict)
 
@@ -288,7 +288,7 @@ class Run:
                 if self._exceeds(state, i):
                     reason = self._too_large(self.program.stages[i].layer, state.mesh.num_faces)
                     self._give_up(Waiting(state, i), reason)
-                self.most = max(self.most, self._bytes(state, i))
+                self.worst = max(self.worst, self._bytes(state, i))
                 layer_input = evaluate(self.program, i, state, self.place, self.block)
             state, layer_input = self._choose_place(state, i, layer_input)
             layer = self.program.stages[i].layer
@@ -482,14 +482,14 @@ class Run:
 
         share: of each face.
         """
-        faces, self.most = tile.faces, 0
+        faces, self.worst = tile.faces, 0
         if faces == 1:
             return self.finish(tile.state, tile.index, share, tile.layer_input)
         found = self._attempt(tile, faces * share, {})
         if isinstance(found, TooLarge):
             self.need[tile.index] = max(self.need.get(tile.index, 0.0), 2 * self.room / faces)
             return None
-        self.need[tile.index] = self.most / faces
+        self.need[tile.index] = self.worst / faces
         return found
 
     def _divides_face(self, state: State) -> bool:
@@ -504,7 +504,7 @@ class Run:
         if layer_input is None:
             raise ValueError("the units of the layer are not known")
         sample = sample_face(state, layer, layer_input)
-        parts: float = _PARTS
+        parts = _PARTS
         if sample.regions < inf:
             each = self._per_region(index, compiled=self._compiled(index, layer_input))
             parts = ceil(sample.regions * each / (_FILLED * self.room))
@@ -536,7 +536,7 @@ class Run:
             raise excess(layer, state.mesh.num_faces) from None
         each = _KERNEL_BYTES if made.history is not None else _MESH_BYTES
         used = self._bytes(state, index, after=True) + each * made.mesh.num_faces
-        self.most = max(self.most, used)
+        self.worst = max(self.worst, used)
         state.refine(made, layer, layer_input)
         known = self.layer_errors.get(layer.name)
         if known is not None:  # perhaps on another device

@@ -108,7 +108,8 @@ def join_tiles(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
     mesh, tiles[:] = _marked(mesh, tiles)
     seams = _seams(mesh, tiles)
     num_vertices, num_edges = mesh.num_vertices + seams.count, mesh.num_edges + seams.count
-    whole, places = _divided(mesh, tiles, seams), []
+    places: list[Tensor] = []
+    whole = _divided(mesh, tiles, seams)
     parts = {name: [getattr(whole, name)] for name in _CELLS}
     sizes, corners = [], []
     waiting = tiles[::-1]
