@@ -8,6 +8,7 @@ BENCH_FLAGS ?=
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PLOT  := $(VENV)/.installed-plot
+DOCS  := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-tensors lint viewer viewer-check bench docs wheels sanitize clean
@@ -18,6 +19,7 @@ help:  ## list the targets
 # Reinstalled when the package's metadata, the pinned versions or the compiled kernel change.
 NEEDS := pyproject.toml constraints.txt hatch_build.py $(wildcard src/splinecam/kernels/*.[ch])
 
+comma := ,
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; call make PYTHON=/path/to/python3."; exit 1; }
@@ -27,13 +29,18 @@ define install
 	@touch $@
 endef
 
-# What pictures need, and all that developers need, which takes much longer.
+# What pictures need, what the site and its live pages need (pictures and the digits of
+# scikit-learn), and all that developers need, which takes much longer.
 $(PLOT): $(NEEDS)
 	$(call install,plot)
 
+$(DOCS): $(NEEDS)
+	$(call install,docs$(comma)examples)
+	@touch $(PLOT)
+
 $(STAMP): $(NEEDS)
 	$(call install,dev)
-	@touch $(PLOT)
+	@touch $(PLOT) $(DOCS)
 
 demo: $(PLOT)  ## train a small classifier, compute its partition, write pictures and a page to out/
 	$(BIN)/splinecam demo --out out
@@ -69,7 +76,7 @@ viewer-check:  ## check the viewer's types, format and style, and test its mathe
 bench: $(STAMP)  ## time the workloads against plain forward passes; options: BENCH_FLAGS
 	$(BIN)/python benchmarks/bench.py $(BENCH_FLAGS)
 
-docs: $(STAMP)  ## build the documentation into out/docs, and the table of operations anew
+docs: $(DOCS)  ## build the documentation into out/docs, and the table of operations anew
 	$(BIN)/python -c 'from splinecam.network.ops import op_table_markdown; print(op_table_markdown(), end="")' > docs/ops.md
 	$(BIN)/python -m sphinx -q -n -W --keep-going -d out/doctrees docs out/docs
 	@echo "The documentation is in out/docs/index.html"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -313,3 +314,13 @@ def test_pages_that_messages_name_are_links() -> None:
     assert named
     assert all(place == f'"{PLACES[0]}' for place, _ in named)
     assert all((ROOT / "docs" / page).exists() for _, page in named)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+@pytest.mark.parametrize(
+    ("target", "extras"), [("demo", "plot"), ("docs", "docs,examples"), ("test", "dev")]
+)
+def test_make_installs_what_a_target_needs(target: str, extras: str, tmp_path: Path) -> None:
+    words = ["make", "-n", target, f"VENV={tmp_path / 'venv'}"]
+    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"-e '\.\[(.*)\]'", told) == [extras]
