@@ -934,3 +934,49 @@ def test_without_matplotlib(run: Run, here: Path, monkeypatch: pytest.MonkeyPatc
     ]
     code, _, err = run("plot", "saved.npz", "--out", "a.png")
     assert (code, "--no-plot" in err) == (1, False)
+
+
+def test_areas_and_names_of_classes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("three.py").write_text(
+        "import torch\n\ndef build():\n    net = torch.nn.Linear(2, 3)\n"
+        "    net.weight.data = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]])\n"
+        "    net.bias.data = torch.tensor([0.0, 0.0, -9.0])\n    return net\n"
+    )
+    command = ["partition", "three.py:build", "--box", "-1", "3", "--format", "svg", "--out", "out"]
+    names = ["--classes", "right", "left", "none", "--features", "width", "height $a$"]
+    assert main([*command, *names]) == 0
+    assert re.search(r"Classes +area +share\n +right +12 +75 %\n +left +4 +25 %", shown(capsys))
+    found = json.loads(Path("out/stats.json").read_text())
+    assert found["classes"] == {
+        "right": {"area": 12.0, "share": 0.75},
+        "left": {"area": 4.0, "share": 0.25},
+    }
+    drawn = Path("out/regions.svg").read_text()
+    assert all(f"<!-- {word} -->" in drawn for word in ("width", "height $a$", "right", "left"))
+    assert main(["stats", "out/partition.npz"]) == 0
+    assert "right" in shown(capsys)
+    assert sc.load("out/partition.npz").names == ("right", "left", "none")
+    words = ["--features", "a", "b", "--classes", "x", "y", "z"]
+    assert main(["plot", "out/partition.npz", "--out", "again.svg", *words]) == 0
+    assert all(f"<!-- {word} -->" in Path("again.svg").read_text() for word in "abxy")
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--classes", "a"], "--classes has 1 names, but there are 3 classes"),
+        (["--classes", "a", "a", "b"], "--classes has a name twice"),
+        (["--features", "a"], "--features has 1 names: give 2, one for each feature"),
+    ],
+)
+def test_names_that_do_not_fit(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    Path("three.py").write_text("import torch\n\ndef build():\n    return torch.nn.Linear(2, 3)\n")
+    assert main(["partition", "three.py:build", "--box", "-1", "3", "--out", "o", *words]) == 1
+    assert message in capsys.readouterr().err
+    assert not Path("o").exists()

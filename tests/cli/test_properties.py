@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_rgb
+from matplotlib.legend import Legend
 from torch import nn
 
 import splinecam as sc
@@ -58,7 +61,7 @@ def test_verdicts_and_exit_codes(folder: Path, capsys: pytest.CaptureFixture[str
     assert head.startswith("violated on ")
     assert x.startswith("input    [")
     assert y.endswith("unsafe by the model itself")
-    assert main(["check-property", "net.py:relu", "tie.vnnlib"]) == 2
+    assert main(["check-property", "net.py:relu", "tie.vnnlib"]) == 3
     assert capsys.readouterr().out.startswith("unresolved: rounding cannot tell")
 
 
@@ -135,3 +138,42 @@ def test_what_is_wrong_is_told(folder: Path, capsys: pytest.CaptureFixture[str])
         with pytest.raises(SystemExit) as stop:
             main(["check-property", "net.py:relu", "tie.vnnlib", *words])
         assert stop.value.code == 2
+
+
+def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["check-property", "net.py:relu", "two.vnnlib", "--json", "--quiet"]
+    assert main(command) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "violated"
+    assert [box["status"] for box in found["boxes"]] == ["holds", "violated"]
+    assert found["boxes"][0]["witness"] is None
+    unsafe = found["boxes"][1]
+    assert unsafe["area"] == pytest.approx(0.5)
+    assert unsafe["share"] == pytest.approx(0.5)
+    assert unsafe["witness"]["confirmed"]
+    assert unsafe["witness"]["input"][0] >= 0.5
+    assert main(["check-property", "net.py:relu", "tie.vnnlib", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["status"] == "unresolved"
+    assert main(["check-property", "net.py:relu", "none.vnnlib", "--json"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_the_picture_says_what_is_unsafe(folder: Path) -> None:
+    part = sc.partition(nn.ReLU(), sc.Domain.box(0, 1), progress=False)
+    ax = part.check("two.vnnlib").plot()
+    legends = [each for each in ax.artists if isinstance(each, Legend)]
+    words = [text.get_text() for legend in legends for text in legend.get_texts()]
+    assert words[-2:] == ["unsafe", "unsafe input"]
+    star = next(line for line in ax.lines if line.get_marker() == "*")
+    light, dark = (np.mean(to_rgb(c)) for c in (star.get_color(), star.get_markeredgecolor()))
+    assert light > 0.9
+    assert dark < 0.3
+    assert len(part.check("two.vnnlib").plot(legend=False).artists) < len(ax.artists)
+    words = ["--slice", "0", "2", "--out", "a.svg", "--features", "p", "q", "r", "s"]
+    assert main(["check-property", "net.py:build", "four.vnnlib", *words, "--classes", "no", "yes"])
+    drawn = Path("a.svg").read_text()
+    assert all(f"<!-- {word} -->" in drawn for word in ("p", "r", "no", "unsafe"))
+    assert "<!-- q -->" not in drawn
+    assert (
+        main(["check-property", "net.py:build", "four.vnnlib", *words[:3], "--features", "p"]) == 2
+    )

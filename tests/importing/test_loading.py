@@ -193,6 +193,11 @@ def test_files_without_any_output_that_can_be_read(tmp_path: Path) -> None:
     nodes = [node("Normalizer", "x", "a", domain=LEARNING, norm="L2"), node("Relu", "a")]
     with pytest.raises(sc.UnsupportedOpError, match="normalise the data before"):
         sc.load_model(saved(graph_model(nodes, ("n", 2)), tmp_path))
+    model = classifier(False, ["a", "b", "c"])
+    model.graph.node[0].op_type = "Normalizer"
+    with pytest.raises(sc.UnsupportedOpError) as caught:
+        sc.load_model(saved(model, tmp_path))
+    assert [op.target for op in caught.value.ops] == ["Normalizer"]  # nothing of the label
     nodes = [node("Scaler", "x", domain=LEARNING, offset=[1.0, 2.0, 3.0], scale=[1.0])]
     with pytest.raises(sc.UnsupportedOpError, match="one offset and one scale"):
         sc.load_model(saved(graph_model(nodes, ("n", 2)), tmp_path))

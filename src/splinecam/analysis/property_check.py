@@ -112,7 +112,10 @@ class PropertyCheck:
 
         ax: where to draw. options: see ``splinecam.plot.plot_preimage``.
         """
-        return self.preimage.plot(ax=ax, **{"witness": self.witness, **options})
+        shown = self.witness
+        found = "unsafe input" if shown is None or shown.confirmed else "perhaps unsafe input"
+        words = ("unsafe", found)
+        return self.preimage.plot(ax=ax, **{"witness": shown, "words": words, **options})
 
     def __repr__(self) -> str:
         if self.status == "holds":

@@ -5,8 +5,8 @@ which of them go together. ``commands`` has one function a command; ``models`` r
 and ``samples`` the domain; ``pictures`` draws, ``viewing`` opens the viewer, ``region_files``
 writes for other programs, ``properties`` judges properties, ``differences`` compares two networks,
 and ``console`` writes to the terminal. Exit codes: 0 success, 1 an error in the model, the domain
-or a file, 2 wrong usage, 130 interrupted; those of ``check-property`` are its verdict, with 2 for
-errors.
+or a file, 2 wrong usage, 130 interrupted; those of ``check-property`` are its verdict (0 holds,
+1 violated, 3 cannot tell), with 2 for errors.
 """
 
 from __future__ import annotations

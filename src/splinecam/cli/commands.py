@@ -18,13 +18,14 @@ from splinecam._partition import Partition, load
 from splinecam._partitioning import partition
 from splinecam._util.files import writing
 from splinecam._util.options import device_of
+from splinecam._util.text_table import TextTable, number_text
 from splinecam.analysis.comparison import compare
 from splinecam.analysis.stats import Stats
 from splinecam.cli import demo, reproducing
 from splinecam.cli.console import Console, claim, in_options, plain, printing, write_text
 from splinecam.cli.differences import difference_command
 from splinecam.cli.models import Found, find_model
-from splinecam.cli.pictures import draw, prepare_pictures, require_outputs
+from splinecam.cli.pictures import axis_words, draw, name_classes, prepare_pictures, require_outputs
 from splinecam.cli.properties import check_property_command
 from splinecam.cli.region_files import export_command, write_table
 from splinecam.cli.samples import domain_of, fitted, picked, read_samples
@@ -37,6 +38,7 @@ from splinecam.network.program import Program
 
 __all__ = ["COMMANDS"]
 
+_CLASSES = 20  # that are printed
 _UNDECIDED = 1e-3  # the share of the domain on which the class may be uncertain after refinement
 
 
@@ -72,7 +74,7 @@ def _partition(options: Namespace) -> int:
         "seconds": console.seconds,
     }
     write_text(numbers, _json(about))
-    write_text(text, f"{options.model}\n{part!r}\n{part.domain!r}\n\n{stats}\n")
+    write_text(text, f"{options.model}\n{part!r}\n{part.domain!r}\n\n{_printed(part, stats)}\n")
     try:
         with console.timed("picture"):
             draw(part, pictures, options, anchors=anchors)
@@ -84,7 +86,7 @@ def _partition(options: Namespace) -> int:
         console.note("Picture", console.took("picture"))
         _note_boundary(part, options, console)
     console.note("", "")
-    console.out(f"{stats}\n\nWritten to {options.out}: {', '.join(names)}")
+    console.out(f"{_printed(part, stats)}\n\nWritten to {options.out}: {', '.join(names)}")
     return 0
 
 
@@ -98,6 +100,7 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
         shape = domain.input_shape
         program = capture(found.model, shape, output=options.result, smooth=replaced)
         require_outputs(options, prod(program.output_shape))
+    axis_words(domain, options.features)  # an error before anything is computed
     console.note("Model", f"{options.model}, {console.took('model')}")
     console.note("Domain", repr(domain).removeprefix("Domain(").removesuffix(")"))
     with console.timed("partition"), console.progress():
@@ -113,6 +116,7 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
             undecided=_UNDECIDED if options.undecided is None else options.undecided,
             progress=not options.quiet,
         )
+    name_classes(part, found.model, options)
     size = repr(part).removeprefix("Partition(").removesuffix(")")
     console.note("Partition", f"{size}, {console.took('partition')}")
     if part.smooth is not None:
@@ -145,9 +149,35 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
         "stripped": part.stripped,
         "output": getattr(part.output, "name", part.output),  # of a function
         "stats": stats.nested(),
+        "classes": _class_areas(part),
         "unresolved": [place._asdict() for place in part.unresolved],
         **_about_smooth(part),
     }
+
+
+def _class_areas(part: Partition) -> dict[str, dict[str, float]]:
+    """The area and the share of each class that occurs; none if there is one output, unnamed."""
+    if part.values.shape[1] == 1 and part.names is None:
+        return {}
+    areas = part.class_regions().areas.tolist()
+    names = part.names or [str(k) for k in range(len(areas))]
+    pairs = zip(names, areas, strict=True)
+    return {name: {"area": x, "share": x / part.domain.area} for name, x in pairs if x > 0}
+
+
+def _printed(part: Partition, stats: Stats) -> str:
+    """The statistics, and the areas of the largest classes."""
+    found = sorted(_class_areas(part).items(), key=lambda item: -item[1]["area"])
+    rows = [
+        (name, [number_text(each["area"]), f"{100 * each['share']:.3g} %"])
+        for name, each in found[:_CLASSES]
+    ]
+    if not rows:
+        return str(stats)
+    more = f"\n  ... and {len(found) - _CLASSES:,} more" if len(found) > _CLASSES else ""
+    wide = 4 + max(len(name) for name, _ in rows)
+    table = TextTable("Classes", ("area", "share"), rows)
+    return f"{stats}\n\n{table.text(wide)}{more}"
 
 
 def _about_smooth(part: Partition) -> dict[str, Any]:
@@ -171,6 +201,7 @@ def _plot(options: Namespace) -> int:
     prepare_pictures()
     claim([out], force=options.force)
     part = _loaded(options.saved, options)
+    name_classes(part, None, options)
     anchors = None
     if options.points is not None:
         shape = part.domain.input_shape
@@ -219,7 +250,7 @@ def _stats(options: Namespace) -> int:
     else:
         (name,) = found
         head = textwrap.fill(repr(parts[name]), 80, subsequent_indent="  ")
-        console.out(f"{head}\n{parts[name].domain!r}\n\n{found[name]}")
+        console.out(f"{head}\n{parts[name].domain!r}\n\n{_printed(parts[name], found[name])}")
     if options.table is not None:
         (part,) = parts.values()
         write_table(part, options.table)

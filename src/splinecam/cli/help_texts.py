@@ -120,7 +120,8 @@ CHECK_PROPERTY = f"""\
 {_MODEL}
 PROPERTY is a .vnnlib or .vnnlib.gz file: boxes of inputs, and the outputs that are unsafe there.
 The verdict is about a slice of each box: it holds if no input of the slice is unsafe. The exit code
-is 0 if it holds, 1 if it is violated, and 2 if rounding cannot tell, or after an error.
+is 0 if it holds, 1 if it is violated, 3 if rounding or the bounds of --smooth cannot tell, and 2
+after an error.
 
 examples:
   splinecam check-property net.onnx prop.vnnlib --slice 0 1

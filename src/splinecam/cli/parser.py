@@ -228,6 +228,8 @@ def _check_property(parser: ArgumentParser) -> None:
     text = "the shape of one input, if that of the property is another one"
     _option(which, "--input-shape", option_types.shape, "1,28,28", text)
     results = parser.add_argument_group("results")
+    _flag(results, "--json", "print JSON")
+    _add_names(results)
     _option(results, "--out", Path, "FILE", "draw the unsafe part: a .png, .pdf or .svg file")
     _option(results, "--witness", Path, "FILE", "write an unsafe input to an .npy file")
     _add_force(results)
@@ -386,6 +388,7 @@ def _add_pick(parser: Any, default: str) -> None:
 
 
 def _add_picture(parser: Any) -> None:
+    _add_names(parser)
     _choice(parser, "--color", COLORS, f"colour by {', '.join(COLORS)}", metavar="BY")
     text = "which output: of --color slope or output, or of a surface"
     _option(parser, "--output", int, "K", text)
@@ -397,6 +400,13 @@ def _add_picture(parser: Any) -> None:
     _choice(parser, "--axes", AXES, "a scale bar, ticks or off (scale)", metavar="STYLE")
     _option(parser, "--size", option_types.inches, "INCHES", "width of the picture")
     _option(parser, "--dpi", option_types.resolution, "N", f"dots per inch ({DPI})")
+
+
+def _add_names(parser: Any) -> None:
+    text = "names of the classes, in the order of the outputs (those of the file, if it has some)"
+    _option(parser, "--classes", str, "NAME", text, nargs="+")
+    text = "names of all features, or of the two that are shown, for the axes"
+    _option(parser, "--features", str, "NAME", text, nargs="+")
 
 
 def _add_smooth(parser: ArgumentParser, *, refine: bool) -> None:

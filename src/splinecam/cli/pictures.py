@@ -7,17 +7,28 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
 from splinecam._util.files import replaced
 from splinecam.cli.parser import DPI
 from splinecam.errors import SplineCamError
+from splinecam.geometry.domain import Domain
 from splinecam.plot import plot, plot_histograms, plot_layers, plot_surface, require_matplotlib
+from splinecam.plot.figures import is_input_plane, sliced_features, verbatim
 
 if TYPE_CHECKING:
     from splinecam._partition import Partition
 
-__all__ = ["are_images", "draw", "prepare_pictures", "require_outputs"]
+__all__ = [
+    "are_images",
+    "axis_words",
+    "draw",
+    "name_axes",
+    "name_classes",
+    "prepare_pictures",
+    "require_outputs",
+]
 
 _KINDS: dict[str, Callable[..., Any]] = {
     "regions": plot,
@@ -73,7 +84,11 @@ def draw(
     style = _style(options)
     if anchors is not None:
         style |= {"points": anchors, "images": are_images(anchors)}
+    if options.features and kind == "regions":
+        style = {"axes": "ticks", **style}
     made: Any = _KINDS[kind](part, **style)
+    if kind == "regions":
+        name_axes(made, part.domain, options)
     figure = made if hasattr(made, "savefig") else made.figure
     if options.size is not None:
         wide, high = figure.get_size_inches()
@@ -82,6 +97,39 @@ def draw(
         with replaced(path) as file:
             figure.savefig(file, format=path.suffix[1:].lower(), dpi=options.dpi or DPI)
     plt.close(figure)
+
+
+def name_classes(part: Partition, model: Any, options: Namespace) -> None:
+    """Give a partition the names of --classes, or those in the file of its model, if they fit."""
+    count = max(2, int(part.values.shape[1]))
+    named = options.classes or getattr(model, "class_names", None)
+    if options.classes and len(options.classes) != count:
+        raise SplineCamError(
+            f"--classes has {len(options.classes)} names, but there are {count} classes."
+        )
+    if options.classes and len(set(options.classes)) < count:
+        raise SplineCamError("--classes has a name twice: each class needs a name of its own.")
+    if named and len(named) == count == len(set(named)):
+        part.names = named
+
+
+def axis_words(domain: Domain, features: Sequence[str] | None) -> Sequence[str] | None:
+    """Return those two of --features that the axes of a picture show."""
+    if not features or len(features) == 2:
+        return features
+    shown = ((0,), (1,)) if is_input_plane(domain) else sliced_features(domain)
+    if shown is None or len(features) != domain.dim:
+        every = f"{domain.dim:,}, one for each feature, or " if shown else ""
+        raise SplineCamError(f"--features has {len(features)} names: give {every}2, for the axes.")
+    return [features[int(np.ravel_multi_index(i, domain.input_shape))] for i in shown]
+
+
+def name_axes(ax: Any, domain: Domain, options: Namespace) -> None:
+    """Write the names of --features to the axes of a picture, if it has labels."""
+    words = axis_words(domain, options.features)
+    if words and ax.get_xlabel():
+        ax.set_xlabel(verbatim(words[0]))
+        ax.set_ylabel(verbatim(words[1]))
 
 
 def _style(options: Namespace) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from argparse import Namespace
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +15,10 @@ from splinecam._partitioning import partition
 from splinecam._util.files import replaced, writing
 from splinecam._util.options import device_of
 from splinecam.analysis.property_check import PropertyCheck
-from splinecam.cli.console import Console, claim
+from splinecam.cli.console import Console, claim, plain, printing
 from splinecam.cli.models import Found, find_model
 from splinecam.cli.parser import DPI
-from splinecam.cli.pictures import prepare_pictures
+from splinecam.cli.pictures import axis_words, name_axes, name_classes, prepare_pictures
 from splinecam.cli.samples import fitted, slice_of_box
 from splinecam.errors import DomainError
 from splinecam.importing.properties import Property
@@ -23,7 +26,8 @@ from splinecam.importing.vnnlib import read_vnnlib
 
 __all__ = ["check_property_command"]
 
-_CODES = {"holds": 0, "violated": 1, "unresolved": 2}
+# An error is 2, as argparse has it for wrong usage.
+_CODES = {"holds": 0, "violated": 1, "unresolved": 3}
 _PRINTED = 32  # numbers of an input or output; more of them are left to files
 
 
@@ -47,6 +51,13 @@ def check_property_command(options: Namespace) -> int:
     codes = [_CODES[each.status] for each in checks]
     # A counterexample settles the whole question, and a doubt leaves it open.
     code = 1 if 1 in codes else max(codes)
+    if options.json:
+        content = [_about(each, case) for each, case in zip(checks, cases, strict=True)]
+        status = next(word for word, number in _CODES.items() if number == code)
+        about = {"model": options.model, "property": str(options.property), "status": status}
+        text = json.dumps(plain({**about, "boxes": content}), indent=2, allow_nan=False)
+        with printing():
+            sys.stdout.write(text + "\n")
     if files:
         _write(checks[codes.index(code)], options, console)
     return code
@@ -74,6 +85,7 @@ def _checked(
     case = prop.cases[number]
     domain, _ = slice_of_box(options, *case.box, name=str(options.property))
     domain = fitted(options.model, found.input_shape, domain, options)
+    axis_words(domain, options.features)  # an error before anything is computed
     with console.timed("check"), console.progress():
         part = partition(
             found.model,
@@ -85,11 +97,33 @@ def _checked(
             smooth=options.smooth,
             progress=not options.quiet,
         )
+        name_classes(part, found.model, options)
         check = part.check(case)
         text = _report(check)
     console.note("Regions", f"{len(part):,} on the slice, {console.took('check')}")
-    console.out(text)
+    if not options.json:
+        console.out(text)
     return check
+
+
+def _about(check: PropertyCheck, case: int) -> dict[str, Any]:
+    """The verdict on one box, for JSON."""
+    witness = check.witness
+    found: dict[str, Any] = {
+        "case": case,
+        "status": check.status,
+        "regions": len(check.preimage.partition),
+    }
+    found |= {"area": check.area, "share": check.share, "undecided_area": check.undecided_area}
+    found["tied_area"] = check.preimage.tied_area
+    found["witness"] = None
+    if witness is not None:
+        found["witness"] = {
+            "input": witness.input.tolist(),
+            "output": witness.outputs.tolist(),
+            "confirmed": witness.confirmed,
+        }
+    return found
 
 
 def _report(check: PropertyCheck) -> str:
@@ -123,7 +157,7 @@ def _numbers(values: list[float]) -> str:
 def _write(check: PropertyCheck, options: Namespace, console: Console) -> None:
     """Write the picture and the unsafe input, if they are wanted."""
     if options.out is not None:
-        _draw(check, options.out)
+        _draw(check, options)
         console.note("Picture", str(options.out))
     if options.witness is None:
         return
@@ -136,12 +170,15 @@ def _write(check: PropertyCheck, options: Namespace, console: Console) -> None:
     console.note("Input", f"{prod(x.shape):,} numbers in {options.witness}")
 
 
-def _draw(check: PropertyCheck, path: Path) -> None:
+def _draw(check: PropertyCheck, options: Namespace) -> None:
     import matplotlib.pyplot as plt
 
+    path: Path = options.out
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    figure = check.plot(axes="ticks").figure
+    ax = check.plot(axes="ticks")
+    name_axes(ax, check.preimage.partition.domain, options)
+    figure = ax.figure
     with replaced(path) as file:
         figure.savefig(file, format=path.suffix[1:].lower(), dpi=DPI)
     plt.close(figure)

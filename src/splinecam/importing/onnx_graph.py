@@ -22,6 +22,7 @@ __all__ = ["Imported", "class_names_in", "import_graph", "input_of"]
 
 _STANDARD, _LEARNING = ("", "ai.onnx"), "ai.onnx.ml"
 _FLOATING = {1: torch.float32, 10: torch.float32, 11: torch.float64, 16: torch.float32}
+_FEW = 16  # outputs that are tried one by one
 _STRINGS = 8  # the type of tensors of texts
 _FINAL = ("Softmax", "LogSoftmax")
 # What may follow a final function: it is left out together with these.
@@ -78,15 +79,25 @@ def import_graph(
     batch: the size of the batch that the file was written for, if it is a fixed one.
     """
     outputs = _outputs_of(graph)
-    importer = _Importer(graph, path, opset, shape, batch, outputs)
+
+    def run(some: Mapping[str, str]) -> Imported:
+        return _Importer(graph, path, opset, shape, batch, some).run()
+
     try:
-        return importer.run()
-    except UnsupportedOpError:
-        kept = {k: v for k, v in outputs.items() if isinstance(importer.values.get(v), Value)}
-        if not 0 < len(kept) < len(outputs):
+        return run(outputs)
+    except UnsupportedOpError as error:
+        found, errors = {}, [error]
+        for name, value in outputs.items() if 1 < len(outputs) <= _FEW else ():
+            try:
+                found[name] = run({name: value})
+            except UnsupportedOpError as other:
+                errors.append(other)
+        if not found:  # what stands in the way of the output that needs the least
+            raise min(errors, key=lambda each: len(each.ops)) from None
+        if len(found) == len(outputs):
             raise
-    found = _Importer(graph, path, opset, shape, batch, kept).run()
-    return replace(found, left_out=tuple(name for name in outputs if name not in kept))
+    left_out = tuple(name for name in outputs if name not in found)
+    return replace(run({name: outputs[name] for name in found}), left_out=left_out)
 
 
 def _outputs_of(graph: Any) -> dict[str, str]:

@@ -231,11 +231,14 @@ def add_legend(
 ) -> SideLegend:
     """Add names with their colours beside or below the axes; ``ax.legend()`` remains free.
 
-    below: place the legend below unless it is long. curves: the colours are those of lines.
+    entries: names with their colours, or with what stands for them. below: place the legend below
+    unless it is long. curves: the colours are those of lines.
     """
     ink = text_color(ax.figure)
     handles = [
-        Line2D([], [], color=color, linewidth=1.8)
+        color
+        if isinstance(color, Artist)
+        else Line2D([], [], color=color, linewidth=1.8)
         if curves
         else Patch(facecolor=color, edgecolor=ink, linewidth=0.4)
         for _, color in entries

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from splinecam.plot.arrays import Floats, Ints
 
-__all__ = ["HATCH", "hatch_rings"]
+__all__ = ["HATCH", "VEIL", "hatch_rings"]
 
 HATCH = "//////"
-_VEIL = (1.0, 1.0, 1.0, 0.35)  # lies on the colours below the hatching
+VEIL = (1.0, 1.0, 1.0, 0.35)  # lies on the colours below the hatching
 
 
 def hatch_rings(
@@ -24,7 +24,7 @@ def hatch_rings(
     hatch: str | None,
     color: Any,
     *,
-    veil: Any = _VEIL,
+    veil: Any = VEIL,
 ) -> None:
     """Hatch the areas within closed rings, all as one path; offsets: where each ring begins.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -153,7 +154,10 @@ def _batch_norm(node: Node) -> Value:
 # -- ai.onnx.ml, which skl2onnx writes ------------------------------------------------------------
 
 _SKLEARN = "of `ai.onnx.ml`, as skl2onnx writes it"
-_FUNCTIONS = {"LOGISTIC": lambda: nn.Sigmoid(), "SOFTMAX": lambda: nn.Softmax(1)}
+_FUNCTIONS: dict[str, Callable[[], nn.Module]] = {
+    "LOGISTIC": nn.Sigmoid,
+    "SOFTMAX": lambda: nn.Softmax(1),
+}
 
 
 def _features(node: Node) -> tuple[Value, int]:
