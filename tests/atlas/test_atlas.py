@@ -133,7 +133,7 @@ def test_a_network_with_few_regions_is_one_tile(tmp_path: Path) -> None:
     assert again.names == ("x", "y")
 
 
-@pytest.mark.parametrize("widths", [(2, 150, 1), (2, 120, 9, 3), (2, 6, 150, 2)])
+@pytest.mark.parametrize("widths", [(2, 150, 1), (2, 180, 9, 3), (2, 6, 150, 2)])
 def test_faces_that_are_too_large_are_cut_artificially(
     widths: tuple[int, ...], tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ WIDE: dict[str, Any] = {"sizes": Sizes(regions=300, enough=3), "memory": 1_600_0
 
 def wide() -> nn.Module:
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(2, 70), nn.ReLU(), nn.Linear(70, 1)).double()
+    return nn.Sequential(nn.Linear(2, 120), nn.ReLU(), nn.Linear(120, 1)).double()
 
 
 class _Stopped(Exception):
