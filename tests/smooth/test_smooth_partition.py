@@ -263,7 +263,7 @@ def test_rounding_that_is_too_much_is_told_before_anything_is_run():
 def test_large_networks_are_looked_at_on_few_cells_first(monkeypatch):
     monkeypatch.setattr("splinecam.smooth.smoothing._PRODUCTS", 1)
     said, _ = told(block(), 1e-9, 1e-16)
-    assert said == ["looking at 16 cells", "looking at 64 cells", "choosing pieces"]
+    assert said == ["looking at 4 cells", "looking at 16 cells", "choosing pieces"]
 
 
 def test_the_log_says_from_the_beginning_what_is_done(caplog):

@@ -27,8 +27,8 @@ from splinecam.smooth.tolerance import Tolerance
 
 __all__ = ["Note", "Smoothed", "smoothed"]
 
-_FIRST, _COARSEST, _FINEST = 4, 32, 256  # cells along the domain's longer side
-_PRODUCTS = 1 << 30  # multiplications beyond which fewer cells, or points, are looked at first
+_FIRST, _COARSEST, _FINEST = 2, 32, 256  # cells along the domain's longer side
+_PRODUCTS = 1 << 28  # multiplications on cells beyond which fewer cells are looked at first
 _HELPS = 0.99  # of the bluntness, which smaller cells are to leave at most
 _BLUNT = 2.0  # bounds on second derivatives so many times larger than these call for finer cells
 _FILLED = 0.78, 0.87  # the share of the tolerance that errors at some points are to fill
@@ -124,7 +124,7 @@ def _check_rounding(found: Survey, allowed: Tensor) -> None:
     raise LimitError(
         f"Rounding is too much for smooth=, which allows output {worst} to be off by "
         f"{float(allowed[worst]):.2g}: float64 is only known to be off by less than "
-        f"{float(rounding[worst]):.2g}, and on this domain the output changes by no more than "
+        f"{float(rounding[worst]):.2g}, and on this domain the output changes by about "
         f"{float(values.max() - values.min()):.2g}. Choose a domain that is more than "
         f"{float(rounding[worst] / allowed[worst]):.2g} times as large, or allow a larger error."
     )
@@ -215,7 +215,7 @@ def _inside(domain: Domain, found: Survey) -> Inside:
 def _scale(layers: dict[str, LayerSurvey], real: Program, domain: Domain, allowed: Tensor) -> float:
     """How large the errors of tables may be, from those of the outputs at some points."""
     scale, largest = first_scale(layers), 0.0
-    points = max(_FEWEST, min(_POINTS, _PRODUCTS // max(1, sum(real.products))))
+    points = max(_FEWEST, min(_POINTS, 4 * _PRODUCTS // max(1, sum(real.products))))
     x = domain.embed(scattered(domain, points, real.device))
     wanted = real(x).flatten(1)
     least, most = _FILLED
