@@ -50,6 +50,15 @@ def test_the_model_has_the_certain_class(part: sc.Partition, model: nn.Module) -
     assert (real(x[whole]).argmax(1).numpy() == settled).all()
 
 
+def test_an_output_at_the_level_may_have_either_class() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.GELU(), nn.Linear(3, 1)).double()
+    model[2].weight.data[:], model[2].bias.data[:] = 0, 0
+    found = sc.partition(model, BOX, smooth=0.1, progress=False).class_regions()
+    assert (found.areas_at_least <= found.areas).all()
+    assert (found.areas <= found.areas_at_most).all()
+    assert found.undecided == found.areas_at_most.min() == BOX.area
+
+
 def test_maps_are_valid_within_their_bounds(part: sc.Partition) -> None:
     report = part.validate()
     assert report.ok

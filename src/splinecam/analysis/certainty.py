@@ -22,6 +22,7 @@ from splinecam.geometry.clipping import ConvexPolygons, joined
 __all__ = ["Certainty", "Contest", "certainty_of"]
 
 _BLOCK = 1 << 22  # numbers in a block
+_TIE = 2.0**-1000  # in place of a lead of zero, with which a class is possible
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Contest:
             own = chosen[row][:, None]
             slack = mine[row] + self.bounds[:, columns][row]
             lead = some.values.gather(1, own) - some.values[:, columns] + slack
-            return torch.where(own == columns, 1.0, lead)
+            return torch.where(own == columns, 1.0, torch.where(lead == 0, _TIE, lead))
 
         return _limited(polygons, leads, *self.bounds.shape)[0]
 

@@ -127,7 +127,8 @@ class ClassRegions:
         if part.smoothing is None:
             return self.areas
         local = part.areas / part.frame.scale**2
-        return self._certainty.possible_areas(local, self.n_classes) * part.frame.scale**2
+        found = self._certainty.possible_areas(local, self.n_classes) * part.frame.scale**2
+        return torch.maximum(found, self.areas)  # they differ by rounding at least
 
     @property
     def undecided(self) -> float:
