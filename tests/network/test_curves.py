@@ -221,7 +221,8 @@ def test_bounds_on_intervals(curve: Curve, exact: Callable[[Real], Real]) -> Non
         close = bound <= (1.02 if isinstance(slack, float) else 1.4) * largest + slack + 1e-9
         assert close.double().mean() > 0.9  # the others have a jump, or an extremum between samples
     assert torch.equal(near.slope, curve.slope(at))
-    assert torch.equal(near.curvature, curve.curvature(at))
+    width = curvature.amax(0) - curvature.amin(0)
+    assert (near.curvature_variation <= 0.51 * width + 1e-9).double().mean() > 0.9
 
 
 @every_curve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -14,11 +15,11 @@ from splinecam.geometry.frame import Frame
 from splinecam.network.capture import capture
 from splinecam.network.curves import Exp
 from splinecam.smooth import region_bounds
-from splinecam.smooth.circles import squared_radii
+from splinecam.smooth.circles import Extents, squared_radii
 from splinecam.smooth.followed import Boxes, Followed
 from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, Grid
-from splinecam.smooth.inside import KinkedInside
+from splinecam.smooth.inside import KinkedInside, SmoothInside
 from splinecam.smooth.knots import tables_of
 from splinecam.smooth.layer_bounds import through_layer
 from splinecam.testing import assert_same_cells, exact_partition
@@ -43,7 +44,7 @@ def check(model: nn.Module, domain: sc.Domain, smooth: float | str, exact: int =
     share = (off / part.region_bounds[region]).amax(1)
     assert 0.1 < share.max() < 1 + 1e-9
     chosen = share.argsort(descending=True)[:exact].tolist()
-    assert largest_share(part, model, x, region, chosen) <= 1
+    assert not chosen or largest_share(part, model, x, region, chosen) <= 1
 
 
 @pytest.fixture
@@ -101,10 +102,12 @@ def test_a_piece_that_goes_on_beyond_its_kinks(act, z):
     layer = layer.layers[0]
     middle = torch.tensor([[float(z)]], dtype=torch.float64)
     none, rows = torch.zeros_like(middle), torch.zeros(5, 1, 1, dtype=torch.float64)
-    argument = Followed(middle, rows[:2], rows[2:], none, none, none, none, none)
+    argument = Followed(middle, rows[:2], rows[2:], none, rows[2:], none, none, none)
     for wide in (0.0, 0.3, 1.0, 6.0):
         reach = torch.full_like(middle, wide)
-        found = through_layer(layer, argument, reach, torch.zeros(1, 2), None)
+        found = through_layer(
+            layer, argument, reach, Extents(torch.zeros(1, 2), torch.zeros(1)), None
+        )
         around = middle + wide * torch.linspace(-1, 1, 101, dtype=torch.float64)[:, None]
         off = layer.apply(around) - _on_one_piece(act, layer.apply, around, middle)
         assert off.amax().clamp(min=0) - off.amin().clamp(max=0) <= found.spread[0, 0] + 1e-9
@@ -190,9 +193,95 @@ def test_tables_where_units_are_constant_or_soon_too_large():
 
 def test_bounds_that_need_too_many_triangles_are_an_error(monkeypatch):
     monkeypatch.setattr(region_bounds, "_MOST", 3)
+    monkeypatch.setattr(region_bounds, "_OF_EACH", 0)
     model = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
     with pytest.raises(sc.LimitError, match="triangles"):
         sc.partition(model, sc.Domain.box(-9, 9), smooth=1e-3, progress=False)
+
+
+def narrow(act, *widths: int) -> nn.Sequential:
+    """A network in float64 of few units; that of one unit has the weights 2 and 1."""
+    torch.manual_seed(0)
+    steps = [step for a, b in pairwise(widths) for step in (nn.Linear(a, b), act())]
+    model = nn.Sequential(*steps[:-1]).double()
+    if widths[1] == 1:
+        model[0].weight.data = torch.tensor([[2.0, 1.0]], dtype=torch.float64)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("act", "widths", "size", "smooth", "most"),
+    [
+        (nn.CELU, (2, 1, 1), 1, 1e-3, 4_000),
+        (nn.CELU, (2, 1, 1), 1, 1e-4, 10_000),
+        (lambda: nn.Softplus(beta=5), (2, 1, 1), 1, 1e-4, 8_000),
+        (nn.CELU, (2, 2, 1), 1, 1e-4, 12_000),
+        (nn.CELU, (2, 2, 2, 1), 1, 1e-4, 25_000),
+        (nn.SiLU, (2, 3, 3, 1), 10, 0.1, 2_000),
+        (lambda: nn.ELU(0.3), (2, 2, 3, 1), 3, 3e-2, 2_000),
+    ],
+)
+def test_long_regions_are_divided_across_their_curvature(
+    monkeypatch, act, widths, size, smooth, most
+):
+    looked_at = []
+    for kind in (SmoothInside, KinkedInside):
+        closely = kind.closely
+
+        def counted(self, corners, goal, closely=closely):
+            looked_at.append(len(corners))
+            return closely(self, corners, goal)
+
+        monkeypatch.setattr(kind, "closely", counted)
+    check(narrow(act, *widths), sc.Domain.box(-size, size), smooth, exact=0)
+    assert 0 < sum(looked_at) < 2 * most  # smooth networks count twice where cells say too little
+
+
+def test_forms_are_no_less_than_circles_say():
+    """Radii by forms, also by such that are zero in one direction, hold all corners."""
+    generator = torch.Generator().manual_seed(0)
+    root = torch.randn(500, 2, 2, generator=generator, dtype=torch.float64)
+    root[:200, 1] *= 10 ** (-12 * torch.rand(200, 1, generator=generator, dtype=torch.float64))
+    root[:50, 1] = 0
+    form = (root.transpose(1, 2) @ root).flatten(1)[:, [0, 1, 3]].T
+    corners = torch.randn(500, 3, 2, generator=generator, dtype=torch.float64)
+    boxes = Boxes((corners.amin(1) + corners.amax(1)) / 2, (corners.amax(1) - corners.amin(1)) / 2)
+    extents = boxes.extents(corners, closely=True)
+    mapped = (root[:, None] @ corners[..., None])[..., 0]
+    wanted = squared_radii(mapped)
+    assert (extents.around(form) >= wanted * (1 - 1e-12)).all()
+    assert (extents.around(form) <= wanted * (1 + 1e-6) + 1e-9).all()
+    away = (root[:, None] @ (corners - boxes.center[:, None])[..., None])[..., 0]
+    assert (extents.from_center(form) >= away.square().sum(2).amax(1) * (1 - 1e-12)).all()
+
+
+def test_long_triangles_keep_the_promise_of_their_forms():
+    """The network in long and thin triangles is near the plane of its values at the corners."""
+    torch.manual_seed(5)
+    corners = torch.randn(600, 3, 2, dtype=torch.float64) / 2
+    corners[:400, 1] = corners[:400, 0] + 1e-3 * torch.randn(400, 2, dtype=torch.float64)
+    domain = sc.Domain.box(-2, 2)
+    frame = Frame.of(domain)
+    share = torch.rand(60, 600, 3, dtype=torch.float64)
+    share = (share / share.sum(2, keepdim=True))[..., None]
+    for act in (nn.CELU, nn.GELU, nn.Tanh, nn.SELU):
+        model = narrow(act, 2, 2, 2, 2)
+        program = capture(model, (2,), smooth=True)
+        bend, branch, _ = KinkedInside(program, domain).closely(corners, torch.ones(600, 2))
+        with torch.no_grad():
+            inside = model(frame.to_plane((share * corners).sum(2).flatten(0, 1))).view(60, 600, 2)
+            plane = (share * model(frame.to_plane(corners.flatten(0, 1))).view(600, 3, 2)).sum(2)
+        off = (inside - plane).abs().amax(0)
+        assert (off <= bend + 2 * branch + 1e-14).all()
+        assert (off / (bend + 2 * branch)).median() > 0.05
+
+
+def test_a_percentage_of_a_constant_output_has_a_true_message():
+    model = narrow(nn.GELU, 2, 2, 1)
+    model[0].weight.data[1], model[0].bias.data[1] = model[0].weight.data[0], model[0].bias.data[0]
+    model[2].weight.data = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
+    with pytest.raises(sc.SplineCamError, match="Output 0 of the network is constant"):
+        sc.partition(model, sc.Domain.box(-1, 1), smooth="1%", progress=False)
 
 
 @pytest.mark.parametrize(

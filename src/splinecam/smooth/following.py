@@ -9,7 +9,7 @@ of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -21,15 +21,14 @@ from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.program import Program
-from splinecam.smooth.circles import squared_radii
-from splinecam.smooth.followed import UPWARDS, Boxes, Followed
-from splinecam.smooth.layer_bounds import Corners, through_layer
+from splinecam.smooth.circles import Extents
+from splinecam.smooth.followed import ROUNDING, UPWARDS, Boxes, Followed
+from splinecam.smooth.layer_bounds import through_layer
 
 __all__ = ["follow"]
 
 _MOST = 1 << 26  # numbers of a tensor in a block, of which there are some dozens at a time
 _MIXING = -7046029254386353131, 2685821657736338717  # odd numbers without a pattern
-_ROUNDING = 2.0**-36  # of the derivatives that a stage makes, relative to their terms
 
 Live = dict[str, Followed]
 Visit = Callable[[Nonlinearity, Followed, Tensor], None]
@@ -41,12 +40,14 @@ def follow(
     domain: Domain,
     boxes: Boxes,
     corners: Tensor | None = None,
+    closely: bool = False,
     visit: Visit = lambda layer, argument, reach: None,
 ) -> Followed:
     """What is known of a network's output on boxes.
 
     corners: (C, k, 2) of a convex polygon that touches all sides of each box, so that the centre of
     the box lies in it. If they are given, bounds hold on the polygon alone, and are closer.
+    closely: whether triangles are looked at in each direction, as long ones should be.
     """
     widest = max([domain.dim, *program.widths])
     wide = widest if corners is None else widest * corners.shape[1]
@@ -55,17 +56,17 @@ def follow(
     for some in torch.split(torch.arange(len(boxes), device=program.device), step):
         live = {program.input_name: _entry(domain, boxes[some])}
         points = None if corners is None else _Points.of(program, domain, corners[some])
-        half = boxes.half[some]
+        extents = boxes[some].extents(None if corners is None else corners[some], closely)
         for index, stage in enumerate(program.stages):
-            live = _through_stage(program, index, live, boxes[some])
+            live = _through_stage(program, index, live, extents)
             layer = stage.layer
             if layer is None:
                 continue
             argument = live[layer.argument]
-            reach = argument.reach(half)
+            reach = argument.reach(extents.half)
             visit(layer, argument, reach)
             at = None if points is None else points.before(program, index)
-            live[layer.result] = through_layer(layer, argument, reach, half, at)
+            live[layer.result] = through_layer(layer, argument, reach, extents, at)
         found.append(live[program.output_name])
     return _joined(found)
 
@@ -74,20 +75,19 @@ def follow(
 class _Points:
     """A network at the corners of polygons, (C, k) of its points, stage after stage.
 
-    square: (C,) the squared radius of a circle around each polygon; live: the values there.
+    live: the values there.
     """
 
     index: Tensor
-    square: Tensor
     live: dict[str, Tensor]
 
     @classmethod
     def of(cls, program: Program, domain: Domain, corners: Tensor) -> _Points:
         uv, index = _distinct(corners.flatten(0, 1))
         x = domain.embed(Frame.of(domain).to_plane(uv))
-        return cls(index.view(corners.shape[:2]), squared_radii(corners), {program.input_name: x})
+        return cls(index.view(corners.shape[:2]), {program.input_name: x})
 
-    def before(self, program: Program, index: int) -> Corners:
+    def before(self, program: Program, index: int) -> list[Tensor]:
         """The argument of the layer after a stage; stages are asked for in their order."""
         layer = program.stages[index - 1].layer if index else None
         if layer is not None:
@@ -96,7 +96,7 @@ class _Points:
         layer = program.stages[index].layer
         assert layer is not None
         z = self.live[layer.argument]
-        return Corners([take(z, column) for column in self.index.unbind(1)], self.square)
+        return [take(z, column) for column in self.index.unbind(1)]
 
 
 def _distinct(uv: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,11 +116,12 @@ def _entry(domain: Domain, boxes: Boxes) -> Followed:
     axes = (frame.scale * domain.basis.to(x)).view(2, 1, *domain.input_shape)
     none = x.new_zeros(())
     rounding = 8 * EPS * (x.abs() + axes.abs().sum(0))
-    bounds = [*[none.expand(x.shape)] * 4, rounding]
-    return Followed(x, axes.expand(2, *x.shape), none.expand(3, *x.shape), *bounds)
+    still = none.expand(3, *x.shape)
+    bounds = [none.expand(x.shape), still, *[none.expand(x.shape)] * 2, rounding]
+    return Followed(x, axes.expand(2, *x.shape), still, *bounds)
 
 
-def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Live:
+def _through_stage(program: Program, index: int, live: Live, extents: Extents) -> Live:
     """Affine steps: values and derivatives by the coefficients, bounds by their moduli."""
     stage = program.stages[index]
     taken = {name: live[name] for name in stage.live_in}
@@ -130,7 +131,7 @@ def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Li
         {name: [each.value, *each.tangents, *each.seconds] for name, each in taken.items()}
     )
     made = program.advance(index, made)
-    moduli, widths = _rows({name: _moduli(each, boxes) for name, each in taken.items()})
+    moduli, widths = _rows({name: _moduli(each, extents) for name, each in taken.items()})
     terms = sum(each.value[0].numel() for each in taken.values()) + len(stage.steps)
     moduli = _through_moduli(program, index, moduli, 1 + widths[0], (terms + 8) * EPS)
     found = {}
@@ -140,19 +141,27 @@ def _through_stage(program: Program, index: int, live: Live, boxes: Boxes) -> Li
         u, v, *second = (derivative - zero for derivative in derivatives)
         # Rounding is relative to the sum of the moduli of all terms, the offset among them.
         slack = (terms + 8) * EPS
-        turn, bend, tilt, spread, rounding = (
+        turn, tilt, spread, rounding, *bend = (
             (each - least).clamp(min=0) * UPWARDS for each in largest
         )
-        turn, bend, tilt = (each + slack * least for each in (turn, bend, tilt))
+        turn, tilt = (each + slack * least for each in (turn, tilt))
+        bent = torch.stack(
+            [
+                bend[0] + 3 * slack * least,
+                (bend[1] - bend[0] - bend[2]) / 2,
+                bend[2] + 3 * slack * least,
+            ]
+        )
         rounding = rounding + slack * (2 * least + size)
-        tangents, seconds = torch.stack([u, v]), torch.stack(second)
-        tangents, seconds = (each.expand(-1, *value.shape) for each in (tangents, seconds))
-        bounds = (each.expand(value.shape) for each in (turn, bend, tilt, spread, rounding))
-        each = Followed(value, tangents, seconds, *bounds)
-        radius = each.along(boxes.half.square().sum(1).sqrt())
-        # Two bounds hold: that of the terms, and that of the second derivative.
-        turn = torch.minimum(turn, each.curvature * radius * UPWARDS + tilt)
-        found[name] = replace(each, turn=turn)
+        tangents, seconds, bent = (
+            each.expand(-1, *value.shape)
+            for each in (torch.stack([u, v]), torch.stack(second), bent)
+        )
+        turn, tilt, spread, rounding = (
+            each.expand(value.shape) for each in (turn, tilt, spread, rounding)
+        )
+        each = Followed(value, tangents, seconds, turn, bent, tilt, spread, rounding)
+        found[name] = each.steadied(extents)
     return found
 
 
@@ -171,21 +180,26 @@ def _through_moduli(
         least, bounds = by_steps[:1], by_steps[first:]
         close = sum(rows[key][first:].flatten(1) @ each for key, each in dense[name].items())
         close = torch.as_tensor(close).view_as(bounds) * UPWARDS + slack * bounds
-        found[name] = torch.cat([by_steps[:first], torch.minimum(bounds, close + least)])
+        # The lesser of both in each row would be no form: its directions belong together.
+        found[name] = torch.cat([by_steps[:first], close + least])
     return found
 
 
-def _moduli(each: Followed, boxes: Boxes) -> list[Tensor]:
+def _moduli(each: Followed, extents: Extents) -> list[Tensor]:
     """The size of a value on boxes, and its bounds with the rounding of its derivatives."""
-    steep = _ROUNDING * _once(each.tangents, 1).abs().sum(0)
-    bent = _ROUNDING * _once(each.seconds, 1).abs().sum(0)
+    steep = ROUNDING * _once(each.tangents, 1).abs().sum(0)
+    uu, uv, vv = _once(each.bend, 1)
+    bent = ROUNDING * (_once(each.seconds, 1).abs().sum(0) + uu + vv)
     return [
-        each.value.abs() + each.reach(boxes.half),
+        each.value.abs() + each.reach(extents.half),
         _once(each.turn) + steep,
-        _once(each.bend) + bent,
         _once(each.tilt) + steep,
         each.spread,
         each.rounding,
+        # A form is not negative in three directions, which say all about it.
+        uu + bent,
+        (uu + 2 * uv + vv + 2 * bent).clamp(min=0),
+        vv + bent,
     ]
 
 
@@ -216,7 +230,7 @@ def _joined(parts: list[Followed]) -> Followed:
     """What is known on the boxes of all parts."""
     if len(parts) == 1:
         return parts[0]
-    rows = {"tangents": 1, "seconds": 1}
+    rows = {"tangents": 1, "seconds": 1, "bend": 1}
     return Followed(
         *(
             torch.cat([getattr(part, field.name) for part in parts], rows.get(field.name, 0))

@@ -1,4 +1,8 @@
-"""How far a network may be from a plane inside of a polygon, with and without kinks."""
+"""How far a network may be from a plane inside of a polygon, with and without kinks.
+
+``closely`` looks at triangles, and also says how long their sides are, (N, 3): the longest are to
+be divided. Sides count by the second derivative along them, or by what is gained at kinks.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +14,14 @@ from torch import Tensor
 from splinecam.geometry.domain import Domain
 from splinecam.network.program import Program
 from splinecam.smooth.circles import squared_radii
-from splinecam.smooth.followed import Boxes
+from splinecam.smooth.followed import Boxes, Followed
 from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds
 
 __all__ = ["KinkedInside", "SmoothInside"]
 
-
-@dataclass(frozen=True)
-class SmoothInside:
-    """Networks of smooth layers alone, whose bounds are known on the cells of a grid."""
-
-    bounds: CellBounds
-
-    def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds (N, n) in polygons with corners (N, k, 2), see ``Inside``."""
-        boxes = torch.cat([corners.amin(1), corners.amax(1)], 1)
-        curvature, branch = self.bounds.largest(boxes).unbind(1)
-        return curvature * (squared_radii(corners)[:, None] / 2), branch
+_UNITS = 8  # of a network, whose values at three points cost about as much as a look at bounds
+_HELPS = 0.99  # times the worst bound: where it matters which side of a triangle is divided
 
 
 @dataclass(frozen=True)
@@ -43,9 +37,65 @@ class KinkedInside:
 
     def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
         """Bounds (N, n) in polygons with corners (N, k, 2), see ``Inside``."""
+        return self._bounds(corners, False)[:2]
+
+    def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same in triangles, with the sides that are to be divided."""
+        bend, branch, found = self._bounds(corners, True)
+        worst = (bend / goal).argmax(1)
+        place = torch.arange(len(worst), device=worst.device), worst
+        a, b, c = found.form.flatten(2)[:, *place, None]
+        u, v = (corners.roll(-1, 1) - corners).unbind(2)
+        sides = a * u * u + 2 * b * u * v + c * v * v
+        crossed = found.spread.flatten(1)[place] > bend[place] / 2
+        some = (crossed & (bend > goal).any(1)).nonzero()[:, 0]
+        if len(some):
+            sides[some] = self._across_kinks(corners[some], goal[some])
+        return bend, branch, sides
+
+    def _across_kinks(self, corners: Tensor, goal: Tensor) -> Tensor:
+        """The sides whose middles help most, (N, 3): bounds on the halves tell."""
+        ahead, third = corners.roll(-1, 1), corners.roll(-2, 1)
+        middle = (corners + ahead) / 2
+        halves = torch.stack([corners, middle, third, middle, ahead, third], 2).view(-1, 3, 2)
+        bend = self._bounds(halves, True)[0].view(*corners.shape[:2], 2, -1)
+        score = (bend / goal[:, None, None]).amax(3).sum(2)
+        length = (ahead - corners).square().sum(2)
+        best = torch.nn.functional.one_hot(score.argmin(1), 3).to(score)
+        helps = score.amin(1, keepdim=True) < _HELPS * score.amax(1, keepdim=True)
+        return torch.where(helps, best, length)
+
+    def _bounds(self, corners: Tensor, closely: bool) -> tuple[Tensor, Tensor, Followed]:
         low, high = corners.amin(1), corners.amax(1)
         boxes = Boxes((low + high) / 2, (high - low) / 2)
-        found = follow(self.real, self.domain, boxes, corners)
-        square = squared_radii(corners)
-        bend = found.curvature * found.along(square / 2) + found.spread
-        return bend.flatten(1), found.rounding.flatten(1)
+        found = follow(self.real, self.domain, boxes, corners, closely)
+        bend = found.bulge(boxes.extents(corners, closely)) + found.spread
+        return bend.flatten(1), found.rounding.flatten(1), found
+
+
+@dataclass(frozen=True)
+class SmoothInside:
+    """Networks of smooth layers alone, whose bounds are known on the cells of a grid."""
+
+    bounds: CellBounds
+    alone: KinkedInside
+
+    def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
+        """Bounds (N, n) in polygons with corners (N, k, 2), see ``Inside``."""
+        boxes = torch.cat([corners.amin(1), corners.amax(1)], 1)
+        curvature, branch = self.bounds.largest(boxes).unbind(1)
+        return curvature * (squared_radii(corners)[:, None] / 2), branch
+
+    def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Bounds (N, n) in triangles, by a look at those that are far beyond the goal, (N, n)."""
+        costly = 1 + sum(self.alone.real.widths) / _UNITS
+        bend, branch = self(corners)
+        sides = (corners.roll(-1, 1) - corners).square().sum(2)
+        some = (~(bend <= costly * goal).all(1)).nonzero()[:, 0]
+        if len(some):
+            close, rounding, across = self.alone.closely(corners[some], goal[some])
+            better = (close / goal[some]).amax(1) < (bend[some] / goal[some]).amax(1)
+            sides[some] = torch.where(better[:, None], across, sides[some])
+            bend[some] = torch.fmin(bend[some], close)
+            branch[some] = torch.fmin(branch[some], rounding)
+        return bend, branch, sides

@@ -13,37 +13,31 @@ from splinecam._util.tolerances import EPS
 from splinecam.errors import SplineCamError
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
 from splinecam.network.smooth_scalar import SmoothScalar
-from splinecam.smooth.followed import UPWARDS, Followed, norm
+from splinecam.smooth.circles import Extents
+from splinecam.smooth.followed import UPWARDS, Followed
 
-__all__ = ["Corners", "through_layer"]
+__all__ = ["through_layer"]
 
 _BESIDE = 2.0**-1000  # beside a kink at zero
 _UNDERFLOW = 2.0**-64  # beside relative errors: what single precision takes for zero is smaller yet
 
 
-@dataclass(frozen=True)
-class Corners:
-    """A live value at the corners of a polygon in each box, on which bounds are to hold.
-
-    values: k times (C, *shape); square: (C,) the squared radius of a circle around the polygon.
-    """
-
-    values: list[Tensor]
-    square: Tensor
-
-
 def through_layer(
-    layer: Nonlinearity, argument: Followed, reach: Tensor, half: Tensor, corners: Corners | None
+    layer: Nonlinearity,
+    argument: Followed,
+    reach: Tensor,
+    extents: Extents,
+    corners: list[Tensor] | None,
 ) -> Followed:
-    """What is known of a layer's result on each box, or on the polygons with these corners.
+    """What is known of a layer's result on each box, or on a polygon in each.
 
-    reach: how far the argument may be from its value at the centre; half: (C, 2) half of the widths
-    of the boxes.
+    reach: how far the argument may be from its value at the centre; corners: its values (C, *shape)
+    at each corner of the polygons.
     """
     if isinstance(layer, SmoothScalar | PiecewiseScalar):
-        return _through_scalar(layer, argument, reach, corners)
+        return _through_scalar(layer, argument, reach, extents, corners)
     if isinstance(layer, MaxNonlinearity):
-        return _through_maximum(layer, argument, reach, half, corners)
+        return _through_maximum(layer, argument, reach, extents, corners)
     raise SplineCamError(
         f"{layer.name}: {layer.target} cannot be bounded in a network with smooth functions. "
         "Functions of one variable, maxima and minima can."
@@ -54,9 +48,10 @@ def through_layer(
 class _Slopes:
     """Slopes of functions of one variable on intervals, (C, *shape) each.
 
-    at, second: the first and the second derivative in the middle. Of the piece that the function
-    has there, going on straight beyond its kinks: largest, curvature: their largest moduli;
-    variation, bend: how far they are from those in the middle; rounding: how far ``at`` is from the
+    at: the first derivative in the middle; second: a second derivative, from which others are no
+    farther than need be. Of the piece that the function has in the middle, going on straight beyond
+    its kinks: largest, curvature: the largest moduli of both derivatives; variation, bend: how far
+    they are from ``at`` and ``second``; rounding: how far ``at`` is from the
     slope in the middle. Of the function: beyond: the width of an interval around zero, in which it
     is beside this piece; jumps: by how much it is steeper.
     """
@@ -76,14 +71,15 @@ def _through_scalar(
     layer: SmoothScalar | PiecewiseScalar,
     argument: Followed,
     reach: Tensor,
-    corners: Corners | None,
+    extents: Extents,
+    corners: list[Tensor] | None,
 ) -> Followed:
     z = argument.value
     low, high = z - reach, z + reach
     if corners is not None:
-        further = argument.beyond_corners(corners.square)
-        low = torch.maximum(low, reduce(torch.minimum, corners.values) - further)
-        high = torch.minimum(high, reduce(torch.maximum, corners.values) + further)
+        further = argument.beyond_corners(extents)
+        low = torch.maximum(low, reduce(torch.minimum, corners) - further)
+        high = torch.minimum(high, reduce(torch.maximum, corners) + further)
     if isinstance(layer, SmoothScalar):
         slopes = _smooth_slopes(layer, low, z, high)
     else:
@@ -92,7 +88,8 @@ def _through_scalar(
     u, v = argument.tangents
     length, turn = argument.length, argument.turn
     seconds = slopes.at * argument.seconds
-    seconds = seconds + slopes.second * torch.stack([u * u, u * v, v * v])
+    square = torch.stack([u * u, u * v, v * v])
+    seconds = seconds + slopes.second * square
     # Of arguments and results anywhere in the box.
     far, steepest = torch.maximum(low.abs(), high.abs()), slopes.largest + slopes.jumps
     size = value.abs() + steepest * torch.maximum(high - z, z - low)
@@ -103,12 +100,17 @@ def _through_scalar(
         torch.minimum(slopes.variation + slope, slopes.largest).clamp(min=0)
         for slope in (slopes.at, -slopes.at)
     )
+    # The product of a and b is at most half of t a^2 + b^2 / t.
+    part, rest = argument.turned(extents)
+    off = (part * argument.curvature + rest).sqrt()
+    along, across = _ratio(off, length), slopes.curvature * (1 + _ratio(length, off))
+    bend = (slopes.largest - slopes.variation) * argument.bend
+    bend += (slopes.variation + across * part) * argument.form
+    bend += (slopes.bend + slopes.curvature * along) * square
+    bend[::2] += across * rest
     bounds = (
         slopes.largest * turn + slopes.variation * length,
-        slopes.largest * argument.bend
-        + slopes.variation * norm(argument.seconds)
-        + slopes.bend * length.square()
-        + slopes.curvature * (2 * length + turn) * turn,
+        bend,
         slopes.largest * argument.tilt
         + (slopes.curvature * argument.rounding + slopes.rounding) * length,
         (rising + falling) * argument.spread + slopes.beyond,
@@ -117,6 +119,11 @@ def _through_scalar(
     return Followed(
         value, slopes.at * argument.tangents, seconds, *(UPWARDS * bound for bound in bounds)
     )
+
+
+def _ratio(over: Tensor, under: Tensor) -> Tensor:
+    """Ratios of numbers, and zero where one is divided by zero."""
+    return torch.where(under == 0, 0.0, over / torch.where(under == 0, 1.0, under))
 
 
 def _smooth_slopes(layer: SmoothScalar, low: Tensor, z: Tensor, high: Tensor) -> _Slopes:
@@ -181,7 +188,11 @@ def _piecewise_slopes(layer: PiecewiseScalar, low: Tensor, z: Tensor, high: Tens
 
 
 def _through_maximum(
-    layer: MaxNonlinearity, argument: Followed, reach: Tensor, half: Tensor, corners: Corners | None
+    layer: MaxNonlinearity,
+    argument: Followed,
+    reach: Tensor,
+    extents: Extents,
+    corners: list[Tensor] | None,
 ) -> Followed:
     """The winner at the centre, and by how much others may be ahead of it."""
     groups, count = layer.members, len(argument.value)
@@ -196,10 +207,10 @@ def _through_maximum(
     winners = first[:, None] + unit[:, :, 0]
     own, other = winners[box, group], first[box] + groups[group, place]
     lead = argument.units(other).minus(argument.units(own))
-    ahead = sign * lead.value + lead.reach(half[box])
+    ahead = sign * lead.value + lead.reach(extents.half[box])
     if corners is not None:
-        leads = (sign * (take(z, other) - take(z, own)) for z in map(_flat, corners.values))
-        most = reduce(torch.maximum, leads) + lead.beyond_corners(corners.square[box])
+        leads = (sign * (take(z, other) - take(z, own)) for z in map(_flat, corners))
+        most = reduce(torch.maximum, leads) + lead.beyond_corners(extents[box])
         ahead = torch.minimum(ahead, most)
     found = argument.units(winners.view(-1))
     entry = box * len(groups) + group

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,7 +20,8 @@ from splinecam.smooth.followed import UPWARDS
 
 __all__ = ["Compared", "Inside", "outputs_at"]
 
-_DEEPEST = 24  # how often a triangle is quartered at most
+_DEEPEST = 48  # how often a triangle is divided at most
+_LONG = 4.0  # times the squared length of its shortest side: triangles are then divided in two
 _BLOCK = 1 << 16  # triangles at a time
 _MOST, _OF_EACH = 1 << 25, 1 << 6  # triangles in all, or of each face on average
 
@@ -33,9 +35,21 @@ def outputs_at(program: Program, domain: Domain, uv: Tensor) -> Tensor:
     )
 
 
-Inside = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""From the corners (N, k, 2) of polygons to bounds (N, n) on a network in them: how far it may be
-from a plane through its values at the corners, and how far it is from a smooth function."""
+class Inside(Protocol):
+    """Bounds (N, n) on a network in polygons with corners (N, k, 2).
+
+    They say how far it may be from a plane through its values at the corners, and how far it is
+    from a smooth function.
+    """
+
+    def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same in triangles, looked at closely where that is needed for goals (N, n).
+
+        The last result, (N, 3), says how long the sides after each corner are, so that the longest
+        are to be divided.
+        """
 
 
 @dataclass(frozen=True)
@@ -68,7 +82,7 @@ class Compared:
             bend[face], branch = self.inside(take(mesh.uv, flat).view(*vertex.shape, 2))
             corners = take(errors, flat).view(*vertex.shape, outputs)
             found[face] = corners.amax(1) + bend[face] + 2 * branch
-        large = (bend > self.goal).any(1)
+        large = ~(bend <= self.goal).all(1)  # also where bounds are no numbers
         if bool(large.any()):
             found[large] = self._in_triangles(large.nonzero()[:, 0], errors)
         return found.mul_(UPWARDS)
@@ -76,6 +90,7 @@ class Compared:
     def _in_triangles(self, faces: Tensor, errors: Tensor) -> Tensor:
         """The bounds of some faces, (N, n), from triangles that are as small as need be."""
         found = errors.new_zeros((len(faces), errors.shape[1]))
+        known = torch.zeros_like(found)  # the largest differences that are found in each face
         stack = [(0, each) for each in _fans(self.mesh, faces, self.values, errors)]
         looked_at, most = 0, max(_MOST, _OF_EACH * len(faces))
         while stack:
@@ -87,13 +102,22 @@ class Compared:
                     "triangles are too few to show how far it is from the result. Allow a larger "
                     "error, or choose a smaller domain."
                 )
-            bend, branch = self.inside(some.corners)
-            done = (bend <= self.goal).all(1) | (depth == _DEEPEST)
-            reached = some.errors.amax(1) + bend + 2 * branch
-            owner = some.owner[done, None].expand(-1, found.shape[1])
-            found.scatter_reduce_(0, owner, reached[done], "amax")
-            stack += [(depth + 1, each) for each in some.select(~done).quarters(self.network)]
+            owner, least = some.owner[:, None].expand(-1, found.shape[1]), some.errors.amax(1)
+            known.scatter_reduce_(0, owner, least, "amax")
+            # Where differences are small, bounds on what is added to them may be larger.
+            room = take(known, some.owner) - least + self.goal
+            bend, branch, sides = self.inside.closely(some.corners, room)
+            done = (bend <= room).all(1) | ~torch.isfinite(room).all(1) | (depth == _DEEPEST)
+            reached = least + bend + 2 * branch
+            found.scatter_reduce_(0, owner[done], reached[done], "amax")
+            parts = some.select(~done).divided(sides[~done], self.network)
+            stack += [(depth + 1, each) for each in parts]
         return found
+
+
+# Parts of triangles by the numbers of their corners: three, and the middles of the sides after.
+_HALVES = (0, 3, 2), (3, 1, 2)
+_QUARTERS = (0, 3, 5), (3, 1, 4), (5, 4, 2), (3, 4, 5)
 
 
 @dataclass(frozen=True)
@@ -112,33 +136,37 @@ class _Triangles:
 
     def blocks(self) -> list[_Triangles]:
         """The same in parts that are not too large."""
+        if not len(self.owner):
+            return []
         parts = torch.split(torch.arange(len(self.owner), device=self.owner.device), _BLOCK)
         return [self] if len(parts) == 1 else [self.select(part) for part in parts]
 
-    def quarters(self, network: Callable[[Tensor], Tensor]) -> list[_Triangles]:
-        """Four triangles of each, in parts that are not too large."""
-        if not len(self.owner):
-            return []
-        middle, values = ((each + each.roll(-1, 1)) / 2 for each in (self.corners, self.values))
+    def divided(self, sides: Tensor, network: Callable[[Tensor], Tensor]) -> list[_Triangles]:
+        """Four triangles of each, or two where one of its sides, (T, 3), is long; in blocks."""
+        longest, first = sides.max(1)
+        long = _LONG * sides.amin(1) < longest
+        place = (first[:, None] + torch.arange(3, device=first.device)) % 3
+        triangle = torch.arange(len(first), device=first.device)[:, None]
+        each = (part[triangle, place] for part in (self.corners, self.values, self.errors))
+        turned = _Triangles(self.owner, *each)
+        halves = turned.select(long)._parts(network, 1, _HALVES)
+        quarters = turned.select(~long)._parts(network, 3, _QUARTERS)
+        both = zip(vars(halves).values(), vars(quarters).values(), strict=True)
+        return _Triangles(*map(torch.cat, both)).blocks()
+
+    def _parts(
+        self, network: Callable[[Tensor], Tensor], sides: int, parts: tuple[tuple[int, ...], ...]
+    ) -> _Triangles:
+        """Parts of each, by the middles of its first sides."""
+        middle, values = (
+            (each + each.roll(-1, 1))[:, :sides] / 2 for each in (self.corners, self.values)
+        )
         outputs = network(middle.reshape(-1, 2)).view(values.shape)
-        errors = (outputs - values).abs()
-        split = [
-            _quarters(corner, between)
-            for corner, between in (
-                (self.corners, middle),
-                (self.values, values),
-                (self.errors, errors),
-            )
-        ]
-        return _Triangles(self.owner.repeat(4), *split).blocks()
-
-
-def _quarters(corner: Tensor, middle: Tensor) -> Tensor:
-    """Corners of the four parts of triangles, (4 T, 3, ...), the middles of sides given."""
-    a, b, c = corner.unbind(1)
-    ab, bc, ca = middle.unbind(1)
-    parts = (a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca)
-    return torch.cat([torch.stack(part, 1) for part in parts])
+        new = middle, values, (outputs - values).abs()
+        known = self.corners, self.values, self.errors
+        points = [torch.cat(each, 1) for each in zip(known, new, strict=True)]
+        split = (torch.cat([each[:, list(part)] for part in parts]) for each in points)
+        return _Triangles(self.owner.repeat(len(parts)), *split)
 
 
 def _fans(mesh: Mesh, faces: Tensor, values: Tensor, errors: Tensor) -> list[_Triangles]:

@@ -30,7 +30,7 @@ __all__ = ["Note", "Smoothed", "smoothed"]
 _FIRST, _COARSEST, _FINEST = 2, 32, 256  # cells along the domain's longer side
 _PRODUCTS = 1 << 28  # multiplications on cells beyond which fewer cells are looked at first
 _HELPS = 0.99  # of the bluntness, which smaller cells are to leave at most
-_BLUNT = 2.0  # bounds on second derivatives so many times larger than these call for finer cells
+_BLUNT = 1.7  # bounds on second derivatives so many times larger than these call for finer cells
 _FILLED = 0.78, 0.87  # the share of the tolerance that errors at some points are to fill
 _ROUNDED = 2.0**-5  # the share of the tolerance that rounding in single precision may be
 _FEWEST, _POINTS = 1 << 8, 1 << 12
@@ -137,7 +137,30 @@ def _allowed(
     found = _surveyed(program, domain, note)
     inner = found.values[found.bounds.grid.inner]  # cells at the border have centres outside
     more = outputs_at(program, domain, _spread(domain).to(program.device))
-    return found, tolerance.allowed(torch.cat([inner, more]))
+    values = torch.cat([inner, more])
+    allowed, constant = tolerance.allowed(values), tolerance.constant(values)
+    if bool(constant.any()):
+        _require_constants(program, domain, found, allowed, constant)
+    return found, allowed
+
+
+@torch.inference_mode()
+def _require_constants(
+    program: Program, domain: Domain, found: Survey, allowed: Tensor, constant: Tensor
+) -> None:
+    """Raise an error if constant outputs, (n,), do not stay constant with coarse tables."""
+    extent = found.values.abs().amax(0).clamp(min=_LEAST)
+    layers = with_influence(found, program, domain, torch.where(constant, extent, allowed))
+    x = domain.embed(scattered(domain, _POINTS, program.device))
+    coarse = replaced(program, choose_tables(layers, first_scale(layers)))
+    off = (coarse(x) - program(x)).flatten(1).abs().amax(0)
+    broken = (constant & (off > allowed)).nonzero()[:, 0].tolist()
+    if broken:
+        names = ", ".join(map(str, broken))
+        raise SplineCamError(
+            f"Output {names} of the network is constant on the domain, so that no error is a part "
+            "of its range. Say how large the error may be, as in smooth=1e-3."
+        )
 
 
 def _surveyed(program: Program, domain: Domain, note: Note) -> Survey:
@@ -208,7 +231,8 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
 
 def _inside(domain: Domain, found: Survey) -> Inside:
     """How far the network may be from a plane inside of polygons."""
-    return KinkedInside(found.program, domain) if found.kinked else SmoothInside(found.bounds)
+    alone = KinkedInside(found.program, domain)
+    return alone if found.kinked else SmoothInside(found.bounds, alone)
 
 
 @torch.inference_mode()

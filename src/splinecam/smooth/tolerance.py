@@ -23,9 +23,19 @@ class Tolerance:
         """The error that each output may have, (n,), given outputs (N, n) all over the domain."""
         if not self.relative:
             return torch.full_like(values[0], self.error)
-        extent = values.amax(0) - values.amin(0)
-        least = _LEAST * values.abs().amax(0) + torch.finfo(values.dtype).tiny
+        extent, least = _extent(values)
         return torch.maximum(self.error * extent, least)
+
+    def constant(self, values: Tensor) -> Tensor:
+        """Which outputs, (n,), are constant, so that a part of their range means nothing."""
+        extent, least = _extent(values)
+        return (extent <= least) & self.relative
+
+
+def _extent(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The width of the range of each output, (n,), and what of it may be rounding."""
+    least = _LEAST * values.abs().amax(0) + torch.finfo(values.dtype).tiny
+    return values.amax(0) - values.amin(0), least
 
 
 def tolerance_of(smooth: float | str) -> Tolerance:

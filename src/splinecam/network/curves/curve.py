@@ -17,7 +17,7 @@ __all__ = ["Curve", "Derivatives", "Shape"]
 
 _UPWARDS = 1 + 1e-12  # covers the rounding of a few ulp, also where it grows with the argument
 _NOISE = 2.0**-49  # of the largest derivative: rounding where terms of a derivative cancel
-_UNEVEN = 4.0  # times: how much less than itself a second derivative varies on short intervals
+_UNEVEN = 8.0  # times: how much less than itself a second derivative varies on short intervals
 _SMALL = 2.0**-6  # of a slope: a change that need not be known closely
 _LARGEST = torch.finfo(torch.float64).max
 
@@ -41,10 +41,11 @@ class Shape:
 
 
 class Derivatives(NamedTuple):
-    """The derivatives of a function at a level, and bounds on an interval around it.
+    """The slope of a function at a level, and bounds on an interval around it.
 
-    slope, curvature: at the level; largest_slope, largest_curvature: their largest moduli on the
-    interval; slope_variation, curvature_variation: how far they are from those at the level.
+    slope: at the level; curvature: the mean of the least and the largest second derivative on the
+    interval; largest_slope, largest_curvature: the largest moduli there; slope_variation,
+    curvature_variation: how far the derivatives there are from slope and curvature.
     """
 
     slope: Tensor
@@ -146,12 +147,13 @@ class Curve(ABC):
         return _NOISE * slope.abs() + self._noise[0]
 
     def derivatives(self, low: Tensor, at: Tensor, high: Tensor) -> Derivatives:
-        """The derivatives at levels, and bounds on intervals around them.
+        """The slopes at levels, and bounds on intervals around them.
 
         Slopes at the ends are only asked for where the second derivative says little about them.
         """
-        slope, curvature = self.slope(at), self.curvature(at)
+        slope = self.slope(at)
         least, most = self.curvature_range(low, high)
+        curvature = least.clamp(min=-_LARGEST) / 2 + most.clamp(max=_LARGEST) / 2
         size = torch.maximum(-least, most)
         largest = size * _UPWARDS + self._noise[1]
         varies = torch.maximum(most - curvature, curvature - least)
