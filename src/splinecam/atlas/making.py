@@ -23,6 +23,7 @@ from splinecam._util.files import writing
 from splinecam.atlas.manifest import FORMAT, Manifest, TileEntry
 from splinecam.atlas.tile_files import AGAIN, check_fields, read_array, write_array
 from splinecam.atlas.writing import TileWriter
+from splinecam.engine.activations import Interpolated, State
 from splinecam.engine.artificial_cuts import ARTIFICIAL
 from splinecam.engine.cut_lines import MOST_PARTS, choose_lines
 from splinecam.engine.division import ENOUGH, Coarse, Ready, Unit, begin
@@ -117,14 +118,14 @@ class Making:
             made = Coarse.from_arrays(arrays, program)
             check_fields(made.mesh, [prod(x.shape) for x in program.layers], ARTIFICIAL, folder)
             faces, given = made.mesh.num_faces, made.layer_input
-            rows = list(made.state.rows.values())
+            fit = _fits(made.state)
             if given is not None:
                 layer = program.stages[made.index].layer
                 units = torch.Size([prod(layer.shape) if layer is not None else -1])
-                fit = given.low.shape == given.high.shape == units
-                if given.signs is not None:
-                    rows += [given.signs.positive, given.signs.negative]
-            fit &= all(len(each) == made.mesh.num_vertices for each in rows)
+                fit &= given.low.shape == given.high.shape == units
+                signs = given.signs
+                rows = [] if signs is None else [signs.positive, signs.negative]
+                fit &= all(len(each) == made.mesh.num_vertices for each in rows)
             fit &= torch.equal(torch.sort(made.order).values, torch.arange(faces))
             fit &= all(0 <= start < stop <= faces for start, stop in self.manifest.pending or [])
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
@@ -266,6 +267,23 @@ class TileTooLarge(LimitError):
 def tile_name(members: range) -> str:
     """The folder of a tile, which orders tiles by their faces, whatever the order of their work."""
     return f"{members.start:08d}"
+
+
+def _fits(state: State) -> bool:
+    """Whether values are known for each vertex: its own, or those that it lies between."""
+    known = {len(value) for value in state.rows.values()}
+    if not isinstance(state.pending, Interpolated):
+        return known == {state.mesh.num_vertices}
+    new, inside = state.pending, state.pending.inside
+    entries = {len(value) for value in new.values.values()}
+    if len(known) != 1 or len(entries) != 1 or state.rows.keys() != new.values.keys():
+        return False
+    most = entries.pop()
+    shown = torch.arange(min(new.count, most + 1)) if new.shown is None else new.shown
+    index = torch.cat([shown, inside.p, inside.q])
+    counts = len(shown) == new.count >= 0 and len(inside.p) == len(inside.q) == len(inside.t)
+    ranged = not len(index) or 0 <= int(index.min()) <= int(index.max()) < most
+    return counts and ranged and known.pop() + new.count + inside.count == state.mesh.num_vertices
 
 
 def _halve(pending: list[list[int]]) -> None:

@@ -15,7 +15,7 @@ from splinecam.cli.parser import DPI
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.plot import plot, plot_histograms, plot_layers, plot_surface, require_matplotlib
-from splinecam.plot.figures import is_input_plane, sliced_features, verbatim
+from splinecam.plot.figures import is_input_plane, sliced_features, written
 
 if TYPE_CHECKING:
     from splinecam._partition import Partition
@@ -128,8 +128,8 @@ def name_axes(ax: Any, domain: Domain, options: Namespace) -> None:
     """Write the names of --features to the axes of a picture, if it has labels."""
     words = axis_words(domain, options.features)
     if words and ax.get_xlabel():
-        ax.set_xlabel(verbatim(words[0]))
-        ax.set_ylabel(verbatim(words[1]))
+        ax.set_xlabel(written(words[0]))
+        ax.set_ylabel(written(words[1]))
 
 
 def _style(options: Namespace) -> dict[str, Any]:
