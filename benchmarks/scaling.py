@@ -208,8 +208,8 @@ def _square(side: float) -> sc.Domain:
 LIMITED = {
     "mlp": (lambda: perceptron(2, 512, 512, 512, 1), _square, 4.0, 2e8),
     "cnn": (_pooled, _image_plane, 1.5, 1e8),
-    "wide": (lambda: perceptron(2, 1500, 1), _square, 2.0, 1e8),
-    "deep": (lambda: perceptron(2, *[64] * 10, 1), _square, 160.0, 1e8),
+    "wide": (lambda: perceptron(2, 1500, 1), _square, 2.0, 1.2e8),
+    "deep": (lambda: perceptron(2, *[64] * 16, 1), _square, 400.0, 1e8),
     "atlas": (lambda: perceptron(2, *[256] * 6, 1), _square, 4.0, 2e8),
 }
 

@@ -89,17 +89,17 @@ def partition(  # noqa: PLR0913
     function of the model's result. device: where the result is computed and stored, by default a
     GPU if there is one; by default, layers that are small enough to be faster on the CPU are
     computed there, and the log says where the computation moves to the GPU.
-    memory: the number of bytes to stay within, also as text such as ``"4GB"``; by default most of
-    the device's free memory. max_regions: raise a ``LimitError`` beyond this many regions. names:
-    the names of the classes, in the order of the outputs, or two names for a single output;
-    pictures and tables use them, and ``part.names`` changes them. progress: show a progress bar in
-    interactive use; elsewhere the logger ``splinecam`` reports each step at level INFO. n_jobs:
-    how many processes compute, as for ``sweep``: the first layers are computed once, then parts of
-    the domain by the processes, or by the cluster that ``joblib.parallel_config`` names; it pays on
-    several machines and for wide networks, elsewhere the threads of one process are faster. store:
-    a folder in which the partition stays on disk as an ``Atlas``, which may be larger than the
-    memory; the same call after an interruption computes only what is missing. ``n_jobs`` processes
-    compute its tiles.
+    memory: the number of bytes to stay within, the result included, also as text such as ``"4GB"``;
+    by default most of the device's free memory. max_regions: raise a ``LimitError`` beyond this
+    many regions. names: the names of the classes, in the order of the outputs, or two names for a
+    single output; pictures and tables use them, and ``part.names`` changes them. progress: show a
+    progress bar in interactive use; elsewhere the logger ``splinecam`` reports each step at level
+    INFO. n_jobs: how many processes compute, as for ``sweep``: the first layers are computed once,
+    then parts of the domain by the processes, or by the cluster that ``joblib.parallel_config``
+    names; it pays on several machines and for wide networks, elsewhere the threads of one process
+    are faster. store: a folder in which the partition stays on disk as an ``Atlas``, which may be
+    larger than the memory; the same call after an interruption computes only what is missing.
+    ``n_jobs`` processes compute its tiles.
     smooth: the error that outputs may have, absolute or, as text such as ``"1%"``, relative to the
     range of each. With it, smooth functions of one variable (GELU, SiLU, tanh, ...) are replaced by
     piecewise-linear ones, and ``part.region_bounds`` says how far the model is from each map at

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +14,9 @@ import splinecam as sc
 from splinecam._partition import Partition
 from splinecam.engine import plan
 from splinecam.engine.plan import free_memory
+from splinecam.engine.run import run
 from splinecam.engine.tiling import Tile, cut_in_two, join_tiles
+from splinecam.network.capture import capture
 
 
 def mlp(*widths: int) -> nn.Module:
@@ -138,3 +143,53 @@ def test_the_budget_is_that_of_the_moment(tmp_path: Path, monkeypatch: pytest.Mo
     plan._MEMINFO.write_text("MemAvailable: 100 kB\n")
     with pytest.raises(sc.LimitError, match="memory=76,800 bytes"):
         sc.partition(mlp(2, 60, 1), sc.Domain.box(-2, 2), progress=False)
+
+
+# Prints the regions, and the most memory beyond what was in use before.
+PEAK = """
+import ctypes
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import splinecam as sc
+
+
+def resident(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+torch.manual_seed(0)
+widths = [2, 160, 160, 160, 1]
+layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.ReLU())]
+model, quiet = nn.Sequential(*layers[:-1]), {"device": "cpu", "progress": False}
+sc.partition(model, sc.Domain.box(-1e-3, 1e-3), **quiet)
+ctypes.CDLL(None).malloc_trim(0)
+before = resident("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")
+part = sc.partition(model, sc.Domain.box(-2, 2), memory=3e7, **quiet)
+print(len(part), resident("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="not Linux")
+def test_the_process_takes_no_more_than_the_memory_and_a_quarter():
+    made = subprocess.run([sys.executable, "-c", PEAK], check=True, capture_output=True, text=True)
+    regions, peak = map(int, made.stdout.split())
+    assert regions == 59_427  # which take 56 MB in one piece
+    assert peak <= 1.25 * 3e7
+
+
+def test_progress_is_told_once_although_attempts_are_given_up():
+    model = mlp(2, 64, 64, 64, 1)
+    told: dict[str, float] = {}
+    program = capture(model, (2,), device=torch.device("cpu"))
+
+    def report(name: str, regions: int, share: float) -> None:
+        told[name] = told.get(name, 0.0) + share
+
+    run(program, sc.Domain.box(-2, 2), memory=4_000_000, report=report)
+    assert told == pytest.approx(dict.fromkeys((layer.name for layer in program.layers), 1.0))

@@ -362,7 +362,8 @@ def join_states(mesh: Mesh, tiles: Sequence[Tile], ends: list[State]) -> State:
             name: Bound(*map(torch.maximum, bound, end.bounds[name]))
             for name, bound in bounds.items()
         }
-    refined = [Tile(end.mesh, tile.vertex_ids) for end, tile in zip(ends, tiles, strict=True)]
+    del end
+    refined = [Tile(each.mesh, tile.vertex_ids) for each, tile in zip(ends, tiles, strict=True)]
     ends.clear()
     mesh, places = join_tiles(mesh, refined)
     rows = {}

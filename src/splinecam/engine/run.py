@@ -68,6 +68,8 @@ _LEAST_MEMORY = 1000 * _MESH_BYTES  # bytes below which hardly any network fits
 # The share of the memory that a mesh may have which is divided, and that its tiles are to fill. As
 # long as nothing is known of them, a tile is one of so many.
 _COARSE, _FILLED, _PROBES = 1 / 4, 0.7, 16
+_ONE_LAYER = 1.25  # how many times the memory a network of one layer may take
+_LARGEST = 1 / 10  # the share of the memory for the result of a tile
 _LEAVES = 6  # how often faces are halved to find those that lie together
 _LEFT = 1 / 4  # the share of the memory for a tile, however much the finished ones take
 
@@ -211,7 +213,9 @@ class Run:
     @property
     def room(self) -> int:
         """Bytes that are left for what is carried on."""
-        return max(self.memory - self.held - self.kept, int(_LEFT * self.memory))
+        # One layer can be divided by artificial lines only, and to remove them takes more memory.
+        memory = int(_ONE_LAYER * self.memory) if len(self.program.layers) == 1 else self.memory
+        return max(memory - self.held - self.kept, int(_LEFT * self.memory))
 
     @property
     def block(self) -> int:
@@ -445,19 +449,18 @@ class Run:
         face: given if the faces are parts of one. A region beside an artificial edge does not
         count as finished then, as the next tile may have another part of it.
         """
-        mesh, order, held, kept = (
-            at.state.mesh,
-            sorted_faces(at.state.mesh, _LEAVES),
-            self.held,
-            self.kept,
-        )
-        self.held += int(self._size(at.state))
+        mesh, held, kept = at.state.mesh, self.held, self.kept
+        order = sorted_faces(mesh, _LEAVES)
+        self.held += self._size(at.state)
         tiles: list[Tile] = []
         ends: list[State] = []
         done, first, size = self.finished, 0, max(1, at.faces // _PROBES)
         while first < at.faces:
             if at.index in self.need:
-                size = max(1, int(_FILLED * self.room / self.need[at.index]))
+                size = int(_FILLED * self.room / self.need[at.index])
+            if first:  # while tiles are joined, one of them is there several times
+                size = min(size, int(_LARGEST * self.memory * first / (self.kept - kept)))
+            size = max(1, size)
             tile = tile_of(mesh, order[first : first + size], rim=True)
             end = self._tile(at.select(tile, self.block), share / at.faces)
             release_memory()
@@ -471,6 +474,7 @@ class Run:
             self.finished += end.mesh.num_faces
             if face is not None:
                 self.finished = max(done, self.finished - face.artificial_pieces(end.mesh))
+            del end, tile  # the last ones are not to be held while all are joined
             if self.kept > self.memory:
                 raise self._result_too_large()
         self.finished, self.held, self.kept = done, held, kept
