@@ -122,7 +122,7 @@ CASES = {
     "images": lambda: found(
         nn.Sequential(nn.Flatten(), mlp(16, 9, 4)), sc.Domain.around(torch.zeros(1, 4, 4), side=6.0)
     ),
-    "tiles": lambda: found(mlp(2, 48, 48, 48, 2), sc.Domain.box(-3, 3), memory=1_000_000),
+    "tiles": lambda: found(mlp(2, 48, 48, 48, 2), sc.Domain.box(-3, 3), memory=2_500_000),
     "loaded": loaded,
 }
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import splinecam
 import splinecam.engine.run
-from splinecam.engine.tiling import Tile, cut_in_two
+from splinecam.engine.tiling import Tile, tile_of
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh
 from splinecam.testing import (
@@ -390,11 +390,11 @@ def pooled_images(side: int) -> nn.Sequential:
 def test_tiles(model: nn.Module, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 
-    def counted(mesh: Mesh) -> tuple[Tile, Tile]:
+    def counted(mesh: Mesh, faces: Tensor, *, rim: bool = False) -> Tile:
         made.append(mesh.num_faces)
-        return cut_in_two(mesh)
+        return tile_of(mesh, faces, rim=rim)
 
-    monkeypatch.setattr(splinecam.engine.run, "cut_in_two", counted)
+    monkeypatch.setattr(splinecam.engine.run, "tile_of", counted)
     part = assert_exact(model, Domain.box(-3, 3), memory=memory)
     assert len(made) > 1
     assert len(part) > 100

@@ -205,7 +205,7 @@ def test_the_limit_of_regions_is_kept() -> None:
 
 def test_tiles_are_the_same() -> None:
     model, domain = NETS["relu"](), sc.Domain.box(-3, 3)
-    whole, tiles = _outcome(model, domain), _outcome(model, domain, memory=300_000)
+    whole, tiles = _outcome(model, domain), _outcome(model, domain, memory=600_000)
     assert whole.mesh.num_faces == tiles.mesh.num_faces
 
 
