@@ -17,11 +17,12 @@ from splinecam.smooth.circles import squared_radii
 from splinecam.smooth.followed import Boxes, Followed
 from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds
+from splinecam.smooth.region_bounds import outputs_at
 
 __all__ = ["KinkedInside", "SmoothInside"]
 
 _UNITS = 8  # of a network, whose values at three points cost about as much as a look at bounds
-_HELPS = 0.99  # times the worst bound: where it matters which side of a triangle is divided
+_VISIBLE = 2.0**-8  # of a bound: what along a side of a triangle is worth dividing it
 
 
 @dataclass(frozen=True)
@@ -50,20 +51,21 @@ class KinkedInside:
         crossed = found.spread.flatten(1)[place] > bend[place] / 2
         some = (crossed & (bend > goal).any(1)).nonzero()[:, 0]
         if len(some):
-            sides[some] = self._across_kinks(corners[some], goal[some])
+            sides[some] = self._across_kinks(corners[some], bend[place][some], worst[some])
         return bend, branch, sides
 
-    def _across_kinks(self, corners: Tensor, goal: Tensor) -> Tensor:
-        """The sides whose middles help most, (N, 3): bounds on the halves tell."""
-        ahead, third = corners.roll(-1, 1), corners.roll(-2, 1)
-        middle = (corners + ahead) / 2
-        halves = torch.stack([corners, middle, third, middle, ahead, third], 2).view(-1, 3, 2)
-        bend = self._bounds(halves, True)[0].view(*corners.shape[:2], 2, -1)
-        score = (bend / goal[:, None, None]).amax(3).sum(2)
+    def _across_kinks(self, corners: Tensor, bend: Tensor, worst: Tensor) -> Tensor:
+        """How far an output, by its number (N,), is from linear along each side, (N, 3).
+
+        That tells which sides cross kinks. Where there is little to see, long sides count more.
+        """
+        ahead = corners.roll(-1, 1)
+        points = torch.cat([corners, (corners + ahead) / 2], 1)
+        values = outputs_at(self.real, self.domain, points.view(-1, 2)).view(len(corners), 6, -1)
+        z = values.gather(2, worst[:, None, None].expand(-1, 6, 1))[:, :, 0]
+        off = (z[:, 3:] - (z[:, :3] + z[:, :3].roll(-1, 1)) / 2).abs()
         length = (ahead - corners).square().sum(2)
-        best = torch.nn.functional.one_hot(score.argmin(1), 3).to(score)
-        helps = score.amin(1, keepdim=True) < _HELPS * score.amax(1, keepdim=True)
-        return torch.where(helps, best, length)
+        return off + _VISIBLE * bend[:, None] * length / length.amax(1, keepdim=True)
 
     def _bounds(self, corners: Tensor, closely: bool) -> tuple[Tensor, Tensor, Followed]:
         low, high = corners.amin(1), corners.amax(1)
