@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.backend import backend_of
-from splinecam._util.csr import take
+from splinecam._util.csr import take, take_rows
 from splinecam._util.tolerances import EPS, MERGE_PRECISION, SAFETY, SLOPE_PRECISION
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.frame import Frame
@@ -34,9 +34,8 @@ _FEWEST = 16  # points in a pass, however wide the layers: their weights are rea
 # derivative of some layers takes torch a second or two when it is first used forward.
 _FEW, _SHORT = 2, 1 << 24
 
-_ROWS = (
-    3  # of a pass that the derivative of a face takes, where the difference at a vertex takes one
-)
+_ROWS = 3  # of a batch for the derivative of a face; the difference at a vertex takes one
+_SHARED = 4  # times as many points in a pass if they are compared with the same one
 
 
 @dataclass(frozen=True)
@@ -61,36 +60,44 @@ def affine_maps(
     """
     fit = fit_maps(mesh, output)
     noise = _noise(fit, output, error)
-    weight, slope_error, thin = _slopes(mesh, fit, noise)
-    if program is None or not thin.shape[0]:
-        return AffineMaps(fit.anchor, fit.value, weight, slope_error)
+    weight, slope_error = fit.weight, noise / fit.width
+    thin = _thin(mesh, weight, slope_error)
     measured = fit.witnesses >= _WITNESSES
-    if measured and mesh.num_vertices < _ROWS * thin.shape[0] and program.subtracts:
-        rise = _differences(program, domain, frame, mesh.uv)
-        finer = fit_maps(mesh, rise)
-        weight, slope_error, thin = _slopes(mesh, finer, _noise(finer, rise, error))
-    if thin.shape[0]:
+    if program is not None and thin.shape[0] and measured and program.subtracts:
+        corners = torch.unique(_corners(mesh, thin))
+        if corners.shape[0] < _ROWS * thin.shape[0]:
+            rise = torch.zeros_like(output)
+            rise[corners] = _differences(program, domain, frame, mesh.uv[corners])
+            finer = fit_maps(mesh, rise, thin)
+            weight[thin] = finer.weight[thin]
+            slope_error[thin] = _noise(finer, rise, error) / fit.width[thin]
+            thin = _thin(mesh, weight, slope_error)
+    if program is not None and thin.shape[0]:
         exact = derivative(program, domain, frame, fit.anchor[thin])
         weight[thin] = exact
         slope_error[thin] = noise + SAFETY * EPS * exact.abs().amax((1, 2))
     return AffineMaps(fit.anchor, fit.value, weight, slope_error)
 
 
-def _slopes(mesh: Mesh, fit: Fit, noise: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The slopes (F, n, 2), their errors (F,), and the faces where these are too large, (N,).
+def _corners(mesh: Mesh, faces: Tensor) -> Tensor:
+    """The corners of some faces (N,), one face after the other."""
+    return mesh.corner_vertices()[take_rows(mesh.offsets, faces)[0]]
 
-    noise: the rounding error of the values. No error is too large if the output is constant.
+
+def _thin(mesh: Mesh, weight: Tensor, error: Tensor) -> Tensor:
+    """The faces (N,) whose slopes (F, n, 2) have too large errors (F,).
+
+    None if the output is constant.
     """
-    weight, error = fit.weight, noise / fit.width
     size = weight.abs().amax((1, 2))
     known = size[size > SAFETY * error]  # more than rounding
     if not known.shape[0]:
-        return weight, error, torch.zeros_like(size, dtype=torch.int64)[:0]
+        return torch.zeros_like(size, dtype=torch.int64)[:0]
     steepest = float(known.max())
     thin, doubt = error > SLOPE_PRECISION * steepest, error > MERGE_PRECISION * steepest
     if bool((doubt & ~thin).any()):
         thin |= doubt & _look_same(mesh, weight, error, doubt)
-    return weight, error, thin.nonzero()[:, 0]
+    return thin.nonzero()[:, 0]
 
 
 def _look_same(mesh: Mesh, weight: Tensor, error: Tensor, doubt: Tensor) -> Tensor:
@@ -126,15 +133,26 @@ class Fit:
     witnesses: int
 
 
-def fit_maps(mesh: Mesh, output: Tensor) -> Fit:
-    """Maps through values (V, n) at three vertices of each face."""
+def fit_maps(mesh: Mesh, output: Tensor, only: Tensor | None = None) -> Fit:
+    """Maps through values (V, n) at three vertices of each face.
+
+    only: faces (N,); those of others are not computed.
+    """
+    chosen = None if only is None else torch.zeros_like(mesh.offsets[1:], dtype=torch.bool)
+    if chosen is not None and only is not None:
+        chosen[only] = True
     n, faces = output.shape[1], mesh.num_faces
     anchor, value = mesh.uv.new_empty((faces, 2)), output.new_empty((faces, n))
     weight, width = output.new_empty((faces, n, 2)), output.new_empty(faces)
     found, witnesses = [output.new_zeros(())], 0
     block = backend_of(output.device).numbers // max(1, n)
     for face, vertex in mesh.by_size(block):
+        if chosen is not None:
+            mine = chosen[face]
+            face, vertex = face[mine], vertex[mine]
         k = vertex.shape[1]
+        if not face.shape[0]:
+            continue
         uv = take(mesh.uv, vertex.view(-1)).view(-1, k, 2)
         f = take(output, vertex.view(-1)).view(-1, k, n)
         anchor[face], value[face] = uv.mean(1), f.mean(1)
@@ -195,7 +213,7 @@ def _differences(program: Program, domain: Domain, frame: Frame, uv: Tensor) -> 
     """By how much the output at local points (N, 2) differs from that at the frame's middle."""
     middle = domain.embed(frame.to_plane(uv.new_zeros((1, 2))))
     basis = frame.scale * domain.basis.to(uv)
-    shifts = (part @ basis for part in torch.split(uv, _points_in_pass(program, uv)))
+    shifts = (part @ basis for part in torch.split(uv, _SHARED * _points_in_pass(program, uv)))
     found = [program.differences(middle, shift.view(-1, *middle.shape[1:])) for shift in shifts]
     return torch.cat(found)
 
