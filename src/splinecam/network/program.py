@@ -125,7 +125,7 @@ def _rise(layer: Nonlinearity, at: Tensor, shift: Tensor) -> Tensor:
     """
     far, shift = _FAR * at, shift[:, 0]
     if layer.rectifies:
-        return torch.where(far > 0, torch.maximum(shift, -far), (shift + far).clamp(min=0))
+        return torch.maximum(shift + far.clamp(max=0), -far.clamp(min=0))
     assert isinstance(layer, MaxNonlinearity)
     pick = torch.minimum if layer.smallest else torch.maximum
     base, moved = (list(layer.groups.columns(x.flatten(1))) for x in (far, shift))
@@ -399,7 +399,10 @@ class Program:
         live = self._entry(torch.cat([x, _FAR * ways.flatten(0, 1), torch.zeros_like(x[:1])]))
         for i, stage in enumerate(self.stages):
             made = self.advance(i, live)
-            live = {name: torch.cat([z[:B], z[B:] - z[-1:]]) for name, z in made.items()}
+            live = {
+                name: torch.cat([z[:B], z[B:] - z[-1:]]) if bool(z[-1].any()) else z
+                for name, z in made.items()
+            }
             if stage.layer is not None:
                 z = live[stage.layer.argument]
                 at = stage.layer.apply(z[:B])
