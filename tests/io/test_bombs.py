@@ -20,6 +20,7 @@ import splinecam as sc
 from splinecam.cli.samples import read_samples
 from splinecam.importing.weights import load_weights
 from splinecam.network.model_files import kind_of_file
+from splinecam.stores.result_store import ResultStore, results_in
 
 MANY = 12_000_000  # numbers: 96 MB in float64, of which 64 MiB are always free
 ALLOWED = 1 << 20  # bytes that are read of the other arrays
@@ -100,6 +101,19 @@ def test_arrays_larger_than_the_file_explains(arrays: Any, tmp_path: Path, read:
         load_weights(net(), tmp_path / "weights.npz")
     with pytest.raises(sc.FileError, match=r"weights\.npz is not opened"):
         read_samples(tmp_path / "weights.npz")
+    assert sum(read) < ALLOWED
+
+
+def test_results_larger_than_the_file_explains(tmp_path: Path, read: list[int]) -> None:
+    digest = bytes(16)
+    with ResultStore(tmp_path, {}) as store:
+        domains = np.frombuffer(digest, np.uint8)[None]
+        with_zeros(tmp_path / "00000000-00000001.npz", {"domains": domains}, "results", (MANY,))
+        store.refresh()
+        with pytest.raises(sc.FileError, match="is not opened"):
+            list(store.read({0: digest}))
+    with pytest.raises(sc.FileError, match="is not opened"):
+        results_in(tmp_path)
     assert sum(read) < ALLOWED
 
 

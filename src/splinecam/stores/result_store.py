@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splinecam._util.files import made_folder, reason_of, remove_drafts, replaced
+from splinecam._util.unpacking import PackedArrays
 from splinecam.errors import FileError
 from splinecam.stores.claims import Claims
 from splinecam.stores.encoding import VALUES, Codec
@@ -144,8 +145,9 @@ class ResultStore:
     ) -> dict[str, NDArray[Any]] | None:
         """Arrays of a file; None if it is damaged, in which case the file is removed."""
         try:
-            with open_plain(path) as file, np.load(file, allow_pickle=False) as content:
-                found = {name: content[name] for name in names or content.files}
+            with open_plain(path) as file:
+                content = PackedArrays(file, path)
+                found = {name: content[name] for name in names or content}
                 if len(found[_DOMAINS]) == len(_range_of(path)):
                     return found
                 reason = "it lacks some results"

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splinecam._util.files import reason_of, replaced, writing
+from splinecam._util.unpacking import PackedArrays
 from splinecam.errors import FileError
 
 __all__ = [
@@ -276,8 +277,9 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 def read_arrays(path: Path, names: Iterable[str] | None, remedy: str) -> dict[str, NDArray[Any]]:
     """Arrays by their names, by default all, from a file of ``write_arrays``."""
     try:
-        with open_plain(path) as file, np.load(file, allow_pickle=False) as content:
-            return {name: content[name] for name in (content.files if names is None else names)}
+        with open_plain(path) as file:
+            content = PackedArrays(file, path)
+            return {name: content[name] for name in (content if names is None else names)}
     except FileNotFoundError:
         raise FileError(f"There is no file {path}. {remedy}") from None
     except FileError:
