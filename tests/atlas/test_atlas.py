@@ -133,7 +133,7 @@ def test_a_network_with_few_regions_is_one_tile(tmp_path: Path) -> None:
     assert again.names == ("x", "y")
 
 
-@pytest.mark.parametrize("widths", [(2, 150, 1), (2, 180, 9, 3), (2, 6, 150, 2)])
+@pytest.mark.parametrize("widths", [(2, 180, 1), (2, 180, 9, 3), (2, 6, 150, 2)])
 def test_faces_that_are_too_large_are_cut_artificially(
     widths: tuple[int, ...], tmp_path: Path
 ) -> None:
@@ -268,7 +268,7 @@ def test_a_full_disk_is_named_and_what_is_done_is_kept(
 @pytest.mark.parametrize("in_strip", [False, True])
 def test_vertices_that_a_unit_lacks_are_inserted(in_strip: bool, tmp_path: Path) -> None:
     torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(2, 150), nn.ReLU(), nn.Linear(150, 1)).double()
+    model = nn.Sequential(nn.Linear(2, 180), nn.ReLU(), nn.Linear(180, 1)).double()
     sizes, domain = Sizes(regions=400, enough=10), sc.Domain.box(-1, 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storing, "complete", _kill)

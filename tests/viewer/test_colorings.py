@@ -14,6 +14,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.plot.colors import ColorOptions
+from splinecam.plot.figures import written
 from splinecam.viewer.class_colors import class_coloring
 from splinecam.viewer.container import Message, unpack
 from splinecam.viewer.panes import Pane
@@ -122,8 +123,8 @@ def assert_same_colors(part: sc.Partition, name: str, output: int | None = None)
     assert difference.max() <= 8
     words = [text.get_text() for text in ax.figure.findobj(plt.Text)]
     for entry in found.message["legend"]:
-        assert entry["name"] in words
-    assert found.message["label"] in ["", *words]
+        assert written(entry["name"]) in words
+    assert written(found.message["label"]) in ["", *words]
 
 
 @pytest.mark.parametrize("name", KINDS)

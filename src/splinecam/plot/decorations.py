@@ -253,7 +253,7 @@ def add_legend(
     legend = SideLegend(
         SidePlace(ax, below, size),
         handles,
-        [written(name) for name in names],
+        names,
         curves=curves,
         title=written(title) or None,
         ncols=columns,
