@@ -298,7 +298,7 @@ def test_vertices_that_a_unit_lacks_are_inserted(in_strip: bool, tmp_path: Path)
     assert int(pieces) == int((borders[1].root == borders[1].root[piece]).sum()) + 1
     entry = manifest.tiles[1]
     folder = tiles / entry.folder / ("strip" if bool(strip) else "")
-    mesh = read_mesh(folder, [150], ARTIFICIAL)
+    mesh = read_mesh(folder, [180], ARTIFICIAL)
     assert torch.equal(mesh.uv[-1:], middle)
     one_sided = (mesh.halfedge_face().view(-1, 2) < 0).any(1)
     trusted = torch.ones(mesh.num_faces, dtype=torch.bool)
