@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,7 @@ class PackedArrays(Mapping[str, NDArray[Any]]):
     file: stays open as long as arrays are read. name: of the file, for messages.
     """
 
-    def __init__(self, file: BinaryIO, name: str | Path) -> None:
+    def __init__(self, file: IO[bytes], name: str | Path) -> None:
         self._archive, self._name = zipfile.ZipFile(file), name
         self._packed = file.seek(0, os.SEEK_END)
         self._members = {
