@@ -214,7 +214,7 @@ class Run:
     def room(self) -> int:
         """Bytes that are left for what is carried on."""
         # One layer can be divided by artificial lines only, and to remove them takes more memory.
-        memory = int(_ONE_LAYER * self.memory) if len(self.program.layers) == 1 else self.memory
+        memory = int(_ONE_LAYER * self.memory) if len(self.program.stages) == 2 else self.memory
         return max(memory - self.held - self.kept, int(_LEFT * self.memory))
 
     @property
@@ -287,12 +287,14 @@ class Run:
                 sizes[i] = state.mesh.num_faces, self._size(state)
             if layer_input is None:
                 state, _ = self._choose_place(state, i, None)
-                if self._exceeds(state, i) and self.may_move:  # there may be more memory
+                used = self._bytes(state, i)
+                if self._exceeds(state, i, used) and self.may_move:  # there may be more memory
                     state, _ = self._move(state, i, None)
-                if self._exceeds(state, i):
+                    used = self._bytes(state, i)
+                if self._exceeds(state, i, used):
                     reason = self._too_large(self.program.stages[i].layer, state.mesh.num_faces)
                     self._give_up(Waiting(state, i), reason)
-                self.worst = max(self.worst, self._bytes(state, i))
+                self.worst = max(self.worst, used)
                 layer_input = evaluate(self.program, i, state, self.place, self.block)
             state, layer_input = self._choose_place(state, i, layer_input)
             layer = self.program.stages[i].layer
@@ -368,37 +370,36 @@ class Run:
         dense: without these, which the compiled kernel does not need for a product.
         """
         numbers = sum(value.numel() for value in state.rows.values())
-        inside, on_edges = state.num_new
-        more = 0 if dense else numbers * on_edges // max(1, state.num_known)
-        return 8 * (numbers + more + 3 * inside) + _KNOWN_BYTES * state.mesh.num_faces
+        if state.pending is not None:
+            inside, on_edges = state.num_new
+            more = 0 if dense else numbers * on_edges // max(1, state.num_known)
+            numbers += more + 3 * inside
+        return 8 * numbers + _KNOWN_BYTES * state.mesh.num_faces
 
     def _bytes(self, state: State, index: int, *, after: bool = False) -> int:
         """Memory of a state before a stage or after it: activations, signs, and the mesh."""
         numbers = state.mesh.num_vertices * self.program.widths[index]
         if after:
             return self._size(state) + numbers // 4
-        dense = self.place.kernel is not None and self.program.dense(index) is not None
+        place = self.place
+        dense = place.kernel is not None and place.program.dense(index) is not None
         return self._size(state, dense=dense) + 8 * numbers + numbers // 4
 
-    def _exceeds(self, state: State, index: int) -> bool:
-        """Whether a stage, or what follows it, is too large for a mesh that can be divided."""
+    def _exceeds(self, state: State, index: int, used: int) -> bool:
+        """Whether a mesh is to be divided; used: the bytes of the stage itself."""
         faces = state.mesh.num_faces
-        if faces == 1:
-            return False
-        return max(self._bytes(state, index), faces * self.need.get(index, 0.0)) > self.room
+        return faces > 1 and max(used, faces * self.need.get(index, 0.0)) > self.room
 
     def _per_region(self, index: int, *, compiled: bool) -> int:
         """Bytes for each region that the layer of a stage makes, in the next stage."""
         width = self.program.widths[index + 1]
         return (_KERNEL_BYTES if compiled else _MESH_BYTES) + 8 * width + width // 4
 
-    def _fits(self, state: State, index: int, layer_input: LayerInput) -> int:
-        """How many regions the layer of a stage may make."""
-        each = self._per_region(index, compiled=self._compiled(index, layer_input))
-        now = (self.room - self._bytes(state, index, after=True)) // each
+    def _fits(self, used: int, index: int, layer_input: LayerInput) -> int:
+        """How many regions the layer of a stage may make; used: the bytes of the state."""
+        each, room = self._per_region(index, compiled=self._compiled(index, layer_input)), self.room
         # If it is divided after the layer, only the mesh needs to fit.
-        later = (_COARSE * self.room - self._size(state)) // _KNOWN_BYTES
-        return max(0, now, int(later))
+        return max(0, (room - used) // each, int(_COARSE * room - used) // _KNOWN_BYTES)
 
     def _compiled(self, index: int, layer_input: LayerInput) -> bool:
         """Whether the compiled kernel will refine the mesh."""
@@ -529,7 +530,8 @@ class Run:
         error = state.bounds[layer.source].error.reshape(-1)
         if layer_input.signs is None:
             error = error + EPS * torch.maximum(layer_input.low.abs(), layer_input.high.abs())
-        fits = self._fits(state, index, layer_input)
+        used = self._bytes(state, index, after=True)
+        fits = self._fits(used, index, layer_input)
         most = fits if self.max_regions is None else min(fits, self.max_regions - self.finished)
         try:
             if most == fits and self._hopeless(state, layer, layer_input, fits):
@@ -539,8 +541,7 @@ class Run:
             excess = self._too_many if most < fits else self._too_large
             raise excess(layer, state.mesh.num_faces) from None
         each = _KERNEL_BYTES if made.history is not None else _MESH_BYTES
-        used = self._bytes(state, index, after=True) + each * made.mesh.num_faces
-        self.worst = max(self.worst, used)
+        self.worst = max(self.worst, used + each * made.mesh.num_faces)
         state.refine(made, layer, layer_input)
         known = self.layer_errors.get(layer.name)
         if known is not None:  # perhaps on another device
