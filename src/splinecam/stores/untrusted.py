@@ -21,7 +21,8 @@ import sys
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import NoneType, UnionType
 from typing import IO, Any, NamedTuple, Union, get_args, get_origin
@@ -235,32 +236,39 @@ def _sum(path: Path, array: NDArray[Any]) -> int:
     return zlib.crc32(array.reshape(-1).view(np.uint8).data, start)
 
 
-def read_array(path: Path, kinds: str, remedy: str, *, verify: bool = True) -> NDArray[Any]:
-    """The array in a file, which is mapped into memory; changes stay in memory.
-
-    kinds: ``"f"`` for float64, ``"i"`` for whole numbers, ``"fi"`` for either. verify: compare the
-    checksum.
-    """
+@contextmanager
+def _reading(path: Path, remedy: str) -> Iterator[IO[bytes]]:
+    """A file to read arrays from; whatever goes wrong is a ``FileError`` that ends in a remedy."""
     try:
         with open_plain(path) as file:
-            version = np.lib.format.read_magic(file)
-            if version != (1, 0):
-                raise ValueError(f"version {version} of .npy files")
-            shape, reverse, dtype = np.lib.format.read_array_header_1_0(file)
-            begin, size = file.tell(), os.fstat(file.fileno()).st_size
-            known = dtype == np.float64 or dtype.kind == "i"
-            if not known or dtype.kind not in kinds or not dtype.isnative or reverse:
-                raise ValueError(f"it has entries of the type {dtype}")
-            count = math.prod(shape)
-            if begin + count * dtype.itemsize + _SUM_BYTES != size or begin % dtype.itemsize:
-                raise ValueError(f"{size:,} bytes are not those of an array {shape}")
-            block = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            yield file
     except FileNotFoundError:
         raise FileError(f"There is no file {path}. {remedy}") from None
     except FileError:
         raise
     except _READING as error:
         raise damaged(path, error, remedy) from error
+
+
+def read_array(path: Path, kinds: str, remedy: str, *, verify: bool = True) -> NDArray[Any]:
+    """The array in a file, which is mapped into memory; changes stay in memory.
+
+    kinds: ``"f"`` for float64, ``"i"`` for whole numbers, ``"fi"`` for either. verify: compare the
+    checksum.
+    """
+    with _reading(path, remedy) as file:
+        version = np.lib.format.read_magic(file)
+        if version != (1, 0):
+            raise ValueError(f"version {version} of .npy files")
+        shape, reverse, dtype = np.lib.format.read_array_header_1_0(file)
+        begin, size = file.tell(), os.fstat(file.fileno()).st_size
+        known = dtype == np.float64 or dtype.kind == "i"
+        if not known or dtype.kind not in kinds or not dtype.isnative or reverse:
+            raise ValueError(f"it has entries of the type {dtype}")
+        count = math.prod(shape)
+        if begin + count * dtype.itemsize + _SUM_BYTES != size or begin % dtype.itemsize:
+            raise ValueError(f"{size:,} bytes are not those of an array {shape}")
+        block = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     array: NDArray[Any] = np.frombuffer(block, dtype, count, begin).reshape(shape)
     if verify and _sum(path, array) != int.from_bytes(block[-_SUM_BYTES:], "little"):
         raise damaged(path, "its checksum is wrong", remedy)
@@ -276,13 +284,6 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 def read_arrays(path: Path, names: Iterable[str] | None, remedy: str) -> dict[str, NDArray[Any]]:
     """Arrays by their names, by default all, from a file of ``write_arrays``."""
-    try:
-        with open_plain(path) as file:
-            content = PackedArrays(file, path)
-            return {name: content[name] for name in (content if names is None else names)}
-    except FileNotFoundError:
-        raise FileError(f"There is no file {path}. {remedy}") from None
-    except FileError:
-        raise
-    except _READING as error:
-        raise damaged(path, error, remedy) from error
+    with _reading(path, remedy) as file:
+        content = PackedArrays(file, path)
+        return {name: content[name] for name in (content if names is None else names)}
